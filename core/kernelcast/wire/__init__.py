@@ -1,0 +1,1 @@
+"""The contract between the parts: topics, metrics, frames, events, errors. Standard library only."""

@@ -1,0 +1,70 @@
+"""Every error that kernelcast raises on purpose.
+
+::
+
+    KernelcastError
+    ├── ConfigurationError      settings, flags, web configuration: exit code 2
+    │   └── MissingExtraError   a command whose optional dependencies are not installed
+    ├── BrokerError             Kafka refused, timed out or lost something we were promised
+    ├── SourceError             an input of the exporter cannot be used
+    │   ├── TraceError          a recording that is not what it claims to be
+    │   └── DeviceError         a device or its driver
+    ├── WireError               bytes that break the contract
+    │   ├── DecodeError         OTLP that is truncated, malformed or over a limit
+    │   ├── FrameError          a probe's frame
+    │   └── EventError          a CloudEvent
+    ├── TunableError            a tunable registered wrongly, in the program's own process
+    └── WindowError             too few or unusable observations for a model
+"""
+
+
+class KernelcastError(Exception):
+    """Root of everything kernelcast raises; the message says what, the value, the limit and the remedy."""
+
+
+class ConfigurationError(KernelcastError):
+    """A setting, a flag or a configuration file is wrong; the command exits with 2."""
+
+
+class MissingExtraError(ConfigurationError):
+    """A command needs an extra that is not installed; the message names the `pip install` that mends it."""
+
+
+class BrokerError(KernelcastError):
+    """Kafka refused, timed out, or did not acknowledge."""
+
+
+class SourceError(KernelcastError):
+    """An input of the exporter cannot be used."""
+
+
+class TraceError(SourceError):
+    """A recording that cannot be read as the format it is said to be."""
+
+
+class DeviceError(SourceError):
+    """A device, or the driver that speaks for it."""
+
+
+class WireError(KernelcastError):
+    """Bytes that break the contract between the parts."""
+
+
+class DecodeError(WireError):
+    """An OTLP message that is truncated, malformed, or over a limit; none of it is used."""
+
+
+class FrameError(WireError):
+    """A frame on the probe's socket that breaks the protocol."""
+
+
+class EventError(WireError):
+    """A CloudEvent that is not one, or lacks a field the contract requires."""
+
+
+class TunableError(KernelcastError):
+    """A tunable that cannot be registered; raised in the program, when it registers."""
+
+
+class WindowError(KernelcastError):
+    """Too few observations, or unusable ones, for the model asked for."""

@@ -1,0 +1,87 @@
+"""The topics on Kafka: their keys, values, clean-up and settings; `kernelcast topics apply` makes them so."""
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+PARTITIONER: Final = "murmur2_random"
+"""librdkafka's name for the Java clients' partitioner: one key, one partition, whichever client wrote it."""
+
+DEFAULT_PARTITIONS: Final = 12
+"""Fixed once a topic is made: changing it would move keys between partitions and split series."""
+
+MAX_EXPORT_BYTES: Final = 512 * 1024
+"""An export request is split between points before it grows past this; half of Kafka's default message limit."""
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic of the contract.
+
+    Attributes:
+        name: Its name on the broker.
+        key: What the record key holds.
+        value: What the record value holds.
+        cleanup: Kafka's `cleanup.policy`.
+        retention_ms: Kafka's `retention.ms`, where the policy deletes; None leaves the broker's default.
+        partitions: How many, fixed at creation.
+        help: What flows through it, for people.
+    """
+
+    name: str
+    key: str
+    value: str
+    cleanup: str
+    help: str
+    retention_ms: int | None = None
+    partitions: int = DEFAULT_PARTITIONS
+    extra: MappingProxyType[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def config(self) -> dict[str, str]:
+        """Topic-level settings as Kafka names them."""
+        config = {"cleanup.policy": self.cleanup, "message.timestamp.type": "LogAppendTime", **self.extra}
+        if self.retention_ms is not None:
+            config["retention.ms"] = str(self.retention_ms)
+        return config
+
+
+_OTLP = "OTLP ExportMetricsServiceRequest, protobuf"
+_EVENT = "CloudEvents 1.0, JSON"
+
+DEVICE = Topic("kernelcast.device", "host", _OTLP, "delete", "device metrics under DCGM's names", DAY_MS)
+KERNELS = Topic("kernelcast.kernels", "program", _OTLP, "delete", "per-kernel metrics of programs", DAY_MS)
+FORECASTS = Topic(
+    "kernelcast.forecasts", "as its subject", _OTLP, "delete", "forecasts and predicted degradation", DAY_MS
+)
+HINTS = Topic("kernelcast.hints", "program + tunable + device model", _EVENT, "compact", "tuning hints for programs")
+OUTCOMES = Topic("kernelcast.outcomes", "hint id", _EVENT, "delete", "what became of each hint", 7 * DAY_MS)
+ALERTS = Topic(
+    "kernelcast.alerts", "alert fingerprint", _EVENT, "compact,delete", "alerts as Alertmanager sent them", 7 * DAY_MS
+)
+BASELINES = Topic(
+    "kernelcast.baselines", "kernel + configuration + device model", _EVENT, "compact", "what is normal, from all nodes"
+)
+STATE = Topic(
+    "kernelcast.state",
+    "service + partition",
+    "snapshot with the offset it stands at",
+    "compact",
+    "for a quick restart",
+    extra=MappingProxyType({"max.message.bytes": str(8 * 1024 * 1024)}),
+)
+DEADLETTER = Topic(
+    "kernelcast.deadletter",
+    "original key",
+    "original bytes; headers: topic, partition, offset, error",
+    "delete",
+    "messages that could not be used",
+    7 * DAY_MS,
+    extra=MappingProxyType({"max.message.bytes": str(8 * 1024 * 1024)}),
+)
+
+TOPICS: Final = (DEVICE, KERNELS, FORECASTS, HINTS, OUTCOMES, ALERTS, BASELINES, STATE, DEADLETTER)
+METRIC_TOPICS: Final = (DEVICE, KERNELS, FORECASTS)
+EVENT_TOPICS: Final = (HINTS, OUTCOMES, ALERTS)
