@@ -1,0 +1,28 @@
+"""OTLP metrics, encoded with splitting and decoded into arrays."""
+
+from kernelcast.columnar.columns import (
+    EXPLICIT,
+    HAS_SUM,
+    IS_INTEGER,
+    NO_RECORDED_VALUE,
+    Decoded,
+    HistogramColumns,
+    NumberColumns,
+)
+from kernelcast.columnar.limits import Limits
+from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
+
+__all__ = [
+    "EXPLICIT",
+    "HAS_SUM",
+    "IS_INTEGER",
+    "NO_RECORDED_VALUE",
+    "Attributes",
+    "Decoded",
+    "HistogramColumns",
+    "Limits",
+    "NumberColumns",
+    "PointType",
+    "SeriesIdentity",
+    "Temporality",
+]

@@ -1,0 +1,20 @@
+"""How much one message may ask for before it is refused."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a decoder; each exists so that a hostile message costs no more than its own length.
+
+    Attributes:
+        message_bytes: Longest message; Kafka's default is 1 MiB, ours are split at 512 KiB.
+        points_per_message: Points of every kind in one message.
+        buckets_per_point: Buckets, or bounds, of one histogram point; SDKs default to 160.
+        identity_bytes: Attribute bytes of one point, of one resource, or name and unit of one metric.
+    """
+
+    message_bytes: int = 16 * 1024 * 1024
+    points_per_message: int = 1_000_000
+    buckets_per_point: int = 10_000
+    identity_bytes: int = 64 * 1024

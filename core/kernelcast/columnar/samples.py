@@ -1,0 +1,68 @@
+"""What the encoder takes and gives: a resource, its samples, and the export requests made of them."""
+
+from dataclasses import dataclass
+
+from kernelcast.columnar.series import Attributes
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.errors import WireError
+from kernelcast.wire.histogram import DurationTotals
+
+REQUIRED_ATTRIBUTES = ("service.name", "service.instance.id")
+"""Without them a second writer of the same series cannot be told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Who writes the samples.
+
+    Attributes:
+        attributes: Sorted by key, each key once; always `service.name` and `service.instance.id`.
+
+    Raises:
+        WireError: One of the two is missing.
+    """
+
+    attributes: Attributes
+
+    def __post_init__(self) -> None:
+        keys = {key for key, _ in self.attributes}
+        missing = [name for name in REQUIRED_ATTRIBUTES if name not in keys]
+        if missing:
+            raise WireError(
+                f"resource attributes are {sorted(keys)}; {' and '.join(missing)} must be among them; "
+                "give every writer a name and an instance id of its own"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of one series at one time.
+
+    Attributes:
+        metric: The catalogue's row.
+        attributes: The series' labels, sorted by key, each key once.
+        time_ns: When it was measured, Unix nanoseconds.
+        value: int travels as `as_int`, float as `as_double`; DurationTotals as a histogram.
+        start_ns: Start of the cumulative series, Unix nanoseconds; 0 for gauges.
+        detailed: DurationTotals only: True sends an exponential histogram with its buckets, False count and sum alone.
+    """
+
+    metric: Metric
+    attributes: Attributes
+    time_ns: int
+    value: int | float | DurationTotals
+    start_ns: int = 0
+    detailed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """One serialised `ExportMetricsServiceRequest`.
+
+    Attributes:
+        body: The bytes.
+        points: Data points in it.
+    """
+
+    body: bytes
+    points: int

@@ -1,0 +1,56 @@
+"""What a series is: everything that tells two of them apart, and nothing that may change in one's lifetime."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+Attributes = tuple[tuple[str, str], ...]
+"""Pairs of key and value, sorted by key, each key once."""
+
+
+class PointType(IntEnum):
+    """The kind of OTLP metric a point stands in; the value is the field's number in `Metric`."""
+
+    GAUGE = 5
+    SUM = 7
+    HISTOGRAM = 9
+    EXPONENTIAL_HISTOGRAM = 10
+
+
+class Temporality(IntEnum):
+    """OTLP's `AggregationTemporality`; gauges are UNSPECIFIED."""
+
+    UNSPECIFIED = 0
+    DELTA = 1
+    CUMULATIVE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesIdentity:
+    """A series in canonical form: equal however a producer ordered its attributes; hashable.
+
+    Values that are not strings are text, as OpenTelemetry's Prometheus translation renders them: integers, doubles and booleans
+    plainly, bytes in base64, arrays and maps as JSON.
+
+    Attributes:
+        resource: The resource's attributes.
+        scope_name: The instrumentation scope's name.
+        scope_version: Its version.
+        name: The metric's OTLP name.
+        unit: The metric's UCUM unit.
+        type: The kind of metric.
+        temporality: DELTA or CUMULATIVE for sums and histograms.
+        monotonic: Whether a sum only rises; False for other kinds.
+        attributes: The point's own attributes.
+        description: The metric's help as first seen; no part of the identity.
+    """
+
+    resource: Attributes
+    scope_name: str
+    scope_version: str
+    name: str
+    unit: str
+    type: PointType
+    temporality: Temporality
+    monotonic: bool
+    attributes: Attributes
+    description: str = field(default="", compare=False)
