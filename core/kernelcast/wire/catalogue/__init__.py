@@ -1,0 +1,21 @@
+"""Every metric kernelcast emits, once. Docs, dashboards, rules and tests read this table."""
+
+from types import MappingProxyType
+from typing import Final
+
+from kernelcast.wire.catalogue import bridge, device, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue.model import Kind, Metric, translate, unit_words
+
+CATALOGUE: Final[tuple[Metric, ...]] = (
+    *device.ROWS,
+    *kernel.ROWS,
+    *forecast.ROWS,
+    *runtime.ROWS,
+    *exporter.ROWS,
+    *bridge.ROWS,
+    *predictor.ROWS,
+)
+BY_OTLP_NAME: Final = MappingProxyType({row.otlp_name: row for row in CATALOGUE if row.otlp_name})
+BY_PROMETHEUS_NAME: Final = MappingProxyType({row.prometheus_name: row for row in CATALOGUE})
+
+__all__ = ["BY_OTLP_NAME", "BY_PROMETHEUS_NAME", "CATALOGUE", "Kind", "Metric", "translate", "unit_words"]

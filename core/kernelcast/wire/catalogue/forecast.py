@@ -1,0 +1,70 @@
+"""What the predictor writes to `kernelcast.forecasts`: forecasts, predicted degradation, hints issued."""
+
+from typing import Final
+
+from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
+from kernelcast.wire.catalogue.model import Kind, travels
+
+SUBJECT_LABELS: Final = (*KERNEL_LABELS, "metric")
+"""Whose future: the labels of the series forecast, and `metric`, its Prometheus name (or a rule's, for derived ones)."""
+
+_PREDICTOR: Final = "predictor"
+
+FORECAST_VALUE: Final = travels(
+    "kernelcast.forecast.value",
+    Kind.GAUGE,
+    "Forecast of a series, in the series' own unit, at the horizon in the label; bound is mean, lower or upper.",
+    unit="",
+    labels=(*SUBJECT_LABELS, "horizon", "bound"),
+    source=_PREDICTOR,
+)
+FORECAST_COVERAGE: Final = travels(
+    "kernelcast.forecast.coverage",
+    Kind.GAUGE,
+    "Share of past observations that fell inside the interval forecast for them; the interval is a 95 % one.",
+    unit="1",
+    labels=("metric",),
+    source=_PREDICTOR,
+)
+DEGRADATION_PROBABILITY: Final = travels(
+    "kernelcast.degradation.probability",
+    Kind.GAUGE,
+    "Probability that the series crosses its threshold within the horizon in the label, with the cause it points to.",
+    unit="1",
+    labels=(*SUBJECT_LABELS, "horizon", "cause"),
+    source=_PREDICTOR,
+)
+DEGRADATION_TIME: Final = travels(
+    "kernelcast.degradation.time_to_threshold",
+    Kind.GAUGE,
+    "Time until the series crosses its threshold: the quantile in the label of the simulated first passages; "
+    "absent where that share of paths never crosses within the horizon.",
+    unit="s",
+    labels=(*SUBJECT_LABELS, "cause", "quantile"),
+    source=_PREDICTOR,
+)
+DEGRADATION_THRESHOLD: Final = travels(
+    "kernelcast.degradation.threshold",
+    Kind.GAUGE,
+    "The threshold that the prediction is about, in the series' own unit.",
+    unit="",
+    labels=SUBJECT_LABELS,
+    source=_PREDICTOR,
+)
+HINTS_ISSUED: Final = travels(
+    "kernelcast.hint.issued",
+    Kind.COUNTER,
+    "Hints written to Kafka, by the rule that gave them.",
+    unit="{hint}",
+    labels=("program", "tunable", "rule"),
+    source=_PREDICTOR,
+)
+
+ROWS: Final = (
+    FORECAST_VALUE,
+    FORECAST_COVERAGE,
+    DEGRADATION_PROBABILITY,
+    DEGRADATION_TIME,
+    DEGRADATION_THRESHOLD,
+    HINTS_ISSUED,
+)

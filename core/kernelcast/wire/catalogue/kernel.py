@@ -1,0 +1,183 @@
+"""What programs do on their GPUs, as the node's exporter writes it."""
+
+from typing import Final
+
+from kernelcast.wire.catalogue.model import Kind, Metric, translate, travels
+
+PROGRAM_LABELS: Final = ("Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "source")
+KERNEL_LABELS: Final = (*PROGRAM_LABELS, "kernel", "kernel_class")
+_PROBE: Final = "probe, replay or simulation"
+
+
+def _wire_only(otlp_name: str, help: str, unit: str) -> Metric:  # noqa: A002  the field's name
+    kind = Kind.COUNTER
+    labels = (*KERNEL_LABELS, "variant")
+    return Metric(translate(otlp_name, unit, kind), kind, help, otlp_name, unit, labels, _PROBE, exposed=False)
+
+
+DURATION: Final = travels(
+    "cuda.kernel.duration",
+    Kind.HISTOGRAM,
+    "GPU time of timed kernel launches; buckets for the hottest kernels, sum and count for each.",
+    unit="s",
+    labels=KERNEL_LABELS,
+    source=_PROBE,
+)
+LAUNCHES: Final = travels(
+    "cuda.kernel.launches",
+    Kind.COUNTER,
+    "Kernel launches, timed or not.",
+    unit="{launch}",
+    labels=KERNEL_LABELS,
+    source=_PROBE,
+)
+TIMED_LAUNCHES: Final = travels(
+    "cuda.kernel.timed_launches",
+    Kind.COUNTER,
+    "Kernel launches whose duration was measured.",
+    unit="{launch}",
+    labels=KERNEL_LABELS,
+    source=_PROBE,
+)
+KERNEL_INFO: Final = travels(
+    "cuda.kernel.info",
+    Kind.INFO,
+    "Launch configuration last seen: grid, block, registers per thread, shared memory in bytes.",
+    unit="",
+    labels=(*KERNEL_LABELS, "grid", "block", "registers", "shared_memory"),
+    source=_PROBE,
+)
+VARIANT_LAUNCHES: Final = _wire_only("kernelcast.kernel.variant.launches", "Timed launches of one variant.", "{launch}")
+VARIANT_SECONDS: Final = _wire_only("kernelcast.kernel.variant.duration", "GPU time of one variant.", "s")
+VARIANT_SQUARES: Final = _wire_only(
+    "kernelcast.kernel.variant.duration_squares", "Sum of squared durations of one variant, in square seconds.", ""
+)
+MEMCPY_BYTES: Final = travels(
+    "cuda.memcpy.bytes",
+    Kind.COUNTER,
+    "Bytes copied, by direction.",
+    unit="By",
+    labels=(*PROGRAM_LABELS, "kind", "pinned"),
+    source=_PROBE,
+)
+MEMCPY_OPERATIONS: Final = travels(
+    "cuda.memcpy.operations",
+    Kind.COUNTER,
+    "Copies, by direction.",
+    unit="{operation}",
+    labels=(*PROGRAM_LABELS, "kind", "pinned"),
+    source=_PROBE,
+)
+MEMCPY_SECONDS: Final = travels(
+    "cuda.memcpy.seconds",
+    Kind.COUNTER,
+    "GPU time of copies, by direction.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "kind", "pinned"),
+    source=_PROBE,
+)
+SYNC_WAIT: Final = travels(
+    "cuda.sync.wait",
+    Kind.COUNTER,
+    "Time the program's threads waited for the GPU, by the kind of synchronisation.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "type"),
+    source=_PROBE,
+)
+DEVICE_TIME: Final = travels(
+    "cuda.device.time",
+    Kind.COUNTER,
+    "Wall time of the GPU by what it did: compute, collective, copy, overlap of compute with either, idle.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "state"),
+    source=_PROBE,
+)
+PROBE_INFO: Final = travels(
+    "kernelcast.probe.info",
+    Kind.INFO,
+    "A process that reports to this exporter: how it measures, and its probe's version.",
+    unit="",
+    labels=(*PROGRAM_LABELS, "method", "version"),
+    source="probe",
+)
+PROBE_COVERAGE: Final = travels(
+    "kernelcast.probe.coverage",
+    Kind.GAUGE,
+    "Share of launches whose duration was measured.",
+    unit="1",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+PROBE_OVERHEAD: Final = travels(
+    "kernelcast.probe.overhead",
+    Kind.COUNTER,
+    "Time the probe took from the program's threads.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+PROBE_DROPPED: Final = travels(
+    "kernelcast.probe.dropped_frames",
+    Kind.COUNTER,
+    "Frames the probe could not hand over; totals are cumulative, so the next frame that arrives makes them good.",
+    unit="{frame}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+TUNABLE_INFO: Final = travels(
+    "kernelcast.tunable.info",
+    Kind.INFO,
+    "A tunable that a running program registered: its value now, and what it allows.",
+    unit="",
+    labels=(
+        *PROGRAM_LABELS,
+        "tunable",
+        "value",
+        "allowed",
+        "kind",
+        "scope",
+        "granularity",
+        "kernel",
+        "device_model",
+        "code_version",
+    ),
+    source="probe",
+)
+HINT_OUTCOMES: Final = travels(
+    "kernelcast.hint.outcomes",
+    Kind.COUNTER,
+    "Hints that reached a program, by what became of them.",
+    unit="{hint}",
+    labels=(*PROGRAM_LABELS, "tunable", "state"),
+    source="exporter, from the program's own outcome",
+)
+HINT_MEASURED: Final = travels(
+    "kernelcast.hint.measured",
+    Kind.GAUGE,
+    "Kernel time after the hint over kernel time before, as the program measured it; below 1 is faster.",
+    unit="1",
+    labels=(*PROGRAM_LABELS, "tunable"),
+    source="exporter, from the program's own outcome",
+)
+
+ROWS: Final = (
+    DURATION,
+    LAUNCHES,
+    TIMED_LAUNCHES,
+    KERNEL_INFO,
+    VARIANT_LAUNCHES,
+    VARIANT_SECONDS,
+    VARIANT_SQUARES,
+    MEMCPY_BYTES,
+    MEMCPY_OPERATIONS,
+    MEMCPY_SECONDS,
+    SYNC_WAIT,
+    DEVICE_TIME,
+    PROBE_INFO,
+    PROBE_COVERAGE,
+    PROBE_OVERHEAD,
+    PROBE_DROPPED,
+    TUNABLE_INFO,
+    HINT_OUTCOMES,
+    HINT_MEASURED,
+)

@@ -1,0 +1,7 @@
+"""The metrics of Runtime processes about themselves, on their own `/metrics`; they do not travel through Kafka."""
+
+from typing import Final
+
+from kernelcast.wire.catalogue.model import Metric
+
+ROWS: Final[tuple[Metric, ...]] = ()

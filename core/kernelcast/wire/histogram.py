@@ -1,0 +1,117 @@
+"""Durations as they travel: exact count, sum and sum of squares, and exponential buckets of scale 3.
+
+Bucket `i` covers (BASE**i, BASE**(i+1)] seconds with BASE = 2**(1/8), about 9 % wide, as OTLP's exponential histogram
+defines it (opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint). Every eighth bound is a power of two, so
+the classic ladder below is exact, never interpolated.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+SCALE: Final = 3
+BUCKETS_PER_DOUBLING: Final = 2**SCALE
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+
+LADDER_EXPONENTS: Final = range(-20, 7)
+LADDER_BOUNDS_SECONDS: Final = tuple(2.0**exponent for exponent in LADDER_EXPONENTS)
+"""The one ladder of classic bucket bounds: 27 powers of two from 0.95 microseconds to 64 seconds."""
+
+_LOWEST: Final = -30 * BUCKETS_PER_DOUBLING  # 0.93 ns: shorter than any clock here resolves
+_HIGHEST: Final = 20 * BUCKETS_PER_DOUBLING  # 12 days: longer than any kernel lives
+_BOUNDS_NS: Final = tuple(
+    2.0 ** (index / BUCKETS_PER_DOUBLING) * NANOSECONDS_PER_SECOND for index in range(_LOWEST, _HIGHEST + 1)
+)
+
+
+def bucket_index(duration_ns: int) -> int:
+    """The scale-3 bucket that a duration falls into; durations beyond the table count in its outermost buckets.
+
+    Args:
+        duration_ns: A duration in nanoseconds, above 0.
+    """
+    position = bisect_left(_BOUNDS_NS, duration_ns) - 1
+    return _LOWEST + min(max(position, 0), len(_BOUNDS_NS) - 2)
+
+
+@dataclass(slots=True)
+class DurationTotals:
+    """What a set of durations adds up to; cumulative, and additive without loss.
+
+    Attributes:
+        count: How many durations.
+        sum_ns: Their sum in nanoseconds, exact.
+        sum_squares_ns2: The sum of their squares in square nanoseconds, exact.
+        zero_count: How many of them were 0 ns (a clock too coarse to see them).
+        buckets: Scale-3 bucket index to count, without empty buckets.
+    """
+
+    count: int = 0
+    sum_ns: int = 0
+    sum_squares_ns2: int = 0
+    zero_count: int = 0
+    buckets: dict[int, int] = field(default_factory=dict)
+
+    def observe(self, duration_ns: int, times: int = 1) -> None:
+        """Add one duration in nanoseconds, `times` over."""
+        self.count += times
+        self.sum_ns += duration_ns * times
+        self.sum_squares_ns2 += duration_ns * duration_ns * times
+        if duration_ns <= 0:
+            self.zero_count += times
+            return
+        index = bucket_index(duration_ns)
+        self.buckets[index] = self.buckets.get(index, 0) + times
+
+    def add(self, other: "DurationTotals") -> None:
+        """Add another set of durations to this one."""
+        self._combine(other, 1)
+
+    def subtract(self, other: "DurationTotals") -> None:
+        """Take away a set of durations that this one contains."""
+        self._combine(other, -1)
+
+    def copy(self) -> "DurationTotals":
+        """An independent copy."""
+        return DurationTotals(self.count, self.sum_ns, self.sum_squares_ns2, self.zero_count, dict(self.buckets))
+
+    @property
+    def sum_seconds(self) -> float:
+        """The sum in seconds: the one conversion, at the edge."""
+        return self.sum_ns / NANOSECONDS_PER_SECOND
+
+    def _combine(self, other: "DurationTotals", sign: int) -> None:
+        self.count += sign * other.count
+        self.sum_ns += sign * other.sum_ns
+        self.sum_squares_ns2 += sign * other.sum_squares_ns2
+        self.zero_count += sign * other.zero_count
+        for index, count in other.buckets.items():
+            total = self.buckets.get(index, 0) + sign * count
+            if total:
+                self.buckets[index] = total
+            else:
+                self.buckets.pop(index, None)
+
+
+def ladder_counts(zero_count: int, buckets: Iterable[tuple[int, int]]) -> list[int]:
+    """Cumulative counts at each bound of the classic ladder.
+
+    Args:
+        zero_count: Durations of 0.
+        buckets: Scale-3 bucket indices with their counts, in any order.
+
+    Returns:
+        One cumulative count per bound of `LADDER_BOUNDS_SECONDS`; what lies above the last bound is left to `+Inf`.
+    """
+    counts = [0] * len(LADDER_BOUNDS_SECONDS)
+    for index, count in buckets:
+        exponent = index // BUCKETS_PER_DOUBLING + 1
+        rung = max(exponent - LADDER_EXPONENTS.start, 0)
+        if rung < len(counts):
+            counts[rung] += count
+    running = zero_count
+    for rung, count in enumerate(counts):
+        running += count
+        counts[rung] = running
+    return counts

@@ -1,0 +1,105 @@
+"""Who measures what: the GPU, the process, the program."""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.wire.errors import FrameError
+
+LIVE: Final = ""
+REPLAYED: Final = "replayed"
+SIMULATED: Final = "simulated"
+SOURCES: Final = (LIVE, REPLAYED, SIMULATED)
+"""Values of the label `source`; it stands on every series that does not come from a live GPU."""
+
+PROGRAM_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
+
+Labels = tuple[tuple[str, str], ...]
+"""Label names and values, sorted by name, without empty values (Prometheus does not tell empty from absent)."""
+
+
+def labels(**values: str) -> Labels:
+    """Labels from keyword arguments; empty values are left out."""
+    return tuple(sorted((name, value) for name, value in values.items() if value))
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU, or one MIG instance of it, under dcgm-exporter's label names.
+
+    Attributes:
+        hostname: The node's name; label `Hostname`.
+        uuid: NVML's UUID, or one made from a recording.
+        gpu: Its index on the node, as text; label `gpu`.
+        pci_bus_id: Bus address, where known.
+        device: The device file's name, such as `nvidia0`.
+        model_name: The product's name; label `modelName`.
+        gi_id: MIG GPU instance id; empty without MIG.
+        gi_profile: MIG profile such as `1g.18gb`; empty without MIG.
+    """
+
+    hostname: str
+    uuid: str
+    gpu: str = "0"
+    pci_bus_id: str = ""
+    device: str = ""
+    model_name: str = ""
+    gi_id: str = ""
+    gi_profile: str = ""
+
+    def device_labels(self, source: str = LIVE) -> Labels:
+        """All labels that dcgm-exporter gives a device metric, and `source`."""
+        return labels(
+            Hostname=self.hostname,
+            UUID=self.uuid,
+            gpu=self.gpu,
+            pci_bus_id=self.pci_bus_id,
+            device=self.device,
+            modelName=self.model_name,
+            GPU_I_ID=self.gi_id,
+            GPU_I_PROFILE=self.gi_profile,
+            source=source,
+        )
+
+    def join_labels(self, source: str = LIVE) -> dict[str, str]:
+        """The labels a kernel series shares with the device's, so that joins are plain."""
+        return {
+            "Hostname": self.hostname,
+            "UUID": self.uuid,
+            "gpu": self.gpu,
+            "GPU_I_ID": self.gi_id,
+            "source": source,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process that reports kernels.
+
+    Attributes:
+        program: What the user calls the job; the key on `kernelcast.kernels`.
+        rank: Its rank in a distributed job, as text; empty for a single process.
+        pid: As the process sees it (every pod may be pid 1), for people only.
+        nonce: Random, drawn at start and after a fork: what tells two processes apart.
+        start_ns: When it began to count, Unix nanoseconds.
+        source: One of `SOURCES`.
+    """
+
+    program: str
+    nonce: str
+    start_ns: int
+    rank: str = ""
+    pid: int = 0
+    source: str = LIVE
+
+    def __post_init__(self) -> None:
+        if not PROGRAM_PATTERN.fullmatch(self.program):
+            raise FrameError(f"program is {self.program!r}; it must be 1 to 128 printable characters; set another name")
+        if self.source not in SOURCES:
+            raise FrameError(f"source is {self.source!r}; it must be one of {SOURCES}; report it as a bug of the probe")
+
+
+def new_nonce() -> str:
+    """16 hex digits from the operating system's randomness."""
+    return os.urandom(8).hex()

@@ -1,0 +1,70 @@
+"""Kernel names: one identity per kernel across runs and hosts, and a label short enough for Prometheus.
+
+The identity is the normalised, demangled, full signature, because a Kineto trace has no mangled names. The label is its
+readable head and a hash of the whole: of 170 names in one real trace, 41 share their first 80 characters.
+"""
+
+import hashlib
+import re
+from functools import lru_cache
+from typing import Final
+
+NORMALISATION_VERSION: Final = 1
+"""Changes whenever `normalise` would give an existing kernel another identity."""
+
+OTHER: Final = "other"
+"""The `kernel` label of all kernels beyond the cap."""
+
+HEAD_CHARACTERS: Final = 80
+HASH_DIGITS: Final = 8
+
+COMPUTE: Final = "compute"
+COLLECTIVE: Final = "collective"
+MEMORY: Final = "memory"
+
+_ANONYMOUS: Final = re.compile(r"_GLOBAL__N__[0-9A-Za-z_]*?(?=::|$)|_INTERNAL_[0-9a-f]{8}_[0-9A-Za-z_]*?(?=::|$)")
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
+_GENERATED: Final = re.compile(r"(?P<stem>\b(?:triton_\w+?|\w*fusion))(?:[_.]\d+)+(?=\b|$)")
+_SPACE: Final = re.compile(r"\s+")
+_COLLECTIVE: Final = re.compile(
+    r"nccl|rccl|msccl|nvshmem|oneshot_allreduce|twoshot_allreduce|cross_device_reduce", re.IGNORECASE
+)
+_MEMORY: Final = re.compile(
+    r"memcpy|memset|direct_copy_kernel|CatArrayBatchedCopy|\bcopy_kernel|FillFunctor|fillBuffer|copyBuffer",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=16_384)
+def normalise(name: str) -> str:
+    """The signature without what changes from build to build: anonymous-namespace hashes, addresses, compile-order numbers.
+
+    Inductor and XLA number their fused kernels in compile order (`triton_poi_fused_add_3`, `loop_add_fusion_12`), so the
+    same number means another kernel in the next run; what the stem names stays.
+    """
+    text = _ANONYMOUS.sub("(anonymous namespace)", name)
+    text = _ADDRESS.sub("0x", text)
+    text = _GENERATED.sub(lambda match: match["stem"], text)
+    return _SPACE.sub(" ", text).strip()
+
+
+def kernel_id(signature: str) -> int:
+    """A 64-bit identity of a normalised signature."""
+    return int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest(), "big")
+
+
+@lru_cache(maxsize=16_384)
+def label(signature: str) -> str:
+    """The value of the label `kernel`: at most 80 characters of the normalised signature, `#`, 8 hex digits of its hash."""
+    head = signature.removeprefix("void ")[:HEAD_CHARACTERS].rstrip()
+    return f"{head}#{kernel_id(signature) >> (64 - 4 * HASH_DIGITS):0{HASH_DIGITS}x}"
+
+
+@lru_cache(maxsize=16_384)
+def kernel_class(signature: str) -> str:
+    """`collective` for kernels that wait for peers, `memory` for those that only move data, else `compute`."""
+    if _COLLECTIVE.search(signature):
+        return COLLECTIVE
+    if _MEMORY.search(signature):
+        return MEMORY
+    return COMPUTE
