@@ -1,0 +1,80 @@
+"""Stopping when told to, and reading configuration again on SIGHUP."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Shutdown:
+    """An event that SIGTERM and SIGINT set; a second signal ends the process at once.
+
+    Usable without signals: `request()` is all that a test needs.
+    """
+
+    def __init__(self, *, exit_now: Callable[[int], Any] = os._exit) -> None:
+        self._event = threading.Event()
+        self._reload = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+        self._exit_now = exit_now
+
+    @property
+    def requested(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._event.is_set()
+
+    def request(self) -> None:
+        """Ask to stop."""
+        self._event.set()
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until asked to stop, at most so long; True when asked."""
+        return self._event.wait(timeout_seconds)
+
+    def on_reload(self, callback: Callable[[], None]) -> None:
+        """Have `callback` run, on the thread that calls `reload_if_asked`, after SIGHUP."""
+        self._callbacks.append(callback)
+
+    def reload(self) -> None:
+        """Ask for a reload, as SIGHUP does."""
+        self._reload.set()
+
+    def reload_if_asked(self) -> bool:
+        """Run the callbacks if a reload was asked for since the last call."""
+        if not self._reload.is_set():
+            return False
+        self._reload.clear()
+        for callback in self._callbacks:
+            callback()
+        return True
+
+    def every(self, interval_seconds: float) -> Iterator[None]:
+        """Yield now and after each interval until asked to stop; reloads happen in between."""
+        while not self.requested:
+            self.reload_if_asked()
+            yield
+            self.wait(interval_seconds)
+
+    @contextmanager
+    def signals(self) -> Iterator["Shutdown"]:
+        """Listen to SIGTERM, SIGINT and SIGHUP inside the block; the main thread only."""
+        previous = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
+        previous[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
+        try:
+            yield self
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            self._exit_now(128 + number)
+        self._event.set()
+
+    def _hang_up(self, _number: int, _frame: FrameType | None) -> None:
+        self._reload.set()

@@ -1,0 +1,122 @@
+"""What every daemon can be told, and how it is put together: flags > `KERNELCAST_*` environment > one YAML file > defaults.
+
+A service subclasses `ServiceSettings` with its own fields and gives `web` its default port::
+
+    class BridgeSettings(ServiceSettings):
+        web: WebSettings = WebSettings(listen_address=":19401")
+        ttl_seconds: Annotated[float, Field(ge=1), Remedy("raise it above two export intervals")] = 300.0
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from kernelcast.runtime.layers import gather
+from kernelcast.runtime.listen import parse_listen_address
+from kernelcast.runtime.problems import Remedy, explain
+from kernelcast.runtime.secrets import mask
+from kernelcast.wire.errors import ConfigurationError
+
+__all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]
+
+
+class Section(BaseModel):
+    """A group of settings: unknown keys are errors, values never change once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class KafkaSettings(Section):
+    """How to reach Kafka.
+
+    Attributes:
+        bootstrap_servers: `HOST:PORT[,HOST:PORT…]`.
+        properties: Further librdkafka properties, by librdkafka's names (TLS, SASL, tuning); they win over our own.
+    """
+
+    bootstrap_servers: str = Field(default="localhost:9092", min_length=1)
+    properties: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("properties", mode="before")
+    @classmethod
+    def _write_as_librdkafka_does(cls, value: Any) -> Any:
+        """YAML reads `true` and `5`; librdkafka wants text."""
+        if not isinstance(value, Mapping):
+            return value
+        return {key: _as_property(item) for key, item in value.items()}
+
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Hide secrets wherever the settings are printed or logged."""
+        return [("bootstrap_servers", self.bootstrap_servers), ("properties", mask(self.properties))]
+
+
+class WebSettings(Section):
+    """Where a daemon serves HTTP.
+
+    Attributes:
+        listen_address: `HOST:PORT`, `:PORT` for every interface, `[::1]:PORT`; port 0 takes a free one.
+        config_file: Web configuration file in the exporter-toolkit's format: TLS, client certificates, users.
+    """
+
+    listen_address: str
+    config_file: Path | None = None
+
+    @field_validator("listen_address")
+    @classmethod
+    def _must_be_an_address(cls, value: str) -> str:
+        parse_listen_address(value)
+        return value
+
+
+class LogSettings(Section):
+    """What is logged, and how; always to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["logfmt", "json"] = "logfmt"
+
+
+class ServiceSettings(Section):
+    """What the three daemons share; a service adds its own fields and gives `web` a default."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    log: LogSettings = LogSettings()
+    web: WebSettings
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def load(
+    section: str,
+    model: type[S],
+    *,
+    path: Path | None,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+) -> S:
+    """Read one service's settings from all their sources.
+
+    Args:
+        section: The service's section of the file, and of the environment: `exporter` reads `KERNELCAST_EXPORTER__…`.
+        model: What the settings must be.
+        path: The YAML file; None reads none.
+        flags: Command-line values by dotted path below the section, as `{"kafka.bootstrap_servers": "host:9092"}`;
+            None means that the flag was not given.
+        environ: The process's environment.
+
+    Raises:
+        ConfigurationError: Every problem found, one a line, with path, value, limit and remedy.
+    """
+    layers = gather(section, model, path=path, flags=flags, environ=environ)
+    try:
+        return model.model_validate(layers.values)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error, model, layers)) from None
+
+
+def _as_property(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
