@@ -37,10 +37,10 @@ _MEMORY: Final = re.compile(
 
 @lru_cache(maxsize=16_384)
 def normalise(name: str) -> str:
-    """The signature without what changes from build to build: anonymous-namespace hashes, addresses, compile-order numbers.
+    """The signature without what changes from build to build: generated namespaces, addresses, compile-order numbers.
 
-    Inductor and XLA number their fused kernels in compile order (`triton_poi_fused_add_3`, `loop_add_fusion_12`), so the
-    same number means another kernel in the next run; what the stem names stays.
+    Inductor and XLA number their fused kernels in compile order (`triton_poi_fused_add_3`, `loop_add_fusion_12`), so
+    the same number means another kernel in the next run; what the stem names stays.
     """
     text = _ANONYMOUS.sub("(anonymous namespace)", name)
     text = _ADDRESS.sub("0x", text)
@@ -55,7 +55,7 @@ def kernel_id(signature: str) -> int:
 
 @lru_cache(maxsize=16_384)
 def label(signature: str) -> str:
-    """The value of the label `kernel`: at most 80 characters of the normalised signature, `#`, 8 hex digits of its hash."""
+    """The value of the label `kernel`: up to 80 characters of the signature, `#`, 8 hex digits of its hash."""
     head = signature.removeprefix("void ")[:HEAD_CHARACTERS].rstrip()
     return f"{head}#{kernel_id(signature) >> (64 - 4 * HASH_DIGITS):0{HASH_DIGITS}x}"
 

@@ -6,7 +6,7 @@ from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 from kernelcast.wire.catalogue.model import Kind, travels
 
 SUBJECT_LABELS: Final = (*KERNEL_LABELS, "metric")
-"""Whose future: the labels of the series forecast, and `metric`, its Prometheus name (or a rule's, for derived ones)."""
+"""Whose future: the labels of the series forecast, and `metric`, its Prometheus name."""
 
 _PREDICTOR: Final = "predictor"
 
