@@ -24,7 +24,8 @@ MAX_FRAME_BYTES: Final = 64 * 1024
 
 HEADER: Final = struct.Struct("<2sBB")
 _ROWS: Final = struct.Struct("<HH")  # device index, rows
-_ROW: Final = struct.Struct("<QQQQdQH")  # kernel, launches, count, sum_ns, sum of squares, zero_count, buckets
+_ROW: Final = struct.Struct("<QQQQQQQH")  # kernel, launches, count, sum_ns, squares (low, high), zero_count, buckets
+_LOW: Final = 2**64 - 1
 _BUCKET: Final = struct.Struct("<hQ")  # scale-3 index, count
 
 
@@ -224,12 +225,12 @@ def decode(packet: bytes) -> Frame:
     return _decode_control(_CONTROL[kind], body)
 
 
-def _decode_control(kind: type[Any], body: bytes) -> Any:
+def _decode_control(kind: type[Any], body: bytes) -> Frame:
     try:
         values = json.loads(body)
         known = {item.name for item in fields(kind)}
         arguments = {name: _thaw(name, value) for name, value in values.items() if name in known}
-        frame = kind(**arguments)
+        frame: Frame = kind(**arguments)
         _check_types(frame)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise FrameError(f"{kind.__name__} frame is malformed: {error}; it is ignored") from error
@@ -281,7 +282,8 @@ def _encode_row(row: KernelRow) -> bytes:
         row.launches,
         totals.count,
         totals.sum_ns,
-        float(totals.sum_squares_ns2),
+        totals.sum_squares_ns2 & _LOW,
+        totals.sum_squares_ns2 >> 64,
         totals.zero_count,
         len(totals.buckets),
     )
@@ -304,17 +306,15 @@ def _decode_rows(body: bytes) -> KernelRows:
 
 
 def _decode_row(body: bytes, position: int) -> tuple[KernelRow, int]:
-    kernel, launches, count, sum_ns, squares, zero_count, buckets = _ROW.unpack_from(body, position)
+    kernel, launches, count, sum_ns, low, high, zero_count, buckets = _ROW.unpack_from(body, position)
     position += _ROW.size
     end = position + buckets * _BUCKET.size
     if end > len(body):
         raise FrameError(f"KernelRows frame announces {buckets} buckets beyond its end; it is ignored")
-    if not 0 <= squares < float("inf"):
-        raise FrameError(f"KernelRows frame has a sum of squares of {squares}; it is ignored")
     histogram = dict(_BUCKET.iter_unpack(body[position:end]))
     if zero_count + sum(histogram.values()) != count:
         raise FrameError(f"KernelRows frame counts {count} launches but its buckets do not add up to it; it is ignored")
-    return KernelRow(kernel, launches, DurationTotals(count, sum_ns, int(squares), zero_count, histogram)), end
+    return KernelRow(kernel, launches, DurationTotals(count, sum_ns, high << 64 | low, zero_count, histogram)), end
 
 
 def _halves(items: Sequence[_Item]) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:
