@@ -1,0 +1,54 @@
+# Two commands do all the set-up: `make demo` runs the loop, `make test` proves it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := core exporter bridge predictor grafana tests benchmarks
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo test lint format bench docs lock clean
+
+help:  ## what each target does
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "kernelcast needs Python 3.11 or later; $(PYTHON) is older: make PYTHON=python3.12 …" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+install: $(STAMP)  ## .venv with everything that needs no GPU
+
+demo: install  ## the whole loop on the embedded broker; ARGS="--source kineto:FILE --duration 60"
+	@$(BIN)/kernelcast demo $(ARGS)
+
+test: install  ## unit and service tests; ARGS="-k bridge"
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: install  ## style, types, imports, generated files
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+	$(BIN)/kernelcast grafana generate --check
+	@$(BIN)/python -m kernelcast.wire.catalogue.document | diff -u docs/metrics.md - || \
+		{ echo "docs/metrics.md is not what the catalogue says: make docs" >&2; exit 1; }
+
+format: install  ## rewrite to the project's style
+	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+
+bench: install  ## every figure with its peer in the same run
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs: install  ## generated documents, dashboards and rules
+	$(BIN)/python -m kernelcast.wire.catalogue.document > docs/metrics.md
+	$(BIN)/kernelcast grafana generate
+
+lock: install  ## requirements.lock from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

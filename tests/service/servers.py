@@ -1,0 +1,253 @@
+"""Real servers for the service tests: started on loopback and free ports, stopped with the test."""
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from confluent_kafka.admin import AdminClient
+from tests.service import require
+
+T = TypeVar("T")
+KAFKA_VERSION = "4.1.1"
+KAFKA_PROJECT = Path(__file__).parent / "kafka"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 30) -> T:
+    """Poll until `check` gives something that is true; its last value is in the error."""
+    deadline = time.monotonic() + timeout_seconds
+    while True:
+        value = check()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {timeout_seconds} s; last seen: {value!r}")
+        time.sleep(0.1)
+
+
+def get(url: str, timeout_seconds: float = 10, headers: Mapping[str, str] | None = None) -> str:
+    """The body at a URL; raises OSError for anything but 2xx."""
+    request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310  loopback only
+    with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
+        return str(answer.read().decode())
+
+
+def answers(url: str) -> bool:
+    """Whether a URL answers 2xx now."""
+    try:
+        get(url, 2)
+    except OSError:
+        return False
+    return True
+
+
+class ServerProcess:
+    """One server as a child process, with its output in a file."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], directory: Path, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.log = directory / f"{name}.log"
+        self._environ = {**os.environ, **(environ or {})}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, ready: Callable[[], bool] | None = None, timeout_seconds: float = 60) -> Self:
+        """Start, and wait until `ready` says so."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=subprocess.STDOUT, env=self._environ, start_new_session=True
+            )
+        if ready is not None:
+            self._wait(ready, timeout_seconds)
+        return self
+
+    def _wait(self, ready: Callable[[], bool], timeout_seconds: float) -> None:
+        deadline = time.monotonic() + timeout_seconds
+        while not ready():
+            code = self.poll()
+            if code is not None or time.monotonic() > deadline:
+                state = f"exited with {code}" if code is not None else f"not ready within {timeout_seconds} s"
+                raise AssertionError(f"{self.name} {state}:\n{self.tail()}")
+            time.sleep(0.1)
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+    def tail(self, characters: int = 4000) -> str:
+        """The end of its output."""
+        return self.log.read_text(errors="replace")[-characters:] if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """`kill -9`, as a crash would."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(10)
+
+    def stop(self, timeout_seconds: float = 20) -> int:
+        """SIGTERM; its exit code. Killed, and said so, when it does not stop."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout_seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"{self.name} did not stop within {timeout_seconds} s:\n{self.tail()}") from None
+        return int(self.process.returncode)
+
+
+def kafka_libraries() -> Path:
+    """Kafka's jars, fetched once through Maven into a cache folder."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast" / f"kafka-{KAFKA_VERSION}"
+    if (cache / "complete").exists():
+        return cache
+    maven = require.binary("mvn", "maven")
+    command = [maven, "-B", "-q", "-f", str(KAFKA_PROJECT / "pom.xml"), "dependency:copy-dependencies"]
+    done = subprocess.run([*command, f"-DoutputDirectory={cache}"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        require.missing("Apache Kafka", f"Maven could not fetch it: {done.stdout[-800:]}{done.stderr[-400:]}")
+    (cache / "complete").touch()
+    return cache
+
+
+class KafkaServer(ServerProcess):
+    """One Apache Kafka node in KRaft mode, controller and broker in one."""
+
+    def __init__(self, directory: Path) -> None:
+        java = require.binary("java", "openjdk-17-jre-headless")
+        libraries = kafka_libraries()
+        self.port, controller = free_ports(2)
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self._java = [java, "-Xmx640m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._java += [f"-Dlog4j2.configurationFile={KAFKA_PROJECT / 'log4j2.yaml'}", "-cp", f"{libraries}/*"]
+        self._properties = directory / "server.properties"
+        self._properties.write_text(_kafka_properties(self.port, controller, directory / "kafka-data"))
+        super().__init__("kafka", [*self._java, "kafka.Kafka", str(self._properties)], directory)
+        self._format()
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
+        subprocess.run(tool, check=True, capture_output=True)
+
+    def ready(self) -> bool:
+        """Whether it answers metadata requests."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        try:
+            return bool(client.list_topics(timeout=2).brokers)
+        except Exception:  # noqa: BLE001  the client raises KafkaException of many kinds while the broker starts
+            return False
+
+    def run(self) -> Self:
+        """Start and wait."""
+        return self.start(self.ready)
+
+
+def _kafka_properties(port: int, controller: int, data: Path) -> str:
+    return f"""
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+"""
+
+
+class PrometheusServer(ServerProcess):
+    """One Prometheus, with the configuration it is given."""
+
+    def __init__(self, directory: Path, configuration: Path) -> None:
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        self.url = f"http://{self.address}"
+        command = [require.binary("prometheus", "prometheus"), f"--config.file={configuration}"]
+        command += [f"--storage.tsdb.path={directory / 'tsdb'}", f"--web.listen-address={self.address}"]
+        super().__init__("prometheus", [*command, "--web.enable-lifecycle", "--log.level=warn"], directory)
+
+    def run(self) -> Self:
+        """Start and wait."""
+        return self.start(lambda: answers(f"{self.url}/-/ready"))
+
+    def api(self, path: str, **parameters: str) -> Any:
+        """The `data` of an API answer."""
+        query = urllib.parse.urlencode(parameters)
+        return json.loads(get(f"{self.url}/api/v1/{path}?{query}"))["data"]
+
+    def query(self, expression: str, time_seconds: float | None = None) -> list[tuple[dict[str, str], float]]:
+        """An instant vector: labels and value of each series."""
+        at = {} if time_seconds is None else {"time": f"{time_seconds:.3f}"}
+        result = self.api("query", query=expression, **at)["result"]
+        return [(item["metric"], float(item["value"][1])) for item in result]
+
+    def scalar(self, expression: str, time_seconds: float | None = None) -> float | None:
+        """The one value an expression gives, or None where it gives none."""
+        values = self.query(expression, time_seconds)
+        assert len(values) <= 1, f"{expression} gave {len(values)} series"
+        return values[0][1] if values else None
+
+    def samples(self, selector: str, range_text: str = "1h") -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+        """Raw samples of the series a selector gives."""
+        result = self.api("query", query=f"{selector}[{range_text}]")["result"]
+        return [(item["metric"], [(float(t), float(v)) for t, v in item["values"]]) for item in result]
+
+
+class AlertmanagerServer(ServerProcess):
+    """One Alertmanager, with the configuration it is given."""
+
+    def __init__(self, directory: Path, configuration: Path) -> None:
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        self.url = f"http://{self.address}"
+        command = [require.binary("prometheus-alertmanager", "prometheus-alertmanager")]
+        command += [f"--config.file={configuration}", f"--storage.path={directory / 'alertmanager'}"]
+        command += [f"--web.listen-address={self.address}", "--cluster.listen-address=", "--log.level=warn"]
+        super().__init__("alertmanager", command, directory)
+
+    def run(self) -> Self:
+        """Start and wait."""
+        return self.start(lambda: answers(f"{self.url}/-/ready"))
+
+
+@contextlib.contextmanager
+def stopping(*servers: ServerProcess) -> Iterator[None]:
+    """Kill what still runs when the block ends, whatever happened in it."""
+    try:
+        yield
+    finally:
+        for server in reversed(servers):
+            server.kill()
