@@ -16,14 +16,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from kernelcast.runtime import logging
+from kernelcast.runtime import kafka, logging
 from kernelcast.runtime.settings import ServiceSettings, load
+from kernelcast.runtime.web_config import read_web_config
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 EXIT_RUN_TIME: Final = 1
@@ -48,7 +48,18 @@ class DaemonOptions:
     def settings(
         self, section: str, model: type[S], *, flags: Mapping[str, object] | None = None, checks: tuple[Check, ...] = ()
     ) -> S:
-        """Read the settings and set logging up; with `--check-config`, say that they are valid and exit."""
+        """Read the settings and set logging up; with `--check-config`, say that they are valid and exit.
+
+        Args:
+            section: The service's section, as for `load`.
+            model: The service's settings.
+            flags: The service's own options, by dotted path; None means not given.
+            checks: What the model cannot see, such as whether a file can be opened; raises ConfigurationError.
+
+        Raises:
+            ConfigurationError: Every problem found.
+            typer.Exit: All is well, and only that was asked.
+        """
         shared = {
             "kafka.bootstrap_servers": self.bootstrap_servers,
             "web.listen_address": self.listen_address,
@@ -60,16 +71,18 @@ class DaemonOptions:
         for check in checks:
             check(settings)
         if self.check_config:
+            _check(settings)
             typer.echo("configuration is valid")
             raise typer.Exit(0)
         logging.configure(settings.log)
         return settings
 
 
-def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's callback passes it so
-    if asked:
-        typer.echo(f"kernelcast {version('kernelcast')}")
-        raise typer.Exit(0)
+def _check(settings: ServiceSettings) -> None:
+    """What is only found out when the service starts: librdkafka's properties, the web configuration file."""
+    kafka.check(settings.kafka)
+    if settings.web.config_file is not None:
+        read_web_config(settings.web.config_file)
 
 
 _OPTIONS: Final[Mapping[str, Any]] = {

@@ -1,37 +1,60 @@
 """Messages that could not be used, kept on `kernelcast.deadletter` with the reason; they never stop a consumer."""
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, Counter
+import structlog
+from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime.kafka import Headers
+from kernelcast.runtime.instruments import counter
+from kernelcast.runtime.producer import Headers
+from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.topics import DEADLETTER
 
-MAX_EXTRA_BYTES: Final = 64 * 1024
+MAX_MESSAGE_BYTES: Final = int(DEADLETTER.extra["max.message.bytes"])
+HEADROOM_BYTES: Final = 64 * 1024
+"""A dead letter is the source message and at most this much about it."""
+
+MAX_VALUE_BYTES: Final = MAX_MESSAGE_BYTES - HEADROOM_BYTES
+"""Longer values are cut, with a checksum of the whole, so that key and headers always fit beside them."""
+
+MAX_ERROR_CHARACTERS: Final = 1_000
+MAX_KEY_BYTES: Final = 16 * 1024
+RATE_PER_SECOND: Final = 50.0
+BURST: Final = 500.0
 
 
 class Sender(Protocol):
-    """The part of a producer that is needed here."""
+    """The part of a producer that dead letters need."""
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         """Queue a message."""
 
 
 class Received(Protocol):
-    """A message as confluent_kafka.Message has it."""
+    """The part of confluent_kafka.Message that dead letters need."""
 
-    def topic(self) -> str | None: ...
-    def partition(self) -> int | None: ...
-    def offset(self) -> int | None: ...
-    def key(self) -> bytes | None: ...
-    def value(self) -> bytes | None: ...
+    def topic(self) -> str | None:
+        """Where it was read."""
+
+    def partition(self) -> int | None:
+        """In which partition."""
+
+    def offset(self) -> int | None:
+        """At which offset."""
+
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    def value(self) -> bytes | None:
+        """Its value."""
 
 
 class DeadLetters:
-    """Sends poison messages away."""
+    """Puts messages aside, at a bounded rate: a stream of poison must not become a second stream of the same size."""
 
     def __init__(
         self,
@@ -39,29 +62,85 @@ class DeadLetters:
         *,
         clock: Callable[[], float] = time.monotonic,
         registry: CollectorRegistry | None = None,
-        max_per_second: float = 10.0,
+        max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         self._producer = producer
-        self._clock = clock
-        self._counter = Counter(
-            "kernelcast_deadletter_messages_total",
-            "Messages that could not be used",
-            ["outcome"],
-            registry=registry if registry is not None else CollectorRegistry(),
-        )
-        self._max_per_second = max_per_second
+        self._bucket = TokenBucket(clock, rate_per_second=RATE_PER_SECOND, burst=BURST)
+        self._messages = counter(runtime.DEADLETTER_MESSAGES, registry if registry is not None else CollectorRegistry())
+        self._max_value_bytes = max_value_bytes
+        self._log = structlog.stdlib.get_logger("deadletter")
+
+    def expect(self, *topics: str) -> None:
+        """Start the counters of these topics at 0."""
+        for topic in topics:
+            for outcome in ("sent", "dropped"):
+                self._messages.labels(topic, outcome)
 
     def send(self, message: Received, error: Exception) -> None:
         """Put a message aside, with where it came from and what was wrong with it; never raises."""
-        value = message.value()
-        headers = [
-            ("kernelcast.topic", str(message.topic()).encode()),
-            ("kernelcast.partition", str(message.partition()).encode()),
-            ("kernelcast.offset", str(message.offset()).encode()),
-            ("kernelcast.error", str(error).encode()),
-            ("kernelcast.error_type", type(error).__name__.encode()),
+        topic = message.topic() or ""
+        allowed = self._bucket.take()
+        self._log.warning(
+            "message put aside",
+            topic=topic,
+            partition=message.partition(),
+            offset=message.offset(),
+            error_type=type(error).__name__,
+            error=str(error)[:MAX_ERROR_CHARACTERS],
+        )
+        if allowed:
+            allowed = self._try_to_send(message, error)
+        self._messages.labels(topic, "sent" if allowed else "dropped").inc()
+
+    def _try_to_send(self, message: Received, error: Exception) -> bool:
+        try:
+            value, more = self._cut(message.value())
+            headers = [*_headers(message, error), *more]
+            key = message.key()
+            self._producer.send(
+                DEADLETTER.name, key=key[:MAX_KEY_BYTES] if key is not None else None, value=value, headers=headers
+            )
+        except Exception as failure:  # noqa: BLE001 - a dead letter is the last resort; nothing may escape it
+            self._log.error("message lost", reason=str(failure))
+            return False
+        return True
+
+    def _cut(self, value: bytes | None) -> tuple[bytes | None, list[tuple[str, bytes]]]:
+        if value is None or len(value) <= self._max_value_bytes:
+            return value, []
+        checksum = hashlib.sha256(value).hexdigest().encode()
+        return value[: self._max_value_bytes], [
+            ("kernelcast.truncated", str(len(value)).encode()),
+            ("kernelcast.sha256", checksum),
         ]
-        if value is not None:
-            headers.append(("kernelcast.sha256", hashlib.sha256(value).hexdigest().encode()))
-        self._producer.send(DEADLETTER.name, key=message.key(), value=value, headers=headers)
-        self._counter.labels("sent").inc()
+
+
+class TokenBucket:
+    """So many at once, and so many a second after that; safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float], *, rate_per_second: float, burst: float) -> None:
+        self._clock = clock
+        self._rate_per_second, self._burst = rate_per_second, burst
+        self._tokens, self._filled_at = burst, clock()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Take one token, if there is one."""
+        with self._lock:
+            now = self._clock()
+            gained = max(0.0, now - self._filled_at) * self._rate_per_second
+            self._tokens, self._filled_at = min(self._burst, self._tokens + gained), now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+
+def _headers(message: Received, error: Exception) -> list[tuple[str, bytes]]:
+    return [
+        ("kernelcast.topic", (message.topic() or "").encode()),
+        ("kernelcast.partition", str(message.partition()).encode()),
+        ("kernelcast.offset", str(message.offset()).encode()),
+        ("kernelcast.error", str(error)[:MAX_ERROR_CHARACTERS].encode(errors="replace")),
+        ("kernelcast.error_type", type(error).__name__.encode()),
+    ]

@@ -28,8 +28,8 @@ class EmbeddedBroker:
             settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
     """
 
-    def __init__(self, *, topics: Iterable[str] = tuple(topic.name for topic in TOPICS), brokers: int = 1) -> None:
-        self._topics = tuple(topics)
+    def __init__(self, *, topics: Iterable[str] | None = None, brokers: int = 1) -> None:
+        self._topics = tuple(topics) if topics is not None else tuple(topic.name for topic in TOPICS)
         self._brokers = brokers
         self._cluster: Producer | None = None
         self.bootstrap_servers = ""

@@ -1,24 +1,27 @@
-"""Where settings come from: defaults, the YAML file, the environment, flags; later ones win, and each value knows its origin."""
+"""Where settings come from: defaults, a YAML file, the environment, flags; later ones win, each knows its origin."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
+from kernelcast.runtime.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
+
+Keys = tuple[str, ...]
 
 SHARED_SECTIONS: Final = ("kafka", "log")
 """Stand at the top of the file for all services; a service's own section may override them."""
 
-SECTIONS: Final = (*SHARED_SECTIONS, "exporter", "bridge", "predictor", "replay", "simulate", "demo", "grafana")
-ENVIRONMENT_PREFIX: Final = "KERNELCAST_"
-MAX_FILE_BYTES: Final = 1024 * 1024
+SECTIONS: Final = frozenset({*SHARED_SECTIONS, "exporter", "bridge", "predictor", "replay", "simulate", "demo"})
+"""One file serves all daemons of a site, so each must know the names of the others' sections."""
 
-Path_ = tuple[str, ...]
+ENVIRONMENT_PREFIX: Final = "KERNELCAST_"
 
 
 @dataclass(slots=True)
@@ -28,30 +31,38 @@ class Layers:
     Attributes:
         section: The service whose settings these are.
         values: Nested, as the service's model has them.
-        origins: Where a value came from, for messages: by path below the section.
+        origins: By path below the section: the name a person knows the value by, and where it was set.
     """
 
     section: str
     values: dict[str, Any] = field(default_factory=dict)
-    origins: dict[Path_, str] = field(default_factory=dict)
+    origins: dict[Keys, tuple[str, str]] = field(default_factory=dict)
 
-    def put(self, path: Path_, value: Any, origin: str) -> None:
-        """Set a value, over what an earlier source said; mappings are merged key by key."""
+    def put(self, keys: Keys, value: Any, *, name: str, source: str) -> None:
+        """Set a value over what an earlier source said; mappings are merged key by key."""
         if isinstance(value, Mapping) and value:
             for key, item in value.items():
-                self.put((*path, str(key)), item, origin)
+                self.put((*keys, str(key)), item, name=f"{name}.{key}", source=source)
             return
         node = self.values
-        for key in path[:-1]:
+        for key in keys[:-1]:
             child = node.get(key)
             if not isinstance(child, dict):
                 child = node[key] = {}
             node = child
-        if isinstance(value, Mapping):
-            node.setdefault(path[-1], {})
-        else:
-            node[path[-1]] = value
-        self.origins[path] = origin
+        if not isinstance(value, Mapping):
+            node[keys[-1]] = value
+        elif not isinstance(node.get(keys[-1]), dict):
+            node[keys[-1]] = {}
+        self.origins[keys] = (name, source)
+
+    def origin(self, keys: Keys) -> tuple[str, str]:
+        """A value's name, and ` (where it was set)`; the second is empty where nobody set it."""
+        for length in range(len(keys), 0, -1):
+            if keys[:length] in self.origins:
+                name, source = self.origins[keys[:length]]
+                return ".".join((name, *keys[length:])), f" ({source})" if source else ""
+        return ".".join((self.section, *keys)), ""
 
 
 def gather(
@@ -65,76 +76,97 @@ def gather(
     layers = Layers(section)
     for name, info in model.model_fields.items():
         if isinstance(info.default, BaseModel):
-            layers.put((name,), info.default.model_dump(), "default")
-    shared = tuple(name for name in SHARED_SECTIONS if name in model.model_fields)
-    document = read_document(path, section) if path is not None else {}
-    for name in shared:
-        _put_section(layers, (name,), document.get(name), f"{path}")
-    _put_section(layers, (), document.get(section), f"{path}")
+            layers.put((name,), info.default.model_dump(), name=f"{section}.{name}", source="")
+    shared = [name for name in SHARED_SECTIONS if name in model.model_fields]
+    if path is not None:
+        document = _read_sections(path, section)
+        for name in shared:
+            _put_section(layers, (name,), document.get(name), name=name, source=f"{path}")
+        _put_section(layers, (), document.get(section), name=section, source=f"{path}")
     for name in shared:
         for keys, value, variable in _environment(name, environ):
-            layers.put((name, *keys), value, variable)
+            layers.put((name, *keys), _typed(model, (name, *keys), value), name=_dotted(name, keys), source=variable)
     for keys, value, variable in _environment(section, environ):
-        layers.put(keys, value, variable)
-    for dotted, value in flags.items():
-        if value is not None:
+        layers.put(keys, _typed(model, keys, value), name=_dotted(section, keys), source=variable)
+    for dotted, given in flags.items():
+        if given is not None:
             keys = tuple(dotted.split("."))
-            layers.put(keys, value, "--" + dotted.replace("_", "-"))
+            layers.put(keys, _typed(model, keys, given), name=dotted, source="command line")
     return layers
 
 
-def read_document(path: Path, section: str) -> dict[str, Any]:
-    """Read the YAML file and check its top level.
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, else all of them."""
+    near = difflib.get_close_matches(name, sorted(known), n=1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f"; known are {', '.join(sorted(known))}" if known else ""
 
-    Raises:
-        ConfigurationError: It cannot be read, is not YAML (with line and column), or has unknown sections.
-    """
-    document = _parse(path)
-    known = {*SECTIONS, section}
+
+def field_at(model: type[BaseModel], keys: Keys) -> FieldInfo | None:
+    """The field that a path leads to; None where the path leaves the models."""
+    parent = model_at(model, keys[:-1])
+    return parent.model_fields.get(keys[-1]) if parent is not None and keys else None
+
+
+def model_at(model: type[BaseModel], keys: Keys) -> type[BaseModel] | None:
+    """The model that a path leads to; None where it leads elsewhere."""
+    for key in keys:
+        info = model.model_fields.get(key)
+        below = _model_in(info.annotation) if info is not None else None
+        if below is None:
+            return None
+        model = below
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for item in get_args(annotation) if (found := _model_in(item)) is not None), None)
+
+
+def _typed(model: type[BaseModel], keys: Keys, value: object) -> object:
+    """Text from the environment or a flag, split at commas where the setting is a list."""
+    info = field_at(model, keys)
+    kinds = (get_origin(info.annotation), *map(get_origin, get_args(info.annotation))) if info is not None else ()
+    if isinstance(value, str) and any(kind in {list, tuple, set, frozenset} for kind in kinds):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _read_sections(path: Path, section: str) -> dict[str, Any]:
+    document = read_yaml(path, option="--config")
+    known: AbstractSet[str] = SECTIONS | {section}
     unknown = [str(key) for key in document if key not in known]
     if unknown:
-        lines = [f"{name} is not a section of {path}{did_you_mean(name, known)}" for name in unknown]
-        raise ConfigurationError("\n".join(lines))
+        raise ConfigurationError(
+            "\n".join(f"{name} is not a section ({path}){did_you_mean(name, known)}" for name in unknown)
+        )
     return document
 
 
-def did_you_mean(name: str, known: "set[str] | list[str]") -> str:
-    """The end of a message about an unknown name: the nearest known one, else all of them."""
-    near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(sorted(known))}"
-
-
-def _put_section(layers: Layers, path: Path_, content: Any, origin: str) -> None:
+def _put_section(layers: Layers, keys: Keys, content: Any, *, name: str, source: str) -> None:
     if content is None:
         return
     if not isinstance(content, Mapping):
-        name = ".".join(path) or layers.section
-        raise ConfigurationError(f"{name} in {origin} is {content!r}; a section holds settings, one a line, indented")
+        raise ConfigurationError(f"{name} is {content!r} ({source}); it must be a section: settings below it, indented")
     for key, value in content.items():
-        layers.put((*path, str(key)), value, origin)
+        if value is not None:
+            layers.put((*keys, str(key)), value, name=f"{name}.{key}", source=source)
 
 
-def _parse(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path} is larger than {MAX_FILE_BYTES} bytes; is it a settings file?")
-        document = yaml.safe_load(content)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}; give another --config") from None
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise ConfigurationError(f"{path} holds {type(document).__name__}; it must hold sections, as `kafka:`")
-    return document
-
-
-def _environment(section: str, environ: Mapping[str, str]) -> Iterator[tuple[Path_, str, str]]:
+def _environment(section: str, environ: Mapping[str, str]) -> Iterator[tuple[Keys, str, str]]:
     prefix = f"{ENVIRONMENT_PREFIX}{section.upper()}__"
     for variable in sorted(environ):
-        if variable.startswith(prefix) and len(variable) > len(prefix):
-            keys = tuple(variable[len(prefix) :].lower().split("__"))
-            yield keys, environ[variable], variable
+        if not variable.startswith(prefix) or variable == prefix:
+            continue
+        keys = tuple(variable[len(prefix) :].lower().split("__"))
+        if "properties" in keys[:-1]:
+            # Environment variables cannot carry the dots of librdkafka's names.
+            keys = (*keys[:-1], keys[-1].replace("_", "."))
+        yield keys, environ[variable], variable
+
+
+def _dotted(section: str, keys: Keys) -> str:
+    return ".".join((section, *keys))

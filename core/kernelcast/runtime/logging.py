@@ -1,52 +1,104 @@
-"""Structured logs on standard error: a constant message, its data in fields; logfmt or JSON."""
+"""Structured logs on standard error: a constant message, its data in fields; logfmt or JSON.
+
+Our own lines go through structlog, those of libraries (uvicorn, librdkafka) through the standard library; both end in
+one handler, so both look alike and both are limited when they repeat.
+"""
 
 import logging
 import sys
-from typing import TextIO
+import time
+from collections.abc import MutableMapping
+from typing import Any, Final, TextIO
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.stdlib import BoundLogger, ProcessorFormatter
+from structlog.typing import Processor
 
+from kernelcast.runtime.repeats import RepeatLimit
+from kernelcast.runtime.secrets import MASKED, is_secret
 from kernelcast.runtime.settings import LogSettings
 
-_QUIET = ("uvicorn.access",)
+_CHATTY: Final = ("uvicorn.error", "uvicorn.access", "asyncio")
+"""Libraries whose `info` is our `debug`."""
 
 
 def configure(settings: LogSettings, *, stream: TextIO | None = None) -> None:
-    """Send this process's logs, those of libraries included, to `stream` (standard error) in the asked form."""
+    """Send this process's logs, those of libraries included, to `stream`, or to standard error."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
-    shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-        structlog.processors.format_exc_info,
-    ]
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _StandardError() if stream is None else logging.StreamHandler(stream)
+    handler.addFilter(RepeatLimit(time.monotonic))
     handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(settings.format)],
+        ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name, _timestamp()],
+            processors=[_suppressed, ProcessorFormatter.remove_processors_meta, *_rendering(settings.format)],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING) if level > logging.DEBUG else level)
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            _timestamp(),
+            _hide_secrets,
+            ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
 
 
-def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger named after its module."""
-    logger: FilteringBoundLogger = structlog.stdlib.get_logger(name)
+def get_logger(name: str) -> BoundLogger:
+    """A logger; lines are `logger.info("constant message", field=value)`."""
+    logger: BoundLogger = structlog.stdlib.get_logger(name)
     return logger
 
 
-def _renderer(form: str) -> Processor:
+class _StandardError(logging.StreamHandler[TextIO]):
+    """Writes to what standard error is at that moment, which tests and daemons exchange."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _stream: TextIO) -> None:
+        raise AttributeError("standard error is looked up for each line")
+
+
+def _timestamp() -> Processor:
+    return structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts")
+
+
+def _suppressed(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Say how many lines like this one were held back since the last."""
+    held_back = getattr(event.get("_record"), "suppressed", 0)
+    if held_back:
+        event["suppressed"] = held_back
+    return event
+
+
+def _hide_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    for name in event:
+        if is_secret(name):
+            event[name] = MASKED
+    return event
+
+
+def _rendering(form: str) -> list[Processor]:
     if form == "json":
-        return structlog.processors.JSONRenderer()
-    return structlog.processors.LogfmtRenderer(key_order=["ts", "level", "event"], drop_missing=True)
+        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+    order = ["ts", "level", "logger", "event"]
+    return [
+        structlog.processors.format_exc_info,
+        structlog.processors.LogfmtRenderer(key_order=order, drop_missing=True, bool_as_flag=False),
+    ]

@@ -5,7 +5,16 @@ from typing import Final
 
 MASKED: Final = "<secret>"
 
-_SECRET_PARTS: Final = ("password", "secret", "oauthbearer.config", "ssl.key", "token", "jaas", "assertion.private.key")
+_SECRET_PARTS: Final = (
+    "password",
+    "secret",
+    "oauthbearer.config",
+    "ssl.key",
+    "token",
+    "jaas",
+    "private.key",
+    "basic.auth.users",
+)
 
 
 def is_secret(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What every daemon can be told, and how it is put together: flags > `KERNELCAST_*` environment > one YAML file > defaults.
+"""What every daemon can be told: flags > `KERNELCAST_*` environment > one YAML file > defaults.
 
 A service subclasses `ServiceSettings` with its own fields and gives `web` its default port::
 

@@ -1,27 +1,39 @@
 """The HTTP side of a daemon: `/metrics`, `/-/healthy`, `/-/ready`, a landing page, and the service's own routes."""
 
+import html
 import socket
+import ssl
 import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, Final, Self
 
+import structlog
 import uvicorn
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from kernelcast.runtime.instruments import WithoutCreated, counter, gauge
 from kernelcast.runtime.listen import format_address, parse_listen_address
 from kernelcast.runtime.settings import WebSettings
+from kernelcast.runtime.web_guard import Guard, WatchedConfig, WatchedContext
+from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 Metrics = CollectorRegistry | Callable[[Request], Response]
 Check = Callable[[], tuple[bool, str]]
 
+MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_CONNECTIONS: Final = 512
+START_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 5.0
+_OPEN_REQUESTS_SECONDS: Final = 3
 
 
 def always() -> tuple[bool, str]:
@@ -30,7 +42,11 @@ def always() -> tuple[bool, str]:
 
 
 class WebServer:
-    """Serves on a thread of its own, from `start()` to `stop()`."""
+    """Serves on a thread of its own, from `start()` to `stop()`; also a context manager.
+
+    Attributes:
+        address: `HOST:PORT` as bound, once started.
+    """
 
     def __init__(
         self,
@@ -42,83 +58,169 @@ class WebServer:
         healthy: Check = always,
         ready: Check = always,
     ) -> None:
-        self._settings = settings
-        self._title = title
-        self._app = Starlette(
-            routes=[
-                Route("/", self._landing),
-                Route("/metrics", _metrics_endpoint(metrics)),
-                Route("/-/healthy", _check_endpoint(healthy, "healthy")),
-                Route("/-/ready", _check_endpoint(ready, "ready")),
-                *routes,
-            ]
-        )
-        self._server: uvicorn.Server | None = None
+        """Prepare to serve.
+
+        Args:
+            settings: Where, and with which web configuration file.
+            title: The service's name, for the landing page and `kernelcast_build_info`.
+            metrics: A registry, or what answers `/metrics`; the latter is called on a worker thread.
+            routes: The service's own.
+            healthy: Whether the process works, and why not.
+            ready: Whether it is of use yet, and why not.
+
+        Raises:
+            ConfigurationError: The web configuration file is wrong.
+        """
+        self._settings, self._title = settings, title
+        self._watched = WatchedConfig(settings.config_file) if settings.config_file is not None else None
+        self._links = [
+            "/metrics",
+            "/-/healthy",
+            "/-/ready",
+            *(route.path for route in routes if isinstance(route, Route) and _is_page(route)),
+        ]
+        self._requests: Counter | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
+        own = [
+            Route("/", self._landing),
+            Route("/metrics", _metrics_endpoint(metrics)),
+            Route("/-/healthy", _check_endpoint(healthy, "healthy")),
+            Route("/-/ready", _check_endpoint(ready, "ready")),
+        ]
+        self._paths = {route.path for route in (*own, *routes) if isinstance(route, Route)}
+        self._app = Guard(
+            Starlette(routes=[*own, *routes]),
+            watched=self._watched,
+            max_body_bytes=MAX_BODY_BYTES,
+            on_response=self._count,
+        )
+        if isinstance(metrics, CollectorRegistry):
+            self.measure(metrics)
+
+    def measure(self, registry: CollectorRegistry) -> None:
+        """Put the process's own metrics into a registry; done already where `metrics` is one."""
+        self._requests = counter(runtime.HTTP_REQUESTS, registry)
+        gauge(runtime.BUILD_INFO, registry).labels(self._title, _version()).set(1)
+        ProcessCollector(registry=registry)
 
     @property
     def url(self) -> str:
-        """Where a client on this machine reaches it."""
-        return f"http://{self.address}"
+        """Where a client on this machine reaches it, without a path."""
+        scheme = "https" if self._watched is not None and self._watched.serves_tls else "http"
+        return f"{scheme}://{self.address}"
 
-    def start(self) -> "WebServer":
-        """Bind, then serve; returns when requests are answered.
+    def start(self) -> Self:
+        """Bind, then serve; returns once requests are answered.
 
         Raises:
             ConfigurationError: The address cannot be bound.
         """
         listener = self._bind()
-        config = uvicorn.Config(self._app, log_config=None, access_log=False, lifespan="off", server_header=False)
-        self._server = uvicorn.Server(config)
+        self._server = _Server(self._uvicorn_config())
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
-        deadline = time.monotonic() + STOP_SECONDS
-        while not self._server.started and self._thread.is_alive() and time.monotonic() < deadline:
-            time.sleep(0.005)
-        if not self._server.started:
-            raise KernelcastError(f"the web server on {self.address} did not start")
+        if not self._server.up.wait(START_SECONDS):
+            self.stop()
+            raise KernelcastError(f"the web server on {self.address} did not start within {START_SECONDS:g} s")
+        structlog.stdlib.get_logger("web").info("listening", address=self.address, tls=self.url.startswith("https"))
         return self
 
     def stop(self) -> None:
         """Finish open requests, at most 5 seconds, and close."""
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(STOP_SECONDS)
+        if self._server is None or self._thread is None:
+            return
+        self._server.should_exit = True
+        self._thread.join(STOP_SECONDS)
+        self._server.force_exit = True
+        self._server = self._thread = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _uvicorn_config(self) -> uvicorn.Config:
+        return uvicorn.Config(
+            self._app,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            timeout_graceful_shutdown=_OPEN_REQUESTS_SECONDS,
+            ssl_context_factory=self._tls if self._watched is not None and self._watched.serves_tls else None,
+        )
+
+    def _tls(self, _config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        if self._watched is None:
+            raise ConfigurationError("TLS needs a web configuration file")
+        context = WatchedContext(ssl.PROTOCOL_TLS_SERVER)
+        context.watched = self._watched
+        return context
 
     def _bind(self) -> socket.socket:
         host, port = parse_listen_address(self._settings.listen_address)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, port))
+            listener = _listener(host, port)
         except OSError as error:
-            listener.close()
             raise ConfigurationError(
-                f"web.listen_address {self._settings.listen_address} cannot be used: {error.strerror}"
+                f"web.listen_address is {self._settings.listen_address}; it cannot be bound: "
+                f"{error.strerror}; choose another with --web.listen-address"
             ) from None
-        bound = listener.getsockname()
-        self.address = format_address(host or "127.0.0.1", bound[1])
+        self.address = format_address(host or "127.0.0.1", listener.getsockname()[1])
         return listener
 
     def _landing(self, _request: Request) -> Response:
-        return HTMLResponse(f"<h1>{self._title}</h1><a href='/metrics'>Metrics</a>")
+        title = html.escape(f"kernelcast {self._title}")
+        links = "".join(f'<li><a href="{html.escape(path)}">{html.escape(path)}</a></li>' for path in self._links)
+        return HTMLResponse(
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
+            f"<body><h1>{title}</h1><p>Version {html.escape(_version())}</p><ul>{links}</ul></body></html>\n"
+        )
 
-    def __enter__(self) -> "WebServer":
-        return self.start()
+    def _count(self, path: str, status: int) -> None:
+        if self._requests is not None:
+            self._requests.labels(path if path in self._paths else "other", str(status)).inc()
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+
+class _Server(uvicorn.Server):
+    """Says when it is up, so that nobody has to poll."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """A bound socket; every interface, IPv4 and IPv6 alike, where no host is given."""
+    if not host and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]  # noqa: S104 - asked for by `:PORT`
+    return socket.create_server((host, port), family=family)
 
 
 def _metrics_endpoint(metrics: Metrics) -> Callable[[Request], Response]:
     if not isinstance(metrics, CollectorRegistry):
         return metrics
+    registry: Any = WithoutCreated(metrics)
 
     def expose(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(metrics), headers={"content-type": content_type})
+        return Response(encode(registry), headers={"content-type": content_type})
 
     return expose
 
@@ -131,3 +233,14 @@ def _check_endpoint(check: Check, word: str) -> Callable[[Request], Response]:
         return PlainTextResponse(f"not {word}: {reason}\n", status_code=503)
 
     return answer
+
+
+def _is_page(route: Route) -> bool:
+    return "GET" in (route.methods or set()) and "{" not in route.path
+
+
+def _version() -> str:
+    try:
+        return version("kernelcast")
+    except PackageNotFoundError:
+        return "unknown"

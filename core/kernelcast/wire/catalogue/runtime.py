@@ -1,7 +1,74 @@
-"""The metrics of Runtime processes about themselves, on their own `/metrics`; they do not travel through Kafka."""
+"""What every daemon says about itself, on its own `/metrics`; these do not travel through Kafka."""
 
 from typing import Final
 
-from kernelcast.wire.catalogue.model import Metric
+from kernelcast.wire.catalogue.model import Kind, Metric
 
-ROWS: Final[tuple[Metric, ...]] = ()
+_RUNTIME: Final = "runtime"
+
+BUILD_INFO: Final = Metric(
+    "kernelcast_build_info", Kind.INFO, "Which daemon this is.", labels=("service", "version"), source=_RUNTIME
+)
+PRODUCER_MESSAGES: Final = Metric(
+    "kernelcast_producer_messages_total",
+    Kind.COUNTER,
+    "Messages for Kafka by what became of them: sent (queued), acknowledged, failed or dropped.",
+    labels=("topic", "outcome"),
+    source=_RUNTIME,
+)
+PRODUCER_DROPPED: Final = Metric(
+    "kernelcast_producer_dropped_messages_total",
+    Kind.COUNTER,
+    "Messages that never entered the queue towards Kafka, by cause: queue_full, too_large or refused.",
+    labels=("topic", "cause"),
+    source=_RUNTIME,
+)
+PRODUCER_QUEUE: Final = Metric(
+    "kernelcast_producer_queue_messages", Kind.GAUGE, "Messages that Kafka has not answered for.", source=_RUNTIME
+)
+CONSUMER_ERRORS: Final = Metric(
+    "kernelcast_consumer_errors_total",
+    Kind.COUNTER,
+    "Errors met while reading from Kafka, by librdkafka's name for them.",
+    labels=("error",),
+    source=_RUNTIME,
+)
+DEADLETTER_MESSAGES: Final = Metric(
+    "kernelcast_deadletter_messages_total",
+    Kind.COUNTER,
+    "Messages that could not be used, by topic: sent to the dead-letter topic, or dropped by its rate limit.",
+    labels=("topic", "outcome"),
+    source=_RUNTIME,
+)
+HTTP_REQUESTS: Final = Metric(
+    "kernelcast_http_requests_total",
+    Kind.COUNTER,
+    "HTTP requests answered, by route and status.",
+    labels=("handler", "code"),
+    source=_RUNTIME,
+)
+
+
+def _process(name: str, kind: Kind, help: str) -> Metric:  # noqa: A002  the field's name
+    return Metric(f"process_{name}", kind, help, source="prometheus_client's ProcessCollector")
+
+
+PROCESS: Final = (
+    _process("cpu_seconds_total", Kind.COUNTER, "Total user and system CPU time spent in seconds."),
+    _process("max_fds", Kind.GAUGE, "Maximum number of open file descriptors."),
+    _process("open_fds", Kind.GAUGE, "Number of open file descriptors."),
+    _process("resident_memory_bytes", Kind.GAUGE, "Resident memory size in bytes."),
+    _process("start_time_seconds", Kind.GAUGE, "Start time of the process since unix epoch in seconds."),
+    _process("virtual_memory_bytes", Kind.GAUGE, "Virtual memory size in bytes."),
+)
+
+ROWS: Final[tuple[Metric, ...]] = (
+    BUILD_INFO,
+    PRODUCER_MESSAGES,
+    PRODUCER_DROPPED,
+    PRODUCER_QUEUE,
+    CONSUMER_ERRORS,
+    DEADLETTER_MESSAGES,
+    HTTP_REQUESTS,
+    *PROCESS,
+)

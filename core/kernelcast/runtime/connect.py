@@ -1,0 +1,97 @@
+"""From our settings to librdkafka's properties, and from its errors to ours."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import BrokerError, ConfigurationError
+from kernelcast.wire.topics import PARTITIONER
+
+QUEUE_KIBIBYTES: Final = 64 * 1024
+"""What a producer may hold in memory while Kafka is away."""
+
+MAX_MESSAGE_BYTES: Final = 9 * 1024 * 1024
+"""Above `max.message.bytes` of the largest topics (8 MiB), so that the topic's limit decides."""
+
+_COMMON: Final = {"log.connection.close": "false", "socket.keepalive.enable": "true"}
+
+PRODUCER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_COMMON,
+        "acks": "all",
+        "enable.idempotence": "true",
+        "compression.type": "lz4",
+        "partitioner": PARTITIONER,
+        "linger.ms": "20",
+        "queue.buffering.max.kbytes": str(QUEUE_KIBIBYTES),
+        "message.max.bytes": str(MAX_MESSAGE_BYTES),
+    }
+)
+CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_COMMON,
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "enable.partition.eof": "false",
+        "auto.offset.reset": "earliest",
+        # Only what moves is taken away when a member comes or goes; the rest goes on being read.
+        "partition.assignment.strategy": "cooperative-sticky",
+    }
+)
+
+Client = Callable[..., Any]
+
+
+def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str, Any]) -> Any:
+    """Make a client of confluent_kafka; it connects in the background.
+
+    Args:
+        client: The client's class.
+        settings: Where Kafka is; its properties win over ours.
+        properties: Ours.
+
+    Raises:
+        ConfigurationError: librdkafka refuses a property; its own words say which.
+    """
+    config = {**properties, "bootstrap.servers": settings.bootstrap_servers, **settings.properties}
+    callbacks = {name: call for name, call in config.items() if callable(call)}
+    texts = {name: value for name, value in config.items() if name not in callbacks}
+    try:
+        return client({**texts, **callbacks}, logger=logging.getLogger("kafka"))
+    except KafkaException as error:
+        raise ConfigurationError(f"kafka.properties are refused: {told(error)}") from None
+
+
+def check(settings: KafkaSettings) -> None:
+    """Have librdkafka judge the settings, as a producer's, a consumer's and an administrator's, without connecting.
+
+    Raises:
+        ConfigurationError: It refuses one.
+    """
+    quiet = {"log_level": "0"}
+    connect(confluent_kafka.Producer, settings, properties={**PRODUCER_PROPERTIES, **quiet})
+    group = {"group.id": "kernelcast-check"}
+    connect(confluent_kafka.Consumer, settings, properties={**CONSUMER_PROPERTIES, **group, **quiet}).close()
+    connect(AdminClient, settings, properties=quiet)
+
+
+def told(error: KafkaException) -> str:
+    """What librdkafka says in an exception."""
+    reason = error.args[0] if error.args else error
+    return str(reason.str()) if isinstance(reason, confluent_kafka.KafkaError) else str(reason)
+
+
+@contextmanager
+def broker_errors(doing: str) -> Iterator[None]:
+    """Raise what librdkafka raises inside the block as `BrokerError`, saying what was being done."""
+    try:
+        yield
+    except KafkaException as error:
+        raise BrokerError(f"{doing} failed: {told(error)}") from error

@@ -1,0 +1,200 @@
+"""A batch consumer: messages apart from errors, rebalancing made explicit, offsets committed only on demand."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import confluent_kafka
+import structlog
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from prometheus_client import CollectorRegistry
+
+from kernelcast.runtime.connect import CONSUMER_PROPERTIES, Client, broker_errors, connect
+from kernelcast.runtime.instruments import counter
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.catalogue import runtime
+from kernelcast.wire.errors import BrokerError
+
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
+"""What `committed` gives for a partition of which the group has committed nothing."""
+
+
+class Rebalance(Protocol):
+    """What a service does when partitions come and go; called inside `consume` and `close`, on their thread."""
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
+        """Partitions that are new to this member; none at all is an answer too.
+
+        Returns:
+            The same partitions with the offsets to start from, or None to start from the committed ones.
+        """
+
+    def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        """Partitions that go to another member; `lost`: they have gone already, so nothing can be committed."""
+
+
+class Consumer:
+    """Reads from Kafka, in a group by `subscribe` or by itself by `assign`; for one thread."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        *,
+        group_id: str,
+        overrides: Mapping[str, str] | None = None,
+        registry: CollectorRegistry | None = None,
+        client: Client = confluent_kafka.Consumer,
+    ) -> None:
+        """Prepare to read; connecting happens in the background.
+
+        Args:
+            settings: Where Kafka is.
+            group_id: The consumer group; also names this client in the broker's logs.
+            overrides: The service's own properties; the settings' properties win over them.
+            registry: Where the consumer's own metrics go; None keeps them to itself.
+            client: Stands in for librdkafka's in tests.
+
+        Raises:
+            ConfigurationError: librdkafka refuses a property.
+        """
+        self._errors = counter(runtime.CONSUMER_ERRORS, registry if registry is not None else CollectorRegistry())
+        self._log = structlog.stdlib.get_logger("kafka.consumer")
+        own: dict[str, Any] = {"group.id": group_id, "client.id": group_id, "on_commit": self._on_commit}
+        properties = {**CONSUMER_PROPERTIES, **own, **(overrides or {})}
+        strategy = "partition.assignment.strategy"
+        self._cooperative = "cooperative" in settings.properties.get(strategy, properties[strategy])
+        self._client = connect(client, settings, properties=properties)
+
+    def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
+        """Join the group; names that begin with `^` are regular expressions."""
+        callbacks: dict[str, Any] = {}
+        if rebalance is not None:
+            callbacks = {
+                "on_assign": lambda _client, partitions: self._assigned(rebalance, partitions),
+                "on_revoke": lambda _client, partitions: rebalance.revoked(partitions, lost=False),
+                "on_lost": lambda _client, partitions: rebalance.revoked(partitions, lost=True),
+            }
+        with broker_errors("subscribing"):
+            self._client.subscribe(list(topics), **callbacks)
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read exactly these partitions from their offsets, without a group's rebalancing."""
+        with broker_errors("assigning partitions"):
+            self._client.assign(list(partitions))
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Message], list[KafkaError]]:
+        """Read what there is, at most so many messages and so long.
+
+        Returns:
+            Messages (a tombstone has no value: test for None, an empty message is falsy), and errors that pass by
+            themselves, which are counted and logged already.
+
+        Raises:
+            BrokerError: An error that will not pass.
+        """
+        with broker_errors("reading"):
+            batch: list[Message] = self._client.consume(max_messages, timeout_seconds)
+        good = [message for message in batch if message.error() is None]
+        if len(good) == len(batch):
+            return good, []
+        errors = [error for message in batch if (error := message.error()) is not None]
+        for error in errors:
+            self._errors.labels(error.name()).inc()
+            if error.fatal():
+                raise BrokerError(f"reading failed for good: {error.str()}; restart the service")
+            self._log.warning("read error", error=error.name(), reason=error.str())
+        return good, errors
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions being read."""
+        return list(self._client.assignment())
+
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """The next offset to be read of each; negative before the first message."""
+        return list(self._client.position(list(partitions)))
+
+    def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:
+        """Every partition of a topic, in order; none where there is no such topic."""
+        with broker_errors(f"asking for the partitions of {topic}"):
+            found = self._client.list_topics(topic, timeout=timeout_seconds).topics[topic]
+        return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def watermarks(
+        self, partition: TopicPartition, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> tuple[int, int]:
+        """The first offset that Kafka still has, and the next one it will write."""
+        with broker_errors(f"asking for the watermarks of {partition.topic}/{partition.partition}"):
+            low, high = self._client.get_watermark_offsets(partition, timeout=timeout_seconds)
+        return int(low), int(high)
+
+    def offsets_for_time(
+        self, partitions: Sequence[TopicPartition], time_ns: int, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> list[TopicPartition]:
+        """The first message at or after a time, by partition.
+
+        Returns:
+            The partitions with offsets: the high watermark where nothing is that young, the beginning where the
+            broker keeps no time index.
+        """
+        found = self._offsets_at(partitions, max(0, time_ns // 1_000_000), timeout_seconds)
+        return [
+            partition if partition.offset >= 0 else self._beyond_index(partition, timeout_seconds)
+            for partition in found
+        ]
+
+    def committed(
+        self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> list[TopicPartition]:
+        """The group's committed offsets; `NO_OFFSET` where it has none."""
+        with broker_errors("asking for committed offsets"):
+            return list(self._client.committed(list(partitions), timeout=timeout_seconds))
+
+    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
+        """Commit the offsets of the next messages to be read; without `wait`, a failure is logged, not raised."""
+        if offsets:
+            with broker_errors("committing offsets"):
+                self._client.commit(offsets=list(offsets), asynchronous=not wait)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on reading an assigned partition at another offset."""
+        with broker_errors(f"seeking in {partition.topic}/{partition.partition}"):
+            self._client.seek(partition)
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop fetching these for now, without leaving the group."""
+        with broker_errors("pausing"):
+            self._client.pause(list(partitions))
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch these again."""
+        with broker_errors("resuming"):
+            self._client.resume(list(partitions))
+
+    def close(self) -> None:
+        """Leave the group, so that the others take over at once."""
+        self._client.close()
+
+    def _assigned(self, rebalance: Rebalance, partitions: list[TopicPartition]) -> None:
+        start = list(rebalance.assigned(partitions) or partitions)
+        if self._cooperative:
+            self._client.incremental_assign(start)
+        else:
+            self._client.assign(start)
+
+    def _offsets_at(
+        self, partitions: Sequence[TopicPartition], time_ms: int, timeout_seconds: float
+    ) -> list[TopicPartition]:
+        asked = [TopicPartition(partition.topic, partition.partition, time_ms) for partition in partitions]
+        with broker_errors("asking for offsets by time"):
+            return list(self._client.offsets_for_times(asked, timeout=timeout_seconds)) if asked else []
+
+    def _beyond_index(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
+        """Tell `nothing is that young` from `this broker has no time index`, which both read -1."""
+        low, high = self.watermarks(partition, timeout_seconds=timeout_seconds)
+        if low < high and self._offsets_at([partition], 0, timeout_seconds)[0].offset < 0:
+            return TopicPartition(partition.topic, partition.partition, OFFSET_BEGINNING)
+        return TopicPartition(partition.topic, partition.partition, high)
+
+    def _on_commit(self, error: KafkaError | None, _partitions: list[TopicPartition]) -> None:
+        if error is not None and error.code() != KafkaError._NO_OFFSET:  # noqa: SLF001 - librdkafka's local error
+            self._log.warning("offsets not committed", error=error.name(), reason=error.str())

@@ -1,0 +1,190 @@
+"""A producer that never blocks its caller for long and counts what becomes of every message."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import confluent_kafka
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message
+from prometheus_client import CollectorRegistry
+
+from kernelcast.runtime.connect import PRODUCER_PROPERTIES, Client, connect
+from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.catalogue import runtime
+
+Headers = Sequence[tuple[str, bytes]]
+DeliveryListener = Callable[[str | None], None]
+"""Called with None once Kafka has acknowledged a message, else with the reason."""
+
+FULL_QUEUE_WAIT_SECONDS: Final = 0.05
+"""How long `send` waits for room; then the message is dropped, and counted."""
+
+OUTCOMES: Final = ("sent", "acknowledged", "failed", "dropped")
+CAUSES: Final = ("queue_full", "too_large", "refused")
+
+
+class Producer:
+    """Writes to Kafka; safe to use from several threads.
+
+    Attributes:
+        sent: Messages that entered the queue, all topics together.
+        acknowledged: Of these, what Kafka has on all in-sync replicas.
+        failed: Of these, what Kafka did not take before the delivery timeout.
+        dropped: Messages that never entered the queue.
+    """
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        *,
+        client_id: str,
+        registry: CollectorRegistry | None = None,
+        topics: Iterable[str] = (),
+        client: Client = confluent_kafka.Producer,
+    ) -> None:
+        """Prepare to write; connecting happens in the background.
+
+        Args:
+            settings: Where Kafka is.
+            client_id: Names this client in the broker's logs and quotas.
+            registry: Where the producer's own metrics go; None keeps them to itself.
+            topics: What will be written to, so that their counters start at 0.
+            client: Stands in for librdkafka's in tests.
+
+        Raises:
+            ConfigurationError: librdkafka refuses a property.
+        """
+        registry = registry if registry is not None else CollectorRegistry()
+        self._messages = counter(runtime.PRODUCER_MESSAGES, registry)
+        self._drops = counter(runtime.PRODUCER_DROPPED, registry)
+        gauge(runtime.PRODUCER_QUEUE, registry).set_function(lambda: len(self))
+        self._log = structlog.stdlib.get_logger("kafka.producer")
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._trouble = ""
+        self._settings, self._client_id, self._make = settings, client_id, client
+        self.sent = self.acknowledged = self.failed = self.dropped = 0
+        for topic in topics:
+            self._introduce(topic)
+        self._client = self._connect()
+
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        on_delivery: DeliveryListener | None = None,
+    ) -> None:
+        """Queue a message; what the queue has no room for is dropped and counted, never raised.
+
+        Args:
+            topic: Where to.
+            key: Chooses the partition.
+            value: The message; None is a tombstone.
+            headers: Names and values.
+            on_delivery: Called once it is known what became of it, on a thread that sends, polls or flushes.
+        """
+        self._introduce(topic)
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            self._settle(topic, error)
+            if on_delivery is not None:
+                on_delivery(error.str() if error is not None else None)
+
+        cause, reason = self._produce(topic, {"key": key, "value": value, "headers": list(headers)}, delivered)
+        if not cause:
+            self._count(topic, "sent")
+        else:
+            self._drops.labels(topic, cause).inc()
+            self._count(topic, "dropped")
+            self._log.warning("message dropped", topic=topic, cause=cause, reason=reason)
+            if on_delivery is not None:
+                on_delivery(reason)
+        self._client.poll(0)
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:
+        """Serve acknowledgements; call it now and then while nothing is sent."""
+        self._client.poll(timeout_seconds)
+
+    def flush(self, timeout_seconds: float) -> int:
+        """Wait until Kafka has answered for every message, at most so long; returns how many it has not."""
+        return int(self._client.flush(timeout_seconds))
+
+    def close(self, timeout_seconds: float) -> int:
+        """Flush, then give up what is left, which is counted as failed; returns how many those were."""
+        outstanding = self.flush(timeout_seconds)
+        if outstanding:
+            self._client.purge()
+            self._client.flush(1.0)
+        return outstanding
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether Kafka takes what we send, as far as is known; a check for the web server."""
+        return not self._trouble, self._trouble
+
+    def __len__(self) -> int:
+        """Messages that Kafka has not answered for."""
+        return len(self._client)
+
+    def _connect(self) -> Any:
+        own = {**PRODUCER_PROPERTIES, "client.id": self._client_id, "error_cb": self._on_error}
+        return connect(self._make, self._settings, properties=own)
+
+    def _produce(
+        self, topic: str, message: Mapping[str, Any], delivered: Callable[[KafkaError | None, Message], None]
+    ) -> tuple[str, str]:
+        """Hand a message to librdkafka; returns the cause and the reason where it would not take it."""
+        for wait_seconds in (FULL_QUEUE_WAIT_SECONDS, 0.0):
+            try:
+                self._client.produce(topic, on_delivery=delivered, **message)
+            except BufferError:
+                self._client.poll(wait_seconds)
+            except KafkaException as error:
+                refusal: KafkaError = error.args[0]
+                if not refusal.fatal():
+                    too_large = refusal.code() == KafkaError.MSG_SIZE_TOO_LARGE
+                    return ("too_large" if too_large else "refused"), refusal.str()
+                self._start_again(refusal)
+            else:
+                return "", ""
+        return "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
+
+    def _start_again(self, refusal: KafkaError) -> None:
+        """An idempotent producer that has met a fatal error takes nothing more: put a new one in its place."""
+        with self._lock:
+            self._log.error("producer restarted", reason=refusal.str(), lost=len(self._client))
+            broken, self._client = self._client, self._connect()
+        broken.purge()
+        broken.flush(1.0)
+
+    def _settle(self, topic: str, error: KafkaError | None) -> None:
+        if error is None:
+            self._trouble = ""
+            self._count(topic, "acknowledged")
+            return
+        self._count(topic, "failed")
+        self._log.warning("message not delivered", topic=topic, reason=error.str())
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - how librdkafka names its local errors
+            self._trouble = f"no broker of {self._settings.bootstrap_servers} answers"
+        elif error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - as above
+            self._trouble = f"Kafka refuses our credentials: {error.str()}"
+
+    def _introduce(self, topic: str) -> None:
+        if topic in self._known:
+            return
+        self._known.add(topic)
+        for outcome in OUTCOMES:
+            self._messages.labels(topic, outcome)
+        for cause in CAUSES:
+            self._drops.labels(topic, cause)
+
+    def _count(self, topic: str, outcome: str) -> None:
+        self._messages.labels(topic, outcome).inc()
+        with self._lock:
+            setattr(self, outcome, getattr(self, outcome) + 1)

@@ -1,0 +1,48 @@
+"""A repeating log line is written once in ten seconds, with how many like it were held back."""
+
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+INTERVAL_SECONDS: Final = 10.0
+MAX_LINES_REMEMBERED: Final = 1_024
+
+_DIGITS: Final = re.compile(r"\d+")
+
+
+class RepeatLimit(logging.Filter):
+    """Lets a line pass unless one like it, numbers aside, passed in the last ten seconds; debug lines always do."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: OrderedDict[tuple[str, int, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Decide on a record; one that passes says in `suppressed` how many did not."""
+        if record.levelno <= logging.DEBUG:
+            return True
+        key = (record.name, record.levelno, _gist(record))
+        now = self._clock()
+        passed_at, held_back = self._seen.get(key, (float("-inf"), 0))
+        if now - passed_at < INTERVAL_SECONDS:
+            self._seen[key] = (passed_at, held_back + 1)
+            return False
+        record.suppressed = held_back
+        self._seen[key] = (now, 0)
+        self._seen.move_to_end(key)
+        while len(self._seen) > MAX_LINES_REMEMBERED:
+            self._seen.popitem(last=False)
+        return True
+
+
+def _gist(record: logging.LogRecord) -> str:
+    """What makes two lines the same: the message and its text fields, whatever numbers they hold."""
+    if isinstance(record.msg, dict):
+        fields = sorted((name, value) for name, value in record.msg.items() if isinstance(value, str) and name != "ts")
+        text = repr(fields)
+    else:
+        text = record.getMessage()
+    return _DIGITS.sub("#", text)[:500]

@@ -1,0 +1,59 @@
+"""YAML files that people write: read whole, bounded, with the line of every mistake."""
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from kernelcast.wire.errors import ConfigurationError
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+
+
+def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
+    """Read a file that holds one mapping; an empty file is an empty mapping.
+
+    Args:
+        path: The file.
+        option: The flag that named it, for the remedy.
+
+    Raises:
+        ConfigurationError: Not readable, not YAML, a key given twice, or something other than a mapping.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}; give another {option}") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise ConfigurationError(f"{path} is larger than {MAX_FILE_BYTES} bytes; is it the right file for {option}?")
+    try:
+        document = yaml.load(content, Loader=_OnceOnlyLoader)  # noqa: S506 - a SafeLoader that also refuses duplicates
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"{path} is not valid YAML: {_told(error)}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path} holds one {type(document).__name__}; it must hold keys with values")
+    return document
+
+
+class _OnceOnlyLoader(yaml.SafeLoader):
+    """PyYAML takes the last of two equal keys without a word; a settings file must not hide one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value} is given twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _told(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return " ".join(str(error).split())
