@@ -1,0 +1,1 @@
+"""`kernelcast demo`: the whole loop on one machine, live in the terminal."""

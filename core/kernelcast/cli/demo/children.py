@@ -1,0 +1,113 @@
+"""The demo's processes: started in order, watched, and stopped in reverse."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+STOP_SECONDS: Final = 12.0
+KERNELCAST: Final = (sys.executable, "-m", "kernelcast.cli")
+
+
+@dataclass(slots=True)
+class Child:
+    """One process of the demo.
+
+    Attributes:
+        name: For people, and for its log's name.
+        command: What runs.
+        log: Where its output goes.
+        ends: Whether it may end by itself with 0 (a replay does).
+        environ: What its environment has beside ours.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    ends: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Start it in a session of its own, so that Ctrl-C reaches the demo alone and everything stops in order."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                list(self.command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environ},
+                start_new_session=True,
+            )
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs or before it was started."""
+        return None if self.process is None else self.process.poll()
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended although it should not have."""
+        return self.exit_code is not None and not (self.ends and self.exit_code == 0)
+
+    @property
+    def state(self) -> str:
+        """One word for people."""
+        if self.process is None:
+            return "not started"
+        if self.exit_code is None:
+            return "running"
+        return "done" if self.ends and self.exit_code == 0 else f"exited {self.exit_code}"
+
+    def last_words(self, lines: int = 6) -> str:
+        """The end of its log."""
+        if not self.log.exists():
+            return ""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL to its whole session when it does not follow."""
+        process = self.process
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+class Supervisor:
+    """Starts children, and stops them in the reverse order whatever happens."""
+
+    def __init__(self) -> None:
+        self.children: list[Child] = []
+
+    def start(self, child: Child) -> Child:
+        """Start one and watch it from now on."""
+        child.start()
+        self.children.append(child)
+        return child
+
+    def failed(self) -> list[Child]:
+        """Those that ended although they should not have."""
+        return [child for child in self.children if child.failed]
+
+    def stop(self) -> dict[str, int | None]:
+        """Stop all; exit codes by name as they were: a child we stopped with SIGTERM gives what it exits with."""
+        for child in reversed(self.children):
+            child.stop()
+        return {child.name: child.exit_code for child in self.children}
+
+    def wait_for(self, child: Child, seconds: float) -> bool:
+        """Wait until a child ends by itself; False when it has not within the time."""
+        deadline = time.monotonic() + seconds
+        while child.exit_code is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return child.exit_code is not None

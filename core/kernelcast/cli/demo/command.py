@@ -1,0 +1,134 @@
+"""The command `kernelcast demo`."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from kernelcast.cli.demo import summary as report
+from kernelcast.cli.demo.run import Demo, DemoOptions
+from kernelcast.cli.demo.sources import DemoSource, choose
+from kernelcast.cli.demo.state import DemoState
+from kernelcast.cli.demo.view import plain, render
+from kernelcast.runtime import logging
+from kernelcast.runtime.admin import apply_topics
+from kernelcast.runtime.command import command
+from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import KafkaSettings, LogSettings
+from kernelcast.wire.errors import ConfigurationError
+
+PLAIN_EVERY_SECONDS = 2.0
+
+
+@command
+def demo(  # noqa: PLR0913  a command line's options
+    *,
+    source: Annotated[
+        str, typer.Option(help="auto, nvml, simulate, kineto:PATH or nsys:PATH; auto takes a real GPU if there is one.")
+    ] = "auto",
+    duration: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds, with a summary.", show_default="until Ctrl-C")
+    ] = None,
+    summary: Annotated[Path | None, typer.Option(help="Write the summary as JSON to this file.")] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Use this Kafka.", show_default="one inside this process"),
+    ] = None,
+    kernels: Annotated[str, typer.Option(metavar="N|all", help="Kernel names per program and GPU.")] = "100",
+    speed: Annotated[str, typer.Option(metavar="N|max", help="How fast a recording is replayed.")] = "1",
+    example: Annotated[
+        bool | None,
+        typer.Option(
+            "--example/--no-example",
+            help="Run the example program, whose badly tuned kernel gets a hint.",
+            show_default="yes, but not beside a recording, so that its kernels stand alone",
+        ),
+    ] = None,
+    servers: Annotated[
+        bool, typer.Option("--servers/--no-servers", help="Start Prometheus and Alertmanager where they are on PATH.")
+    ] = True,
+    directory: Annotated[
+        Path | None, typer.Option(help="Keep logs and configurations here.", show_default="a temporary folder")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 1,
+) -> None:
+    """Run the whole loop on this machine and watch it: GPU, Kafka, Prometheus, forecasts, hints, alerts."""
+    logging.configure(LogSettings(level="error"))
+    if duration is not None and duration <= 0:
+        raise ConfigurationError(f"--duration is {duration}; it must be above 0; leave it out to run until Ctrl-C")
+    chosen = choose(source)
+    options = DemoOptions(
+        source=chosen,
+        kernels=kernels,
+        speed=speed,
+        duration_seconds=duration,
+        example=chosen.path is None if example is None else example,
+        servers=servers,
+        seed=seed,
+    )
+    with _folder(directory) as folder, _broker(broker) as (address, kind), Shutdown().signals() as shutdown:
+        run = Demo(options, folder, address, kind)
+        _announce(run, chosen)
+        with _screen() as show:
+            result = run.run(shutdown, show)
+    if summary is not None:
+        report.write(result, summary)
+    typer.echo("\n".join(report.sentences(result)))
+
+
+def _announce(run: Demo, source: DemoSource) -> None:
+    typer.echo(source.banner)
+    for line in run.missing():
+        typer.echo(line)
+    for name, url in run.workspace.endpoints.urls().items():
+        typer.echo(f"  {name:<13} {url}")
+    typer.echo(f"  {'logs':<13} {run.workspace.directory}")
+
+
+@contextmanager
+def _folder(directory: Path | None) -> Iterator[Path]:
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="kernelcast-demo-") as temporary:
+            yield Path(temporary)
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    yield directory.resolve()
+
+
+@contextmanager
+def _broker(address: str | None) -> Iterator[tuple[str, str]]:
+    """The user's Kafka with our topics on it, or one inside this process."""
+    if address is None:
+        with EmbeddedBroker() as embedded:
+            yield embedded.bootstrap_servers, "embedded"
+        return
+    apply_topics(KafkaSettings(bootstrap_servers=address), replication_factor=None)
+    yield address, "kafka"
+
+
+@contextmanager
+def _screen() -> Iterator[Callable[[DemoState], None]]:
+    """A live screen on a terminal, progress lines elsewhere."""
+    console = Console()
+    if console.is_terminal and sys.stdin.isatty():
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            yield lambda state: live.update(render(state), refresh=True)
+        return
+    last = -PLAIN_EVERY_SECONDS
+
+    def show(state: DemoState) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= PLAIN_EVERY_SECONDS:
+            last = now
+            typer.echo(plain(state))
+
+    yield show

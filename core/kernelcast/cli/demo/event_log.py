@@ -1,0 +1,75 @@
+"""Hints, outcomes, alerts and dead letters, read from Kafka as they come."""
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kernelcast.runtime.kafka import Consumer
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import BrokerError, EventError
+from kernelcast.wire.events import decode_event
+from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES
+
+KEPT: Final = 1000
+TOPICS: Final = (HINTS.name, OUTCOMES.name, ALERTS.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One event: the topic it came from and what it says."""
+
+    topic: str
+    event: dict[str, Any]
+
+
+class EventLog:
+    """The newest events of this run, kept by a thread of its own."""
+
+    def __init__(self, settings: KafkaSettings, since_ms: int) -> None:
+        self._settings = settings
+        self._since_ms = since_ms
+        self._events: deque[Seen] = deque(maxlen=KEPT)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="demo-events", daemon=True)
+        self.dead_letters = 0
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+        self._thread.join(5)
+
+    def of(self, topic: str) -> list[dict[str, Any]]:
+        """The events of one topic, oldest first."""
+        return [seen.event for seen in list(self._events) if seen.topic == topic]
+
+    def _run(self) -> None:
+        consumer = Consumer(self._settings, group_id="kernelcast-demo")
+        try:
+            partitions = [each for topic in (*TOPICS, DEADLETTER.name) for each in consumer.partitions(topic)]
+            for partition in partitions:
+                partition.offset = consumer.watermarks(partition)[0]
+            consumer.assign(partitions)
+            while not self._stop.is_set():
+                self._take(consumer)
+        except BrokerError:
+            return  # the broker is gone: the demo is ending, or its panel shows that nothing comes
+        finally:
+            consumer.close()
+
+    def _take(self, consumer: Consumer) -> None:
+        messages, _ = consumer.consume(200, 0.3)
+        for message in messages:
+            if message.timestamp()[1] < self._since_ms:
+                continue  # a broker of the user's own may hold events of earlier runs
+            if message.topic() == DEADLETTER.name:
+                self.dead_letters += 1
+                continue
+            try:
+                self._events.append(Seen(str(message.topic()), decode_event(message.value() or b"")))
+            except EventError:
+                continue  # the services count it and set it aside; the demo only shows

@@ -1,0 +1,212 @@
+"""One run of the demo: start everything, watch it, settle, stop in order."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kernelcast.cli.demo import summary, workspace
+from kernelcast.cli.demo.children import KERNELCAST, Child, Supervisor
+from kernelcast.cli.demo.event_log import EventLog
+from kernelcast.cli.demo.http import answers
+from kernelcast.cli.demo.sources import DemoSource
+from kernelcast.cli.demo.state import DemoState, Gatherer
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import KernelcastError
+
+READY_SECONDS: Final = 60.0
+SETTLE_SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 1.0
+EXAMPLE_PROGRAM: Final = "example"
+
+Show = Callable[[DemoState], None]
+
+
+@dataclass(frozen=True, slots=True)
+class DemoOptions:
+    """What the user asked for.
+
+    Attributes:
+        source: What is measured.
+        kernels: Cap of kernel names per program and GPU, or `all`.
+        speed: Replay speed, or `max`.
+        duration_seconds: When to stop; None runs until Ctrl-C.
+        example: Whether the example program with a badly tuned kernel runs too.
+        servers: Whether Prometheus and Alertmanager are started where they are found.
+        seed: The simulation's.
+    """
+
+    source: DemoSource
+    kernels: str = "100"
+    speed: str = "1"
+    duration_seconds: float | None = None
+    example: bool = True
+    servers: bool = True
+    seed: int = 1
+
+
+class Demo:
+    """A run on a broker that is already there."""
+
+    def __init__(self, options: DemoOptions, directory: Path, bootstrap_servers: str, broker: str) -> None:
+        self._options = options
+        self._prometheus = workspace.find(workspace.PROMETHEUS) if options.servers else None
+        self._alertmanager = workspace.find(workspace.ALERTMANAGER) if self._prometheus else None
+        addresses = workspace.free_addresses(5)
+        endpoints = workspace.Endpoints(
+            *addresses[:3],
+            prometheus=addresses[3] if self._prometheus else "",
+            alertmanager=addresses[4] if self._alertmanager else "",
+        )
+        self.workspace = workspace.Workspace(directory, endpoints, bootstrap_servers)
+        self.state = DemoState(options.source, self.workspace, broker)
+        self._supervisor = Supervisor()
+        self._source: Child | None = None
+
+    def missing(self) -> list[str]:
+        """What was looked for and is not on this machine, with what to do; for people."""
+        if not self._options.servers:
+            return []
+        remedy = "install it (Debian: apt-get install {}) to see rules fire and alerts arrive"
+        lines = [] if self._prometheus else [f"Prometheus is not on PATH: {remedy.format('prometheus')}"]
+        if not self._alertmanager:
+            lines.append(f"Alertmanager is not on PATH: {remedy.format('prometheus-alertmanager')}")
+        return lines
+
+    def run(self, shutdown: Shutdown, show: Show) -> dict[str, Any]:
+        """Run until the time is up or somebody stops it.
+
+        Args:
+            shutdown: Ends the run when requested.
+            show: Called once a second with the newest state.
+
+        Returns:
+            The summary.
+
+        Raises:
+            KernelcastError: A part did not start, or died.
+        """
+        started = time.monotonic()
+        events = EventLog(
+            KafkaSettings(bootstrap_servers=self.workspace.bootstrap_servers), int(time.time() * 1000) - 1000
+        )
+        with ExitStack() as stack:
+            stack.callback(self._supervisor.stop)
+            self._start_services(shutdown)
+            events.start()
+            stack.callback(events.stop)
+            self._start_source()
+            gatherer = Gatherer(self.state, self._supervisor, events)
+            self._watch(gatherer, shutdown, show, started)
+            self._settle(gatherer, shutdown, show, started)
+            exits = self._supervisor.stop()
+        return summary.summarise(self.state, self._published(), exits)
+
+    def _start_services(self, shutdown: Shutdown) -> None:
+        options = self._options
+        nvml = "on" if options.source.kind == "nvml" else "off"
+        self.workspace.write_config(nvml=nvml, kernels=options.kernels)
+        if self._prometheus:
+            self.workspace.write_observability()
+        config = ("--config", str(self.workspace.config))
+        for name in ("bridge", "predictor", "exporter"):
+            self._start(name, (*KERNELCAST, name, *config))
+        self._start_servers()
+        endpoints = self.workspace.endpoints
+        for name in ("bridge", "exporter", "predictor"):
+            self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown)
+
+    def _start_servers(self) -> None:
+        directory, endpoints = self.workspace.directory, self.workspace.endpoints
+        if self._alertmanager:
+            options = [
+                f"--config.file={directory / 'alertmanager.yml'}",
+                f"--storage.path={directory / 'alertmanager'}",
+            ]
+            options += [f"--web.listen-address={endpoints.alertmanager}", "--cluster.listen-address="]
+            self._start("alertmanager", (self._alertmanager, *options))
+        if self._prometheus:
+            options = [
+                f"--config.file={directory / 'prometheus.yml'}",
+                f"--storage.tsdb.path={directory / 'prometheus'}",
+            ]
+            self._start("prometheus", (self._prometheus, *options, f"--web.listen-address={endpoints.prometheus}"))
+
+    def _start_source(self) -> None:
+        options, environ = self._options, {"KERNELCAST_SOCKET": str(self.workspace.socket)}
+        if options.source.kind != "nvml":
+            self._source = self._start("source", self._source_command(), ends=options.source.path is not None)
+        if options.example:
+            command = (sys.executable, "-m", "kernelcast.probe.example", "--program", EXAMPLE_PROGRAM)
+            self._start("example", command, environ=environ)
+
+    def _source_command(self) -> tuple[str, ...]:
+        options = self._options
+        shared = ("--kafka.bootstrap-servers", self.workspace.bootstrap_servers, "--kernels", options.kernels)
+        shared += ("--speed", options.speed, "--summary", str(self._published_path))
+        if options.source.path is not None:
+            return (*KERNELCAST, "replay", options.source.kind, str(options.source.path), *shared)
+        return (*KERNELCAST, "simulate", "--seed", str(options.seed), *SIMULATION, *shared)
+
+    def _watch(self, gatherer: Gatherer, shutdown: Shutdown, show: Show, started: float) -> None:
+        limit = self._options.duration_seconds
+        while not shutdown.requested:
+            elapsed_seconds = time.monotonic() - started
+            show(gatherer.gather(elapsed_seconds))
+            self._check()
+            if limit is not None and elapsed_seconds >= limit:
+                return
+            remaining = LOOK_SECONDS if limit is None else min(LOOK_SECONDS, max(0.05, limit - elapsed_seconds))
+            shutdown.wait(remaining)
+
+    def _settle(self, gatherer: Gatherer, shutdown: Shutdown, show: Show, started: float) -> None:
+        """Stop what makes data, and wait until the last of it stands in Prometheus, or for what there is."""
+        for child in reversed(self._supervisor.children):
+            if child.name in ("example", "source"):
+                child.stop()
+        deadline = time.monotonic() + SETTLE_SECONDS
+        previous: tuple[float, float | None] | None = None
+        while time.monotonic() < deadline and not shutdown.requested:
+            state = gatherer.gather(time.monotonic() - started)
+            show(state)
+            seen = (state.snapshot.launches, state.prometheus_launches)
+            if seen == previous and (not self._prometheus or (seen[1] or 0.0) == seen[0]):
+                return
+            previous = seen
+            shutdown.wait(2 * LOOK_SECONDS)
+
+    def _start(self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None) -> Child:
+        child = Child(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
+        return self._supervisor.start(child)
+
+    def _wait_for(self, name: str, url: str, shutdown: Shutdown) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not answers(url) and not shutdown.requested:
+            self._check()
+            if time.monotonic() > deadline:
+                log = self.workspace.log(name)
+                raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; see {log}")
+            shutdown.wait(0.1)
+
+    def _check(self) -> None:
+        for child in self._supervisor.failed():
+            raise KernelcastError(f"{child.name} {child.state}; its log {child.log} ends with:\n{child.last_words()}")
+
+    @property
+    def _published_path(self) -> Path:
+        return self.workspace.directory / "published.json"
+
+    def _published(self) -> dict[str, Any] | None:
+        if not self._published_path.exists():
+            return None
+        published: dict[str, Any] = json.loads(self._published_path.read_text())
+        return published
+
+
+SIMULATION: Final[tuple[str, ...]] = ()
+"""What the demo's simulated fleet is like; see `kernelcast simulate --help`."""

@@ -1,0 +1,79 @@
+"""What the demo knows at a moment, gathered once a second, for the terminal, the progress lines and the summary."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelcast.cli.demo.children import Supervisor
+from kernelcast.cli.demo.event_log import EventLog
+from kernelcast.cli.demo.http import fetch, query
+from kernelcast.cli.demo.snapshot import Snapshot, read
+from kernelcast.cli.demo.sources import DemoSource
+from kernelcast.cli.demo.workspace import Workspace
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.topics import ALERTS, HINTS, OUTCOMES
+
+LAUNCHES_QUERY = f"sum({kernel.LAUNCHES.prometheus_name})"
+SECONDS_QUERY = f"sum({kernel.DURATION.prometheus_name}_sum)"
+
+
+@dataclass(slots=True)
+class DemoState:
+    """One moment of the demo."""
+
+    source: DemoSource
+    workspace: Workspace
+    broker: str
+    elapsed_seconds: float = 0.0
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    reachable: bool = False
+    launches_per_second: float = 0.0
+    hints: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    dead_letters: int = 0
+    processes: dict[str, str] = field(default_factory=dict)
+    prometheus_launches: float | None = None
+    prometheus_seconds: float | None = None
+    peak_degradations: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
+    peak_forecasts: int = 0
+
+
+class Gatherer:
+    """Fills a `DemoState` from the bridge, Kafka and Prometheus."""
+
+    def __init__(self, state: DemoState, supervisor: Supervisor, events: EventLog) -> None:
+        self.state = state
+        self._supervisor = supervisor
+        self._events = events
+
+    def gather(self, elapsed_seconds: float) -> DemoState:
+        """Look at everything once; what does not answer keeps its last values and is marked unreachable."""
+        state = self.state
+        body = fetch(f"http://{state.workspace.endpoints.bridge}/metrics")
+        state.reachable = body is not None
+        if body is not None:
+            self._take(read(body), elapsed_seconds)
+        state.elapsed_seconds = elapsed_seconds
+        state.hints = self._events.of(HINTS.name)
+        state.outcomes = self._events.of(OUTCOMES.name)
+        state.alerts = self._events.of(ALERTS.name)
+        state.dead_letters = self._events.dead_letters
+        state.processes = {child.name: child.state for child in self._supervisor.children}
+        if state.workspace.endpoints.prometheus:
+            url = f"http://{state.workspace.endpoints.prometheus}"
+            state.prometheus_launches = query(url, LAUNCHES_QUERY)
+            state.prometheus_seconds = query(url, SECONDS_QUERY)
+        return state
+
+    def _take(self, snapshot: Snapshot, elapsed_seconds: float) -> None:
+        state = self.state
+        passed_seconds = elapsed_seconds - state.elapsed_seconds
+        if passed_seconds > 0:
+            state.launches_per_second = max(0.0, snapshot.launches - state.snapshot.launches) / passed_seconds
+        state.snapshot = snapshot
+        state.peak_forecasts = max(state.peak_forecasts, snapshot.forecasts)
+        for labels, probability in snapshot.degradations:
+            key = tuple(labels.get(name, "") for name in ("Hostname", "gpu", "program", "kernel", "metric", "cause"))
+            best = state.peak_degradations.get(key)
+            if best is None or probability > best["probability"]:
+                state.peak_degradations[key] = {"labels": labels, "probability": probability}

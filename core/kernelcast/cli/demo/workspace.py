@@ -1,0 +1,133 @@
+"""The demo's folder: free ports, one `kernelcast.yaml` for all services, rules and configurations for the servers."""
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from kernelcast.cli.demo.children import KERNELCAST
+from kernelcast.wire.errors import KernelcastError
+
+SCRAPE_SECONDS: Final = 1
+PROMETHEUS: Final = ("prometheus",)
+ALERTMANAGER: Final = ("prometheus-alertmanager", "alertmanager")
+"""Debian's name first: a distribution's package or the project's own archive, whichever is there."""
+
+FAST: Final = {
+    "exporter": {"interval_seconds": 1.0},
+    "bridge": {"ttl_seconds": 120.0},
+    "predictor": {"interval_seconds": 1.0},
+}
+"""Seconds instead of minutes: a demonstration is short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where everything listens: `HOST:PORT`; empty where it does not run."""
+
+    exporter: str
+    bridge: str
+    predictor: str
+    prometheus: str = ""
+    alertmanager: str = ""
+
+    def urls(self) -> dict[str, str]:
+        """A URL a person can open, for each that runs."""
+        pages = {"exporter": "/metrics", "bridge": "/metrics", "predictor": "/metrics"}
+        addresses = {name: getattr(self, name) for name in self.__slots__}
+        return {name: f"http://{address}{pages.get(name, '')}" for name, address in addresses.items() if address}
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The folder and what is in it."""
+
+    directory: Path
+    endpoints: Endpoints
+    bootstrap_servers: str
+
+    @property
+    def config(self) -> Path:
+        """Settings of every service."""
+        return self.directory / "kernelcast.yaml"
+
+    @property
+    def socket(self) -> Path:
+        """Where programs hand over their kernels."""
+        return self.directory / "probe.sock"
+
+    def log(self, name: str) -> Path:
+        """Where a process's output goes."""
+        return self.directory / f"{name}.log"
+
+    def write_config(self, *, nvml: str, kernels: str) -> None:
+        """Write `kernelcast.yaml`."""
+        own: dict[str, dict[str, Any]] = {
+            "exporter": {
+                "socket_path": str(self.socket),
+                "state_directory": str(self.directory / "state"),
+                "nvml": nvml,
+                "kernels": kernels,
+            },
+            "bridge": {},
+            "predictor": {},
+        }
+        content: dict[str, Any] = {
+            "kafka": {"bootstrap_servers": self.bootstrap_servers},
+            "log": {"level": "info", "format": "logfmt"},
+        }
+        for service, fields in own.items():
+            web = {"listen_address": getattr(self.endpoints, service)}
+            content[service] = {"web": web, **FAST[service], **fields}
+        self.config.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def write_observability(self) -> None:
+        """Write rules, `prometheus.yml` and `alertmanager.yml`, as `kernelcast grafana` renders them.
+
+        Raises:
+            KernelcastError: The grafana extra is not installed, or refused.
+        """
+        rules = self.directory / "rules"
+        _grafana("generate", "--output", str(self.directory), "--profile", "demo")
+        alertmanager = _grafana(
+            "alertmanager-config", "--webhook-url", f"http://{self.endpoints.bridge}/api/v1/alerts", "--profile", "demo"
+        )
+        (self.directory / "alertmanager.yml").write_text(alertmanager)
+        targets = (self.endpoints.exporter, self.endpoints.bridge, self.endpoints.predictor)
+        prometheus = _grafana("prometheus-config", *_target_options(*targets), *self._server_options(rules))
+        (self.directory / "prometheus.yml").write_text(prometheus)
+
+    def _server_options(self, rules: Path) -> list[str]:
+        alertmanager = ["--alertmanager", self.endpoints.alertmanager] if self.endpoints.alertmanager else []
+        return ["--rules", str(rules), "--scrape-interval", f"{SCRAPE_SECONDS}s", *alertmanager]
+
+
+def find(names: Iterable[str]) -> str | None:
+    """The first of these programs that is on PATH."""
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def free_addresses(count: int) -> list[str]:
+    """Loopback addresses that nobody listened on a moment ago, all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
+def _target_options(exporter: str, bridge: str, predictor: str) -> list[str]:
+    return ["--exporter", exporter, "--bridge", bridge, "--predictor", predictor]
+
+
+def _grafana(*arguments: str) -> str:
+    done = subprocess.run([*KERNELCAST, "grafana", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise KernelcastError(f"kernelcast grafana {arguments[0]} failed: {done.stderr.strip()[-500:]}")
+    return done.stdout
