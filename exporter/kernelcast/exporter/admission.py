@@ -1,0 +1,53 @@
+"""Which kernels get a series of their own: the hottest, with a reserve for those that become hot later."""
+
+from collections.abc import Iterable
+from typing import Final, Protocol, TypeVar
+
+RESERVE_DIVISOR: Final = 5
+"""The last fifth of the slots is for kernels that matter, whenever they come: what is admitted never leaves."""
+RESERVE_SHARE_DIVISOR: Final = 1000
+"""A kernel matters once it had a thousandth of the GPU time."""
+
+
+class Candidate(Protocol):
+    """What admission looks at."""
+
+    @property
+    def signature(self) -> str:
+        """Settles ties, so that a restart admits the same kernels."""
+        ...
+
+    @property
+    def gpu_time_ns(self) -> int:
+        """GPU time so far."""
+        ...
+
+
+_Candidate = TypeVar("_Candidate", bound=Candidate)
+
+
+def admit(candidates: Iterable[_Candidate], *, taken: int, slots: int | None, total_ns: int) -> list[_Candidate]:
+    """Choose who gets a slot, hottest first.
+
+    Args:
+        candidates: Those without one.
+        taken: Slots that are taken.
+        slots: Slots there are; None for no limit.
+        total_ns: GPU time of all, with a slot or without.
+
+    Returns:
+        Those admitted.
+    """
+    if slots is None:
+        return list(candidates)
+    if taken >= slots:
+        return []
+    admitted: list[_Candidate] = []
+    free = slots - slots // RESERVE_DIVISOR
+    for candidate in sorted(candidates, key=lambda one: (-one.gpu_time_ns, one.signature)):
+        used = taken + len(admitted)
+        matters = candidate.gpu_time_ns > 0 and candidate.gpu_time_ns * RESERVE_SHARE_DIVISOR >= total_ns
+        if used >= slots or (used >= free and not matters):
+            break
+        admitted.append(candidate)
+    return admitted

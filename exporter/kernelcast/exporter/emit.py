@@ -1,0 +1,135 @@
+"""Series of a program as samples under the catalogue's rows."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.growth import Launches
+from kernelcast.exporter.process import ProcessTotals
+from kernelcast.exporter.series import KernelSeries, ProgramSeries
+from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.frames import KernelName, TunableClaim
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
+from kernelcast.wire.identity import Labels, labels
+from kernelcast.wire.kernels import OTHER
+
+COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
+    "memcpy_bytes": (kernel.MEMCPY_BYTES, ("kind", "pinned")),
+    "memcpy_operations": (kernel.MEMCPY_OPERATIONS, ("kind", "pinned")),
+    "memcpy_ns": (kernel.MEMCPY_SECONDS, ("kind", "pinned")),
+    "sync_ns": (kernel.SYNC_WAIT, ("type",)),
+    "device_ns": (kernel.DEVICE_TIME, ("state",)),
+    "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
+    "dropped_frames": (kernel.PROBE_DROPPED, ()),
+}
+"""Name of a counter, as `process.flatten` gives it, to its row and the labels of its key; `_ns` becomes seconds."""
+
+SQUARE_NANOSECONDS_PER_SQUARE_SECOND: Final = NANOSECONDS_PER_SECOND**2
+
+
+class Emitter:
+    """Makes the samples of one program on one GPU at one time."""
+
+    def __init__(self, series: ProgramSeries, time_ns: int) -> None:
+        self._series = series
+        self._time_ns = time_ns
+        key = series.key
+        self._base = {**series.device.join_labels(key.source), "program": key.program, "rank": key.rank}
+
+    def samples(self, live: Iterable[ProcessTotals]) -> Iterator[Sample]:
+        """Everything there is to say; `live` are the processes that have not ended."""
+        for shown in self._series.admitted:
+            yield from self._kernel(shown)
+        for kernel_class, totals in self._series.other.items():
+            base = self._labels(kernel=OTHER, kernel_class=kernel_class)
+            yield from self._launches(base, totals, detailed=False)
+        yield from self._counters()
+        yield from self._coverage()
+        yield from self._processes(live)
+        yield from self._hints()
+
+    def _labels(self, **own: str) -> Labels:
+        return labels(**self._base, **own)
+
+    def _counter(self, metric: Metric, attributes: Labels, value: float) -> Sample:
+        return Sample(metric, attributes, self._time_ns, value, self._series.start_ns)
+
+    def _gauge(self, metric: Metric, attributes: Labels, value: float) -> Sample:
+        return Sample(metric, attributes, self._time_ns, value)
+
+    def _kernel(self, shown: KernelSeries) -> Iterator[Sample]:
+        own = {"kernel": shown.label, "kernel_class": shown.kernel_class}
+        yield from self._launches(self._labels(**own), shown.totals, detailed=shown.detailed)
+        if shown.config is not None and (shown.config.grid or shown.config.block):
+            yield self._gauge(kernel.KERNEL_INFO, self._labels(**own, **_config(shown.config)), 1)
+        for variant, totals in shown.variants.items():
+            yield from self._variant(self._labels(**own, variant=variant), totals)
+
+    def _launches(self, attributes: Labels, totals: Launches, *, detailed: bool) -> Iterator[Sample]:
+        durations = totals.durations
+        # The samples outlive this interval on other threads, while the totals go on growing: hand out a copy.
+        shown = durations.copy() if detailed else DurationTotals(durations.count, durations.sum_ns)
+        start_ns = self._series.start_ns
+        yield Sample(kernel.DURATION, attributes, self._time_ns, shown, start_ns, detailed)
+        yield self._counter(kernel.LAUNCHES, attributes, totals.launches)
+        yield self._counter(kernel.TIMED_LAUNCHES, attributes, durations.count)
+
+    def _variant(self, attributes: Labels, totals: DurationTotals) -> Iterator[Sample]:
+        squares = totals.sum_squares_ns2 / SQUARE_NANOSECONDS_PER_SQUARE_SECOND
+        yield self._counter(kernel.VARIANT_LAUNCHES, attributes, totals.count)
+        yield self._counter(kernel.VARIANT_SECONDS, attributes, totals.sum_seconds)
+        yield self._counter(kernel.VARIANT_SQUARES, attributes, squares)
+
+    def _counters(self) -> Iterator[Sample]:
+        for (name, *values), total in self._series.counters.items():
+            metric, label_names = COUNTERS[name]
+            value = total / NANOSECONDS_PER_SECOND if name.endswith("_ns") else total
+            own = dict(zip(label_names, values, strict=True))
+            yield self._counter(metric, self._labels(**own), value)
+
+    def _coverage(self) -> Iterator[Sample]:
+        series = self._series
+        parts = [*(one.totals for one in series.admitted), *series.other.values()]
+        launches = sum(part.launches for part in parts)
+        if launches:
+            timed = sum(part.durations.count for part in parts)
+            yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches)
+
+    def _processes(self, live: Iterable[ProcessTotals]) -> Iterator[Sample]:
+        infos: set[Labels] = set()
+        claims: set[Labels] = set()
+        for process in live:
+            if process.method or process.version:
+                infos.add(self._labels(method=process.method, version=process.version))
+            claims.update(self._labels(**_claim(claim)) for claim in process.tunables)
+        yield from (self._gauge(kernel.PROBE_INFO, attributes, 1) for attributes in sorted(infos))
+        yield from (self._gauge(kernel.TUNABLE_INFO, attributes, 1) for attributes in sorted(claims))
+
+    def _hints(self) -> Iterator[Sample]:
+        for (tunable, state), count in self._series.outcomes.items():
+            yield self._counter(kernel.HINT_OUTCOMES, self._labels(tunable=tunable, state=state), count)
+        for tunable, ratio in self._series.measured.items():
+            yield self._gauge(kernel.HINT_MEASURED, self._labels(tunable=tunable), ratio)
+
+
+def _config(config: KernelName) -> dict[str, str]:
+    return {
+        "grid": config.grid,
+        "block": config.block,
+        "registers": str(config.registers) if config.registers else "",
+        "shared_memory": str(config.shared_memory_bytes),
+    }
+
+
+def _claim(claim: TunableClaim) -> dict[str, str]:
+    return {
+        "tunable": claim.name,
+        "value": claim.value,
+        "allowed": ",".join(claim.allowed),
+        "kind": claim.kind,
+        "scope": claim.scope,
+        "granularity": claim.granularity,
+        "kernel": ",".join(claim.kernels),
+        "device_model": claim.device_model,
+        "code_version": claim.code_version,
+    }

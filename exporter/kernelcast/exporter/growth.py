@@ -1,0 +1,73 @@
+"""What came since a process's last report: totals are cumulative, series add up what they grew by."""
+
+from dataclasses import dataclass, field
+
+from kernelcast.wire.frames import KernelName
+from kernelcast.wire.histogram import DurationTotals
+
+CounterKey = tuple[str, ...]
+"""A total that is not per kernel: which one (a key of `series.COUNTERS`), then the values of its labels."""
+
+
+@dataclass(slots=True)
+class Launches:
+    """Launches of a kernel, and what those that were timed add up to."""
+
+    launches: int = 0
+    durations: DurationTotals = field(default_factory=DurationTotals)
+
+    @property
+    def gpu_time_ns(self) -> int:
+        """GPU time of the timed launches, in nanoseconds."""
+        return self.durations.sum_ns
+
+    def add(self, other: "Launches") -> None:
+        """Add another set of launches to this one."""
+        self.launches += other.launches
+        self.durations.add(other.durations)
+
+    def copy(self) -> "Launches":
+        """An independent copy."""
+        return Launches(self.launches, self.durations.copy())
+
+    def since(self, before: "Launches") -> "Launches | None":
+        """What was added since `before`; None where any total is lower than it was."""
+        if self.launches < before.launches or _fell(self.durations, before.durations):
+            return None
+        grown = self.copy()
+        grown.launches -= before.launches
+        grown.durations.subtract(before.durations)
+        return grown
+
+
+@dataclass(slots=True)
+class Growth:
+    """What one report adds to the series of its program.
+
+    Attributes:
+        kernels: By normalised signature; empty for kernels whose name has not arrived.
+        variants: By signature and variant.
+        counters: By counter.
+        configs: Names and launch configurations that came with it, signatures normalised.
+        fallen: Totals that were lower than the same process's last ones, and were ignored.
+        refused: Totals that were ignored because the process reports more things than are kept for one.
+    """
+
+    kernels: dict[str, Launches] = field(default_factory=dict)
+    variants: dict[tuple[str, str], DurationTotals] = field(default_factory=dict)
+    counters: dict[CounterKey, int] = field(default_factory=dict)
+    configs: list[KernelName] = field(default_factory=list)
+    fallen: int = 0
+    refused: int = 0
+
+
+def _fell(now: DurationTotals, before: DurationTotals) -> bool:
+    if (
+        now.count < before.count
+        or now.sum_ns < before.sum_ns
+        or now.sum_squares_ns2 < before.sum_squares_ns2
+        or now.zero_count < before.zero_count
+    ):
+        return True
+    buckets = now.buckets
+    return any(buckets.get(index, 0) < count for index, count in before.buckets.items())

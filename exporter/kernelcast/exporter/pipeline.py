@@ -1,0 +1,93 @@
+"""Sources to aggregator to Kafka, one interval at a time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
+from kernelcast.exporter.publish import Publisher, Tally
+from kernelcast.exporter.report import Source
+
+
+class State(Protocol):
+    """Where the aggregator's totals survive a crash."""
+
+    def save(self, aggregator: Aggregator) -> None:
+        """Make the totals durable; does not raise."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one interval brought.
+
+    Attributes:
+        time_ns: When, Unix nanoseconds.
+        programs: Samples of programs, as published.
+        devices: Device samples, as published.
+        points: Data points sent.
+        done: No source has anything more to say.
+    """
+
+    time_ns: int
+    programs: tuple[ProgramSamples, ...]
+    devices: tuple[Sample, ...]
+    points: int
+    done: bool
+
+
+class Pipeline:
+    """Joins sources, aggregator and publisher; `tick` once per interval, from one thread.
+
+    Args:
+        sources: Polled in this order.
+        aggregator: Adds up what programs report.
+        publisher: Writes to Kafka.
+        state: Saved before anything that it holds is published, so that no series falls after a crash.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], aggregator: Aggregator, publisher: Publisher, state: State | None = None
+    ) -> None:
+        self._sources = list(sources)
+        self._aggregator = aggregator
+        self._publisher = publisher
+        self._state = state
+
+    def tick(self, now_ns: int) -> Tick:
+        """Poll every source, then publish every series as of `now_ns`.
+
+        Raises:
+            SourceError: A source cannot go on.
+        """
+        devices, done = self._poll(now_ns)
+        before = self._publisher.points
+        programs = tuple(self._aggregator.samples(now_ns))
+        if self._state is not None:
+            self._state.save(self._aggregator)
+        for group in programs:
+            self._publisher.kernels(group)
+        self._publisher.devices(devices)
+        return Tick(now_ns, programs, devices, self._publisher.points - before, done)
+
+    def tally(self) -> Tally:
+        """What was added up and sent since the start."""
+        publisher, counts = self._publisher, self._aggregator.counts
+        return Tally(publisher.messages, publisher.points, publisher.size_bytes, counts.launches, counts.copies)
+
+    def close(self) -> None:
+        """Close every source."""
+        for source in self._sources:
+            source.close()
+
+    def _poll(self, now_ns: int) -> tuple[tuple[Sample, ...], bool]:
+        devices: list[Sample] = []
+        done = bool(self._sources)
+        for source in self._sources:
+            batch = source.poll(now_ns)
+            for report in batch.reports:
+                self._aggregator.report(report)
+            devices.extend(batch.samples)
+            done = done and batch.done
+        return tuple(devices), done

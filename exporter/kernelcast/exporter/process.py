@@ -1,0 +1,149 @@
+"""The totals that one process reported last for one GPU, from which the growth of its next report follows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from kernelcast.exporter.growth import CounterKey, Growth, Launches
+from kernelcast.exporter.report import ProcessReport
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, TunableClaim
+from kernelcast.wire.kernels import normalise
+
+MAX_TRACKED: Final = 20_000
+"""Kernels, and (kernel, variant) pairs, that are kept for one process; real traces have 49 to 170 and 192 to 579."""
+MAX_COUNTERS: Final = 256
+MAX_TUNABLES: Final = 64
+MAX_SIGNATURE_CHARACTERS: Final = 16_384
+
+_Key = TypeVar("_Key")
+
+
+class ProcessTotals:
+    """One process on one GPU: what it reported last, and what it says about itself.
+
+    Attributes:
+        names: The process's kernel numbers to kernels, signatures normalised.
+        rows: Kernel number to its last totals.
+        variants: (kernel number, variant) to its last totals.
+        counters: Counter to its last total.
+        tunables: As the process last claimed them.
+        method: How it measures.
+        version: Its probe's version.
+        confirmed: False for a process known from a snapshot only, until it reports again.
+    """
+
+    __slots__ = ("confirmed", "counters", "method", "names", "rows", "tunables", "variants", "version")
+
+    def __init__(self) -> None:
+        self.names: dict[int, KernelName] = {}
+        self.rows: dict[int, Launches] = {}
+        self.variants: dict[tuple[int, str], Launches] = {}
+        self.counters: dict[CounterKey, int] = {}
+        self.tunables: tuple[TunableClaim, ...] = ()
+        self.method = ""
+        self.version = ""
+        self.confirmed = True
+
+    def advance(self, report: ProcessReport) -> Growth:
+        """Take in a report; returns what it adds to what this process had reported before."""
+        growth = Growth()
+        self.confirmed = True
+        self._describe(report)
+        for name in report.names:
+            self._learn(name, growth)
+        for row in report.rows:
+            self._advance_row(row, growth)
+        for (kernel, variant), row in report.variants.items():
+            self._advance_variant((kernel, variant), row, growth)
+        if report.counters is not None:
+            for key, total in flatten(report.counters, probe=bool(self.version)):
+                self._advance_counter(key, total, growth)
+        return growth
+
+    def signature(self, kernel: int) -> str:
+        """The normalised signature of one of the process's kernels; empty while unknown."""
+        name = self.names.get(kernel)
+        return name.signature if name else ""
+
+    def _describe(self, report: ProcessReport) -> None:
+        self.method = report.method or self.method
+        self.version = report.version or self.version
+        if report.tunables is not None:
+            self.tunables = report.tunables[:MAX_TUNABLES]
+
+    def _learn(self, name: KernelName, growth: Growth) -> None:
+        if name.kernel not in self.names and len(self.names) >= MAX_TRACKED:
+            growth.refused += 1
+            return
+        signature = normalise(name.signature[:MAX_SIGNATURE_CHARACTERS])
+        learned = replace(name, signature=signature)
+        self.names[name.kernel] = learned
+        growth.configs.append(learned)
+
+    def _advance_row(self, row: KernelRow, growth: Growth) -> None:
+        grown = self._grown(self.rows, row.kernel, row, growth)
+        if grown is None:
+            return
+        known = growth.kernels.setdefault(self.signature(row.kernel), grown)
+        if known is not grown:
+            known.add(grown)
+
+    def _advance_variant(self, key: tuple[int, str], row: KernelRow, growth: Growth) -> None:
+        grown = self._grown(self.variants, key, row, growth)
+        if grown is None:
+            return
+        kernel, variant = key
+        known = growth.variants.setdefault((self.signature(kernel), variant), grown.durations)
+        if known is not grown.durations:
+            known.add(grown.durations)
+
+    def _grown(self, totals: dict[_Key, Launches], key: _Key, row: KernelRow, growth: Growth) -> Launches | None:
+        before = totals.get(key)
+        if before is None and len(totals) >= MAX_TRACKED:
+            growth.refused += 1
+            return None
+        # A source may go on counting in the object it reported: keep a copy.
+        now = Launches(row.launches, row.durations).copy()
+        grown = now.since(before) if before is not None else now.copy()
+        if grown is None:
+            growth.fallen += 1
+            return None
+        totals[key] = now
+        return grown
+
+    def _advance_counter(self, key: CounterKey, total: int, growth: Growth) -> None:
+        before = self.counters.get(key)
+        if before is None and len(self.counters) >= MAX_COUNTERS:
+            growth.refused += 1
+            return
+        if total < (before or 0):
+            growth.fallen += 1
+            return
+        self.counters[key] = total
+        growth.counters[key] = growth.counters.get(key, 0) + total - (before or 0)
+
+
+def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
+    """Each total of `counters` under a key of its own; a kind that stands in several rows is summed.
+
+    Args:
+        counters: As reported.
+        probe: A probe measured them, so that what it cost is known; a recording has no such cost.
+    """
+    totals: dict[CounterKey, int] = {}
+
+    def add(key: CounterKey, value: int) -> None:
+        totals[key] = totals.get(key, 0) + value
+
+    for kind, pinned, copied_bytes, operations, copy_ns in counters.memcpy:
+        add(("memcpy_bytes", kind, pinned), copied_bytes)
+        add(("memcpy_operations", kind, pinned), operations)
+        add(("memcpy_ns", kind, pinned), copy_ns)
+    for sync, wait_ns in counters.sync:
+        add(("sync_ns", sync), wait_ns)
+    for state, state_ns in counters.device_time:
+        add(("device_ns", state), state_ns)
+    if probe:
+        add(("overhead_ns",), counters.overhead_ns)
+        add(("dropped_frames",), counters.dropped_frames)
+    yield from totals.items()

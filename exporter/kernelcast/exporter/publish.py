@@ -1,0 +1,100 @@
+"""Samples to Kafka: kernels keyed by program, device metrics keyed by host."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.exporter.aggregate import ProgramSamples
+from kernelcast.wire.topics import DEVICE, KERNELS
+
+SERVICE_NAME: Final = "kernelcast-exporter"
+SCOPE: Final = "kernelcast.exporter"
+HOSTNAME_LABEL: Final = "Hostname"
+
+
+class Sender(Protocol):
+    """The part of a producer that is needed here."""
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        """Queue a message; never blocks for long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What was sent, for people: `replay` and `simulate` print it at the end.
+
+    Attributes:
+        messages: Kafka messages.
+        points: Data points in them.
+        size_bytes: Their values' length.
+        kernels: Kernel launches that were added up.
+        copies: Copies that were added up.
+    """
+
+    messages: int = 0
+    points: int = 0
+    size_bytes: int = 0
+    kernels: int = 0
+    copies: int = 0
+
+
+class Publisher:
+    """Encodes samples and hands them to a producer.
+
+    Args:
+        producer: Where messages go.
+        hostname_label: What the label `Hostname` is called on the way out: dcgm-exporter renamed it to `hostname`
+            after 4.8.2, and dashboards of either kind must work.
+
+    Attributes:
+        messages, points, size_bytes: What was sent since the start.
+    """
+
+    def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL) -> None:
+        self._producer = producer
+        self._hostname_label = hostname_label
+        self.messages = 0
+        self.points = 0
+        self.size_bytes = 0
+
+    def kernels(self, group: ProgramSamples) -> None:
+        """Send the samples of one program on one host."""
+        self._send(KERNELS.name, group.program, group.hostname, group.samples)
+
+    def devices(self, samples: Iterable[Sample]) -> None:
+        """Send device samples, each host's under its own key."""
+        hosts: dict[str, list[Sample]] = {}
+        for sample in samples:
+            hosts.setdefault(hostname_of(sample), []).append(sample)
+        for hostname, own in hosts.items():
+            self._send(DEVICE.name, hostname, hostname, own)
+
+    def _send(self, topic: str, key: str, hostname: str, samples: Iterable[Sample]) -> None:
+        renamed = (rename_hostname(sample, self._hostname_label) for sample in samples)
+        for export in encode(resource_of(hostname), renamed, scope=SCOPE):
+            self._producer.send(topic, key=key.encode(), value=export.body)
+            self.messages += 1
+            self.points += export.points
+            self.size_bytes += len(export.body)
+
+
+def resource_of(hostname: str) -> Resource:
+    """Who writes the series of a host."""
+    return Resource((("host.name", hostname), ("service.instance.id", hostname), ("service.name", SERVICE_NAME)))
+
+
+def hostname_of(sample: Sample) -> str:
+    """The host a sample belongs to; empty where it has no such label."""
+    return next((value for name, value in sample.attributes if name == HOSTNAME_LABEL), "")
+
+
+def rename_hostname(sample: Sample, name: str) -> Sample:
+    """The sample with its label `Hostname` under another name."""
+    if name == HOSTNAME_LABEL:
+        return sample
+    attributes = sorted((name if key == HOSTNAME_LABEL else key, value) for key, value in sample.attributes)
+    return Sample(
+        sample.metric, tuple(attributes), sample.time_ns, sample.value, sample.start_ns, detailed=sample.detailed
+    )

@@ -1,0 +1,178 @@
+"""The series of one program on one GPU: sums over its processes, of which none ever falls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kernelcast.exporter.admission import admit
+from kernelcast.exporter.growth import CounterKey, Growth, Launches
+from kernelcast.exporter.process import MAX_TRACKED
+from kernelcast.wire.frames import KernelName
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device
+from kernelcast.wire.kernels import COMPUTE, OTHER, kernel_class, label
+
+MAX_VARIANTS: Final = 8
+"""Variants of one kernel that are told apart; the rest are summed as `other`."""
+MAX_VARIANT_CHARACTERS: Final = 128
+MAX_SERIES_COUNTERS: Final = 512
+
+
+class SeriesKey(NamedTuple):
+    """What tells the series of two programs apart."""
+
+    hostname: str
+    uuid: str
+    gi_id: str
+    program: str
+    rank: str
+    source: str
+
+
+@dataclass(slots=True)
+class KernelSeries:
+    """One kernel of a program, all processes together.
+
+    Attributes:
+        signature: Normalised; empty gathers the kernels whose name has not arrived.
+        gpu_time_ns: GPU time since the program began; decides about admission.
+        admitted: It has a series of its own, for good.
+        detailed: Its histogram travels with buckets, for good.
+        totals: What its own series shows.
+        pending: What came since the last interval, while it is not admitted.
+        variants: Variant to totals, of an admitted kernel.
+        pending_variants: The same, of the last interval.
+        config: The launch configuration last seen.
+    """
+
+    signature: str
+    gpu_time_ns: int = 0
+    admitted: bool = False
+    detailed: bool = False
+    totals: Launches = field(default_factory=Launches)
+    pending: Launches = field(default_factory=Launches)
+    variants: dict[str, DurationTotals] = field(default_factory=dict)
+    pending_variants: dict[str, DurationTotals] = field(default_factory=dict)
+    config: KernelName | None = None
+
+    @property
+    def label(self) -> str:
+        """The value of the label `kernel`."""
+        return label(self.signature)
+
+    @property
+    def kernel_class(self) -> str:
+        """The value of the label `kernel_class`."""
+        return kernel_class(self.signature) if self.signature else COMPUTE
+
+    @property
+    def waits(self) -> bool:
+        """It has been launched, has a name, and has no series of its own."""
+        return not self.admitted and bool(self.signature) and bool(self.gpu_time_ns or self.pending.launches)
+
+    def settle_variants(self) -> None:
+        """Give the variants of the last interval their series, hottest first, and sum the rest as `other`."""
+        for name, totals in sorted(self.pending_variants.items(), key=lambda item: (-item[1].sum_ns, item[0])):
+            known = name in self.variants
+            room = len(self.variants) - (OTHER in self.variants) < MAX_VARIANTS
+            short = len(name) <= MAX_VARIANT_CHARACTERS
+            kept = name if known or (room and short and name != OTHER) else OTHER
+            self.variants.setdefault(kept, DurationTotals()).add(totals)
+        self.pending_variants.clear()
+
+
+class ProgramSeries:
+    """All series of one program on one GPU.
+
+    Attributes:
+        key: Whose.
+        device: Where, as the first report said; its labels never change.
+        start_ns: Start of the cumulative series, Unix nanoseconds.
+        active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
+        kernels: By normalised signature.
+        other: What the kernels without a series add up to, by kernel class.
+        counters: Totals that are not per kernel.
+        outcomes: (tunable, state) to how many hints became that.
+        measured: Tunable to the last ratio of kernel times measured for it.
+    """
+
+    def __init__(self, key: SeriesKey, device: Device, start_ns: int) -> None:
+        self.key = key
+        self.device = device
+        self.start_ns = start_ns
+        self.active_ns = 0
+        self.kernels: dict[str, KernelSeries] = {}
+        self.other: dict[str, Launches] = {}
+        self.counters: dict[CounterKey, int] = {}
+        self.outcomes: dict[tuple[str, str], int] = {}
+        self.measured: dict[str, float] = {}
+
+    @property
+    def gpu_time_ns(self) -> int:
+        """GPU time of all kernels."""
+        return sum(kernel.gpu_time_ns for kernel in self.kernels.values())
+
+    @property
+    def admitted(self) -> list[KernelSeries]:
+        """Kernels with a series of their own."""
+        return [kernel for kernel in self.kernels.values() if kernel.admitted]
+
+    def grow(self, growth: Growth) -> int:
+        """Add what a process reported; returns how many totals found no room."""
+        for signature, grown in growth.kernels.items():
+            kernel = self._kernel(signature)
+            kernel.gpu_time_ns += grown.gpu_time_ns
+            (kernel.totals if kernel.admitted else kernel.pending).add(grown)
+        for (signature, variant), totals in growth.variants.items():
+            pending = self._kernel(signature).pending_variants
+            if variant in pending or len(pending) < MAX_TRACKED:
+                pending.setdefault(variant, DurationTotals()).add(totals)
+        for name in growth.configs:
+            self._kernel(name.signature).config = name
+        return self._grow_counters(growth.counters)
+
+    def settle(self, *, max_kernels: int | None, detailed_kernels: int) -> None:
+        """Admit kernels, then move what the others did since the last interval into `other`.
+
+        What has been published stays where it is: a kernel takes with it only what nobody has seen yet.
+        """
+        total_ns = self.gpu_time_ns
+        waiting = [kernel for kernel in self.kernels.values() if kernel.waits]
+        shown = self.admitted
+        for kernel in admit(waiting, taken=len(shown), slots=max_kernels, total_ns=total_ns):
+            kernel.admitted = True
+            shown.append(kernel)
+        plain = [kernel for kernel in shown if not kernel.detailed]
+        for kernel in admit(plain, taken=len(shown) - len(plain), slots=detailed_kernels, total_ns=total_ns):
+            kernel.detailed = True
+        for kernel in self.kernels.values():
+            self._book(kernel)
+
+    def _book(self, kernel: KernelSeries) -> None:
+        if kernel.pending.launches or kernel.pending.durations.count:
+            if kernel.admitted:
+                kernel.totals.add(kernel.pending)
+            else:
+                self.other.setdefault(kernel.kernel_class, Launches()).add(kernel.pending)
+            kernel.pending = Launches()
+        if kernel.admitted:
+            kernel.settle_variants()
+        else:
+            kernel.pending_variants.clear()
+
+    def _kernel(self, signature: str) -> KernelSeries:
+        """The kernel's entry; beyond the limit all share the nameless one, which is never admitted."""
+        kernel = self.kernels.get(signature)
+        if kernel is None:
+            name = signature if len(self.kernels) < MAX_TRACKED else ""
+            kernel = self.kernels.setdefault(name, KernelSeries(name))
+        return kernel
+
+    def _grow_counters(self, counters: Mapping[CounterKey, int]) -> int:
+        refused = 0
+        for key, grown in counters.items():
+            if key not in self.counters and len(self.counters) >= MAX_SERIES_COUNTERS:
+                refused += 1
+                continue
+            self.counters[key] = self.counters.get(key, 0) + grown
+        return refused
