@@ -13,7 +13,6 @@ A service's command::
 import functools
 import inspect
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,10 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from kernelcast.runtime import kafka, logging
+from kernelcast.runtime.exits import report
 from kernelcast.runtime.settings import ServiceSettings, load
 from kernelcast.runtime.web_config import read_web_config
-from kernelcast.wire.errors import ConfigurationError, KernelcastError
-
-EXIT_RUN_TIME: Final = 1
-EXIT_CONFIGURATION: Final = 2
+from kernelcast.wire.errors import KernelcastError
 
 S = TypeVar("S", bound=ServiceSettings)
 Check = Callable[[Any], None]
@@ -136,12 +133,6 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(report(error)) from None
 
     return guarded
-
-
-def report(error: KernelcastError) -> int:
-    """Print an error for people; returns the exit code it means."""
-    sys.stderr.write(f"kernelcast: {error}\n")
-    return EXIT_CONFIGURATION if isinstance(error, ConfigurationError) else EXIT_RUN_TIME
 
 
 def _with_signature(function: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:

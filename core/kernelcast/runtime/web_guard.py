@@ -75,10 +75,7 @@ class WatchedConfig:
 
     def _read_again(self) -> None:
         try:
-            self._config = read_web_config(self._path)
-            self._context = self._new_context()
-            if (self._context is not None) != self.serves_tls:
-                raise ConfigurationError(f"{self._path} turns TLS on or off; restart to do that")  # noqa: TRY301 - one handler for all
+            self._read()
         except ConfigurationError as error:
             self._failure = error
             self._log.error("web configuration refused", reason=str(error))
@@ -86,6 +83,12 @@ class WatchedConfig:
             self._failure = None
             self._log.info("web configuration read again", path=str(self._path))
         self._stamps = self._stamp()
+
+    def _read(self) -> None:
+        self._config = read_web_config(self._path)
+        self._context = self._new_context()
+        if (self._context is not None) != self.serves_tls:
+            raise ConfigurationError(f"{self._path} turns TLS on or off; restart the service to do that")
 
     def _new_context(self) -> ssl.SSLContext | None:
         tls = self._config.tls_server_config
@@ -179,7 +182,7 @@ class Guard:
 
 
 class Logins:
-    """Basic authentication against bcrypt hashes; what was compared once is remembered, as bcrypt is slow on purpose."""
+    """Basic authentication against bcrypt hashes; comparisons are remembered, as bcrypt is slow on purpose."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, bool] = OrderedDict()

@@ -1,0 +1,159 @@
+"""Finds commands by name and runs them; nothing is imported before it is asked for, so that `--help` is instant.
+
+Services announce their commands as entry points of the group `kernelcast.commands`: a plain function for typer, or a
+`typer.Typer` with sub-commands.
+"""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, Final
+
+from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME, report
+from kernelcast.wire.errors import ConfigurationError, KernelcastError, MissingExtraError
+
+GROUP: Final = "kernelcast.commands"
+PROGRAM: Final = "kernelcast"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A command as `--help` shows it.
+
+    Attributes:
+        help: One line for people; written here, as reading it from the command would import it.
+        extra: What `pip install 'kernelcast[…]'` brings everything it needs.
+        target: `module:object`, for commands that are part of the command line itself.
+    """
+
+    help: str
+    extra: str
+    target: str = ""
+
+
+LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
+    {
+        "demo": Listing("Run the whole loop on this machine and watch it.", "all"),
+        "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter"),
+        "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge"),
+        "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor"),
+        "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "exporter"),
+        "simulate": Listing("Publish simulated GPUs with known faults.", "exporter"),
+        "grafana": Listing("Generate dashboards, rules and provisioning files.", "grafana"),
+        "topics": Listing(
+            "List Kafka's topics, or make them what they should be.", "runtime", "kernelcast.cli.topics:topics"
+        ),
+        "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
+    }
+)
+
+
+def run(arguments: Sequence[str], *, found: Iterable[EntryPoint] | None = None) -> int:
+    """Run the command that the arguments name.
+
+    Args:
+        arguments: As in `sys.argv`, without the program.
+        found: The commands that are installed; None looks them up.
+
+    Returns:
+        The exit code: 0, 1 for a failure at run time, 2 for configuration or usage.
+    """
+    commands = _commands(found if found is not None else entry_points(group=GROUP))
+    try:
+        return _dispatch(arguments, commands)
+    except KernelcastError as error:
+        return report(error)
+    except BrokenPipeError:
+        # Whoever read our output has gone; Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_RUN_TIME
+
+
+def _commands(found: Iterable[EntryPoint]) -> dict[str, str]:
+    """Targets of all commands by name, in the order of the listing, others behind."""
+    installed = {point.name: point.value for point in found}
+    listed = {name: listing.target or installed.get(name, "") for name, listing in LISTINGS.items()}
+    return {**listed, **{name: installed[name] for name in sorted(installed.keys() - listed.keys())}}
+
+
+def _dispatch(arguments: Sequence[str], commands: Mapping[str, str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in {"--help", "-h", "help"}:
+        sys.stdout.write(_help(commands))
+    elif name == "--version":
+        sys.stdout.write(f"{PROGRAM} {_version()}\n")
+    elif name in commands:
+        return _invoke(name, commands[name], arguments[1:])
+    else:
+        near = difflib.get_close_matches(name, commands, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"commands are {', '.join(commands)}"
+        raise ConfigurationError(f"{name} is not a command; {hint}")
+    if find_spec("typer") is None:
+        raise MissingExtraError(
+            "only the probe is installed; commands need more: pip install 'kernelcast[all]', or one extra of "
+            "exporter, bridge, predictor, grafana"
+        )
+    return 0
+
+
+def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
+    if not target:
+        raise MissingExtraError(f"{PROGRAM} {name} is not part of this installation; install kernelcast again")
+    try:
+        import typer  # noqa: PLC0415 - a bare install has none
+
+        command = _load(target)
+        if not isinstance(command, typer.Typer):
+            app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+            app.command()(command)
+            command = app
+        command(list(arguments), prog_name=f"{PROGRAM} {name}")
+    except ModuleNotFoundError as error:
+        raise _missing(name, error) from error
+    except SystemExit as end:
+        return _code(end)
+    return 0
+
+
+def _load(target: str) -> Callable[..., Any]:
+    module, _, attribute = target.partition(":")
+    command: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return command
+
+
+def _missing(name: str, error: ModuleNotFoundError) -> MissingExtraError:
+    module = error.name or "a module"
+    if module.partition(".")[0] == PROGRAM:
+        return MissingExtraError(f"{PROGRAM} {name} is not part of this installation: {module} is missing")
+    extra = LISTINGS[name].extra if name in LISTINGS else "all"
+    return MissingExtraError(f"{PROGRAM} {name} needs {module}: pip install '{PROGRAM}[{extra}]'")
+
+
+def _code(end: SystemExit) -> int:
+    if end.code is None:
+        return 0
+    return end.code if isinstance(end.code, int) else EXIT_CONFIGURATION
+
+
+def _help(commands: Mapping[str, str]) -> str:
+    width = max(map(len, commands)) + 2
+    lines = [f"Usage: {PROGRAM} COMMAND [OPTIONS]", "", "GPU kernels over Kafka into Prometheus and Grafana.", ""]
+    lines.append("Commands:")
+    for name, target in commands.items():
+        help_line = LISTINGS[name].help if name in LISTINGS else f"From {target}."
+        lines.append(f"  {name:<{width}}{help_line}")
+    lines += ["", f"`{PROGRAM} COMMAND --help` says more; `{PROGRAM} --version` says which this is.", ""]
+    return "\n".join(lines)
+
+
+def _version() -> str:
+    try:
+        return version("kernelcast")
+    except PackageNotFoundError:
+        return "unknown"

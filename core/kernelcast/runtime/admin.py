@@ -1,0 +1,252 @@
+"""The topics on the broker: what is there, and making them what the contract says.
+
+The embedded broker has no administration (it names no controller): there, topics come into being when their metadata is
+asked for, and settings cannot be changed.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public names, re-exported without __all__
+    AdminClient,
+    AlterConfigOpType,
+    ClusterMetadata,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from kernelcast.runtime.connect import broker_errors, connect
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.topics import TOPICS, Topic
+
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
+VISIBLE_TIMEOUT_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as the broker has it.
+
+    Attributes:
+        name: Its name.
+        partitions: How many.
+        replication_factor: The fewest replicas that any partition has.
+        config: Topic settings; empty where the broker does not tell.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class Outcome(Enum):
+    """What `apply_topics` did about a topic."""
+
+    CREATED = "created"
+    ALTERED = "altered"
+    UNCHANGED = "unchanged"
+    TOUCHED = "made by metadata"
+    DIFFERS = "differs"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """What became of one topic, and why."""
+
+    topic: str
+    outcome: Outcome
+    detail: str = ""
+
+    @property
+    def good(self) -> bool:
+        """Whether the topic is now as the contract says, or as near as this broker can."""
+        return self.outcome not in {Outcome.DIFFERS, Outcome.FAILED}
+
+
+class Admin:
+    """Administration of one cluster."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        """Prepare; connecting happens with the first request.
+
+        Raises:
+            ConfigurationError: librdkafka refuses a property.
+        """
+        self._settings = settings
+        self._client: AdminClient = connect(AdminClient, settings, properties={"log_level": "2"})
+
+    def can_administrate(self) -> bool:
+        """Whether the broker makes and changes topics on request.
+
+        Raises:
+            BrokerError: It cannot be reached.
+        """
+        return _has_controller(self._metadata())
+
+    def topics(self, *, config: bool = True) -> dict[str, TopicState]:
+        """Every topic but Kafka's own, by name.
+
+        Args:
+            config: Whether to ask for the topics' settings too, where the broker can tell.
+
+        Raises:
+            BrokerError: The broker cannot be reached, or refuses.
+        """
+        metadata = self._metadata()
+        names = sorted(name for name in metadata.topics if not name.startswith("__"))
+        configs = self._configs(names) if config and _has_controller(metadata) else {}
+        found = {}
+        for name in names:
+            partitions = metadata.topics[name].partitions
+            replicas = min((len(partition.replicas) for partition in partitions.values()), default=0)
+            found[name] = TopicState(name, len(partitions), replicas, configs.get(name, {}))
+        return found
+
+    def create(self, topic: Topic, *, partitions: int, replication_factor: int) -> TopicChange:
+        """Make a topic."""
+        new = NewTopic(topic.name, partitions, replication_factor, config=topic.config)
+        try:
+            self._client.create_topics([new], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic.name].result()
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return TopicChange(topic.name, Outcome.UNCHANGED, "somebody else made it at this moment")
+            return TopicChange(topic.name, Outcome.FAILED, reason.str())
+        return TopicChange(topic.name, Outcome.CREATED, f"{partitions} partitions, {replication_factor} replicas")
+
+    def alter(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set some of a topic's settings, leaving the others alone.
+
+        Raises:
+            BrokerError: The broker refuses.
+        """
+        entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in config.items()]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        with broker_errors(f"setting {', '.join(config)} of {topic}"):
+            futures = self._client.incremental_alter_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
+            for future in futures.values():
+                future.result()
+
+    def touch(self, topic: str) -> None:
+        """Ask for a topic's metadata, upon which a broker that makes topics by itself does so."""
+        with broker_errors(f"asking for the metadata of {topic}"):
+            self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
+
+    def _metadata(self) -> ClusterMetadata:
+        with broker_errors(f"reaching Kafka at {self._settings.bootstrap_servers}"):
+            return self._client.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
+
+    def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        if not names:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        with broker_errors("asking for the topics' settings"):
+            futures: Mapping[ConfigResource, Any] = self._client.describe_configs(
+                resources, request_timeout=REQUEST_TIMEOUT_SECONDS
+            )
+            return {
+                resource.name: {key: str(entry.value) for key, entry in future.result().items()}
+                for resource, future in futures.items()
+            }
+
+
+def list_topics(settings: KafkaSettings) -> dict[str, TopicState]:
+    """Every topic of the broker, by name.
+
+    Raises:
+        BrokerError: The broker cannot be reached, or refuses.
+    """
+    return Admin(settings).topics()
+
+
+def apply_topics(
+    settings: KafkaSettings,
+    topics: Sequence[Topic] = TOPICS,
+    *,
+    replication_factor: int = 1,
+    partitions: int | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[TopicChange]:
+    """Make the broker's topics what the contract says; returns when they can be seen.
+
+    Args:
+        settings: Where Kafka is.
+        topics: The topics that should be.
+        replication_factor: Replicas of topics that are made now.
+        partitions: Partitions of topics that are made now; None takes each topic's own number.
+        clock: For the wait until topics can be seen.
+
+    Returns:
+        What was done, a line for each topic, in their order; partitions are never changed, only reported.
+
+    Raises:
+        BrokerError: The broker cannot be reached, or topics made do not appear.
+    """
+    admin = Admin(settings)
+    if not admin.can_administrate():
+        return [_touch(admin, topic) for topic in topics]
+    present = admin.topics()
+    changes = [
+        _settle(admin, topic, state, partitions)
+        if (state := present.get(topic.name)) is not None
+        else admin.create(topic, partitions=partitions or topic.partitions, replication_factor=replication_factor)
+        for topic in topics
+    ]
+    expected = {change.topic for change in changes if change.outcome is not Outcome.FAILED}
+    _wait_until_visible(admin, expected, clock)
+    return changes
+
+
+def _has_controller(metadata: ClusterMetadata) -> bool:
+    """The embedded broker names a controller that is none of its brokers; requests to it only time out."""
+    return metadata.controller_id in metadata.brokers
+
+
+def _touch(admin: Admin, topic: Topic) -> TopicChange:
+    admin.touch(topic.name)
+    return TopicChange(topic.name, Outcome.TOUCHED, "this broker has no CreateTopics; its partitions and settings stay")
+
+
+def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | None) -> TopicChange:
+    wanted = partitions or topic.partitions
+    wrong = {name: value for name, value in topic.config.items() if not _same(state.config.get(name, ""), value)}
+    if wrong:
+        try:
+            admin.alter(topic.name, wrong)
+        except BrokerError as error:
+            return TopicChange(topic.name, Outcome.FAILED, str(error))
+    changed = ", ".join(f"{name} {state.config.get(name, '?')} → {value}" for name, value in wrong.items())
+    if state.partitions != wanted:
+        detail = (
+            f"it has {state.partitions} partitions and should have {wanted}; changing that would move keys and split "
+            f"series, so stop the writers, delete the topic and apply again, or say --partitions {state.partitions}"
+        )
+        return TopicChange(topic.name, Outcome.DIFFERS, "; ".join(part for part in (changed, detail) if part))
+    return TopicChange(topic.name, Outcome.ALTERED if wrong else Outcome.UNCHANGED, changed)
+
+
+def _same(value: str, wanted: str) -> bool:
+    """Kafka gives lists back in its own order."""
+    return sorted(value.split(",")) == sorted(wanted.split(","))
+
+
+def _wait_until_visible(admin: Admin, names: set[str], clock: Callable[[], float]) -> None:
+    deadline = clock() + VISIBLE_TIMEOUT_SECONDS
+    while missing := names - set(admin.topics(config=False)):
+        if clock() > deadline:
+            raise BrokerError(
+                f"topics {', '.join(sorted(missing))} did not appear within {VISIBLE_TIMEOUT_SECONDS:g} s; "
+                "look at the broker's log"
+            )
+        time.sleep(_POLL_SECONDS)

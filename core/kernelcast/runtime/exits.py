@@ -1,0 +1,16 @@
+"""How commands end: the message for people, and the exit code for scripts."""
+
+import sys
+from typing import Final
+
+from kernelcast.wire.errors import ConfigurationError, KernelcastError
+
+EXIT_RUN_TIME: Final = 1
+EXIT_CONFIGURATION: Final = 2
+
+
+def report(error: KernelcastError) -> int:
+    """Print an error on standard error, a line for each problem; returns the exit code that it means."""
+    for line in str(error).splitlines() or [type(error).__name__]:
+        sys.stderr.write(f"kernelcast: {line}\n")
+    return EXIT_CONFIGURATION if isinstance(error, ConfigurationError) else EXIT_RUN_TIME
