@@ -1,0 +1,67 @@
+"""Reading a recording's file: decompressed, hashed, and never more than a limit."""
+
+import gzip
+import hashlib
+import zlib
+from pathlib import Path
+from typing import Final
+
+from kernelcast.wire.errors import TraceError
+
+MAX_TRACE_BYTES: Final = 1024**3
+"""A trace is parsed in memory and takes several times its size; profilers write one file per rank and few steps."""
+
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_CHUNK_BYTES: Final = 1024**2
+_DIGEST_BYTES: Final = 8
+
+
+def digest(path: Path) -> str:
+    """16 hex digits that stand for the file's content.
+
+    Raises:
+        TraceError: The file cannot be read.
+    """
+    total = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                total.update(chunk)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return total.hexdigest()
+
+
+def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> bytes:
+    """The file's content, decompressed where it is gzip, whatever its name.
+
+    Args:
+        path: The file.
+        max_bytes: The most it may be once decompressed.
+
+    Raises:
+        TraceError: The file cannot be read, is damaged, or is longer than `max_bytes`.
+    """
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+            file.seek(0)
+            if not compressed:
+                return _bounded(path, file.read(max_bytes + 1), max_bytes)
+            with gzip.open(file) as plain:
+                return _bounded(path, plain.read(max_bytes + 1), max_bytes)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise TraceError(f"{path} is damaged gzip: {error}; copy or record it again") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> TraceError:
+    """What to say of a file that the system does not give."""
+    return TraceError(f"{path} cannot be read: {error.strerror or error}; check the path and its permissions")
+
+
+def _bounded(path: Path, content: bytes, max_bytes: int) -> bytes:
+    if len(content) > max_bytes:
+        raise TraceError(f"{path} holds more than {max_bytes} bytes; the limit is {max_bytes}; record fewer steps")
+    return content

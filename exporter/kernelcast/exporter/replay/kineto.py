@@ -1,0 +1,222 @@
+"""PyTorch's profiler (Kineto): Chrome trace events in JSON, from NVIDIA and AMD GPUs.
+
+Sources: pytorch/kineto, libkineto/src/output_json.cpp (categories and arguments; `ts` and `dur` in microseconds,
+relative to `baseTimeNanoseconds` where that is given); Chrome's Trace Event Format (`displayTimeUnit` only concerns
+how a viewer shows times).
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from kernelcast.exporter.replay import content, trace
+from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Trace
+from kernelcast.wire.errors import TraceError
+
+KERNELS: Final = frozenset({"kernel"})
+COPIES: Final = frozenset({"gpu_memcpy", "memcpy"})
+MEMSETS: Final = frozenset({"gpu_memset", "memset"})
+SYNCS: Final = frozenset({"cuda_sync", "hip_sync"})
+_GPU: Final = KERNELS | COPIES | MEMSETS | SYNCS
+
+NANOSECONDS_PER_MICROSECOND: Final = 1000
+
+_SHORT_KIND: Final = re.compile(r"\b([HDPA])to([HDPA])\b", re.IGNORECASE)
+_LONG_KIND: Final = re.compile(r"Copy(Host|Device|Peer)To(Host|Device|Peer)", re.IGNORECASE)
+_KINDS: Final = {
+    "hd": trace.H2D,
+    "dh": trace.D2H,
+    "dd": trace.D2D,
+    "pp": trace.P2P,
+    "hh": trace.H2H,
+    "ha": trace.H2D,
+    "ah": trace.D2H,
+    "ad": trace.D2D,
+    "da": trace.D2D,
+    "aa": trace.D2D,
+}
+_SYNC_KINDS: Final = {
+    "stream sync": "stream",
+    "stream synchronize": "stream",
+    "event sync": "event",
+    "event synchronize": "event",
+    "context sync": "context",
+    "context synchronize": "context",
+    "stream wait event": "stream_wait",
+}
+
+Event = Mapping[str, Any]
+
+
+def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
+    """Read a trace, gzip or plain; a trace without GPU activity is a trace.
+
+    Args:
+        path: The file that `torch.profiler` or `export_chrome_trace` wrote.
+        max_bytes: The most it may be once decompressed.
+
+    Raises:
+        TraceError: The file cannot be read, is damaged, too long, or not a Chrome trace.
+    """
+    document = _parse(path, content.read(path, max_bytes=max_bytes))
+    events = _events(path, document)
+    head = document if isinstance(document, dict) else {}
+    recorder = Recorder()
+    sizes = _copy_sizes(events)
+    base_ns = _integer(head.get("baseTimeNanoseconds"))
+    for event in events:
+        _record(recorder, event, base_ns, sizes)
+    return recorder.trace(_origin(path, head))
+
+
+def _parse(path: Path, text: bytes) -> Any:
+    """JSON as Kineto writes it: older versions leave NaN, Inf and control characters in it."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(text.decode(errors="replace"), strict=False)
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = f"line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else "too deep"
+        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise TraceError(f"{path} is not JSON: {message} at {where}; record or copy the trace again") from error
+
+
+def _events(path: Path, document: Any) -> list[Event]:
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(events, list):
+        raise TraceError(
+            f"{path} is JSON but no Chrome trace: it has no list `traceEvents`; give a file that torch.profiler wrote"
+        )
+    for position, event in enumerate(events):
+        if not isinstance(event, dict):
+            raise TraceError(
+                f"{path} is no Chrome trace: event {position} is {type(event).__name__}, not an object; "
+                "give a file that torch.profiler wrote"
+            )
+    return events
+
+
+def _record(recorder: Recorder, event: Event, base_ns: int, sizes: Mapping[Any, int]) -> None:
+    category = _category(event)
+    if category not in _GPU:
+        return
+    arguments = _arguments(event)
+    span = _span(event, arguments, base_ns)
+    if span is None:
+        recorder.unusable()
+        return
+    name = str(event.get("name", ""))
+    if category in KERNELS:
+        recorder.launch(span, name, _configuration(arguments), _integer(arguments.get("stream")))
+    elif category in COPIES:
+        size_bytes = _integer(arguments.get("bytes"), sizes.get(arguments.get("correlation"), 0))
+        recorder.copy(span, _copy_kind(name), _pinned(name), size_bytes)
+    elif category in MEMSETS:
+        recorder.memset(span)
+    else:
+        recorder.sync(span, _SYNC_KINDS.get(name.lower(), trace.UNKNOWN))
+
+
+def _category(event: Event) -> str:
+    """The category of a complete event in lower case: before Kineto 0.4 it was `Kernel`, `Memcpy`, `Memset`."""
+    category = event.get("cat")
+    return category.lower() if isinstance(category, str) and event.get("ph", "X") == "X" else ""
+
+
+def _arguments(event: Event) -> Event:
+    arguments = event.get("args")
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _span(event: Event, arguments: Event, base_ns: int) -> Span | None:
+    start_ns = _nanoseconds(event.get("ts"))
+    duration_ns = _nanoseconds(event.get("dur"))
+    if start_ns is None or duration_ns is None or not 0 <= duration_ns <= trace.MAX_DURATION_NS:
+        return None
+    start_ns += base_ns
+    if not 0 <= start_ns < 2**62:
+        return None
+    return Span(start_ns, duration_ns, _integer(arguments.get("device"), _integer(event.get("pid"))))
+
+
+def _nanoseconds(microseconds: Any) -> int | None:
+    if isinstance(microseconds, bool) or not isinstance(microseconds, int | float):
+        return None
+    if microseconds != microseconds or abs(microseconds) > 2**62:  # noqa: PLR0124 - what NaN is
+        return None
+    return round(microseconds * NANOSECONDS_PER_MICROSECOND)
+
+
+def _integer(value: Any, absent: int = 0) -> int:
+    """A whole number that fits a column; profilers write some as text, HIP's streams in hexadecimal."""
+    try:
+        number = int(value, 0) if isinstance(value, str) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return absent
+    return number if 0 <= number < 2**62 else absent
+
+
+def _configuration(arguments: Event) -> LaunchConfiguration:
+    return LaunchConfiguration(
+        grid=_dimensions(arguments.get("grid")),
+        block=_dimensions(arguments.get("block")),
+        registers=_integer(arguments.get("registers per thread")),
+        shared_memory_bytes=_integer(arguments.get("shared memory")),
+    )
+
+
+def _dimensions(value: Any) -> str:
+    return "x".join(str(part) for part in value) if isinstance(value, list) else ""
+
+
+def _copy_kind(name: str) -> str:
+    match = _SHORT_KIND.search(name) or _LONG_KIND.search(name)
+    if match is None:
+        return trace.UNKNOWN
+    return _KINDS.get((match[1][0] + match[2][0]).lower(), trace.UNKNOWN)
+
+
+def _pinned(name: str) -> str:
+    """Kineto names the kinds of memory: `Memcpy HtoD (Pinned -> Device)`; HIP says only `Host`."""
+    if "Pinned" in name:
+        return trace.PINNED
+    return trace.PAGEABLE if "Pageable" in name else ""
+
+
+def _copy_sizes(events: list[Event]) -> dict[Any, int]:
+    """Bytes by correlation id, from the runtime's calls: AMD's copies do not say their own size."""
+    return dict(_sizes(events))
+
+
+def _sizes(events: list[Event]) -> Iterator[tuple[Any, int]]:
+    for event in events:
+        arguments = event.get("args")
+        if event.get("cat") == "cuda_runtime" and isinstance(arguments, dict) and "size" in arguments:
+            correlation = arguments.get("correlation")
+            if isinstance(correlation, int | str):
+                yield correlation, _integer(arguments["size"])
+
+
+def _origin(path: Path, head: Event) -> Origin:
+    distributed = head.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    rank = distributed.get("rank")
+    properties = head.get("deviceProperties")
+    models = {
+        _integer(device.get("id")): str(device.get("name", ""))
+        for device in (properties if isinstance(properties, list) else ())
+        if isinstance(device, dict)
+    }
+    return Origin(
+        title=str(head.get("traceName") or path.name),
+        digest=content.digest(path),
+        models=models,
+        rank="" if rank is None else str(rank),
+        world_size=_integer(distributed.get("world_size")),
+    )

@@ -1,0 +1,155 @@
+"""A recording as an input of the exporter: in its own pace or faster, with its times moved to now."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
+from kernelcast.exporter.replay.tally import KernelTally
+from kernelcast.exporter.replay.trace import Spans, Trace
+from kernelcast.exporter.replay.traffic import Traffic
+from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.wire.frames import Counters
+from kernelcast.wire.identity import REPLAYED, Device, Process, new_nonce
+from kernelcast.wire.kernels import COLLECTIVE as COLLECTIVE_CLASS
+from kernelcast.wire.kernels import kernel_class, normalise
+
+METHOD = "replay"
+
+
+class TraceSource:
+    """Replays a trace: an event is reported once its end, moved to now, has passed, so never one from the future.
+
+    A process like any other to the aggregator: totals are cumulative, from 0, under a nonce of their own.
+    """
+
+    def __init__(
+        self, trace: Trace, *, program: str, rank: str, hostname: str, speed: float | None, start_ns: int
+    ) -> None:
+        """Prepare the totals; nothing is reported before `start_ns`.
+
+        Args:
+            trace: What to replay.
+            program: The program's name for its series.
+            rank: Its rank; empty for a single process.
+            hostname: The node that the series shall be of.
+            speed: Seconds of the trace in one second, above 0; None reports everything at the first poll.
+            start_ns: When the trace's first event happens now, Unix nanoseconds.
+        """
+        self.trace = trace
+        self.process = Process(program=program, nonce=new_nonce(), start_ns=start_ns, rank=rank, source=REPLAYED)
+        self.devices = tuple(
+            Device(
+                hostname=hostname,
+                uuid=f"GPU-replay-{trace.digest}-{device.index}",
+                gpu=str(device.index),
+                model_name=device.model_name,
+            )
+            for device in trace.devices
+        )
+        self._speed = speed
+        self._start_ns = start_ns
+        self._tally = KernelTally(trace)
+        self._traffic = Traffic(trace)
+        self._occupations = tuple(_occupation(trace, device) for device in range(len(trace.devices)))
+        self._ends = tuple(
+            spans.end_ns for spans in (trace.launches.spans, trace.copies.spans, trace.memsets, trace.syncs.spans)
+        )
+        self._first_ns, self._last_ns = _limits(trace)
+        self._moment_ns = self._first_ns
+        self._done = False
+
+    @property
+    def launches(self) -> int:
+        """Kernel launches reported so far."""
+        return self._tally.launches
+
+    @property
+    def copies(self) -> int:
+        """Copies reported so far."""
+        return self._traffic.operations
+
+    @property
+    def length_seconds(self) -> float:
+        """How long the recording is, in its own time."""
+        return (self._last_ns - self._first_ns) / 1e9
+
+    @property
+    def position_seconds(self) -> float:
+        """How far the replay is, in the recording's own time."""
+        return (self._moment_ns - self._first_ns) / 1e9
+
+    def poll(self, now_ns: int) -> Batch:
+        """What has ended since the last poll; the first one past the recording's end repeats all totals as final."""
+        if self._done:
+            return Batch(done=True)
+        if now_ns < self._start_ns:
+            return Batch()
+        self._moment_ns = self._moment(now_ns)
+        launches, copies, _, syncs = (int(np.searchsorted(ends, self._moment_ns, side="right")) for ends in self._ends)
+        self._tally.advance(launches)
+        self._traffic.advance(copies, syncs)
+        self._done = self._moment_ns >= self._last_ns
+        return Batch(reports=tuple(self._reports()), done=self._done)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _moment(self, now_ns: int) -> int:
+        """Where the replay stands, in the recording's time; it never goes back."""
+        if self._speed is None:
+            return self._last_ns
+        moment_ns = self._first_ns + int((now_ns - self._start_ns) * self._speed)
+        return min(max(moment_ns, self._moment_ns), self._last_ns)
+
+    def _reports(self) -> Iterator[ProcessReport]:
+        for number, device in enumerate(self.devices):
+            names, rows, variants = self._tally.everything(number) if self._done else self._tally.take(number)
+            yield ProcessReport(
+                process=self.process,
+                device=device,
+                names=names,
+                rows=rows,
+                counters=Counters(
+                    device=number,
+                    memcpy=self._traffic.copies(number),
+                    sync=self._traffic.waits(number),
+                    device_time=self._occupations[number].until(self._moment_ns),
+                ),
+                variants=variants,
+                method=METHOD,
+                final=self._done,
+            )
+
+
+def _limits(trace: Trace) -> tuple[int, int]:
+    """The first start and the last end of anything, waits included."""
+    syncs = trace.syncs.spans
+    starts = [int(syncs.start_ns.min())] if len(syncs) else []
+    ends = [int(syncs.end_ns[-1])] if len(syncs) else []
+    if trace.has_gpu_activity:
+        starts.append(trace.start_ns)
+        ends.append(trace.end_ns)
+    return min(starts, default=0), max(ends, default=0)
+
+
+def _occupation(trace: Trace, device: int) -> Occupation:
+    is_collective = np.array(
+        [kernel_class(normalise(name)) == COLLECTIVE_CLASS for name in trace.names], dtype=np.bool_
+    )
+    launches = trace.launches
+    collective = (
+        is_collective[launches.name] if len(launches.name) else np.zeros(0, dtype=np.bool_)
+    )  # an empty index array selects from no names at all
+    here = launches.spans.device == device
+    kinds = (
+        (COMPUTE, _chosen(launches.spans, here & ~collective)),
+        (COLLECTIVE, _chosen(launches.spans, here & collective)),
+        (COPY, _chosen(trace.copies.spans, trace.copies.spans.device == device)),
+        (COPY, _chosen(trace.memsets, trace.memsets.device == device)),
+    )
+    return Occupation(kinds, start_ns=trace.start_ns, end_ns=trace.end_ns)
+
+
+def _chosen(spans: Spans, mask: np.typing.NDArray[np.bool_]) -> Spans:
+    return Spans(spans.start_ns[mask], spans.duration_ns[mask], spans.device[mask])

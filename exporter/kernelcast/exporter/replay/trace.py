@@ -1,0 +1,280 @@
+"""A recording in columns: what every reader of a trace format makes, and what a replay runs on."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+H2D: Final = "h2d"
+D2H: Final = "d2h"
+D2D: Final = "d2d"
+P2P: Final = "p2p"
+H2H: Final = "h2h"
+UNKNOWN: Final = "unknown"
+PINNED: Final = "true"
+PAGEABLE: Final = "false"
+
+MAX_DURATION_NS: Final = 2**53
+"""104 days: anything longer is not a duration but a clock that was read wrongly."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchConfiguration:
+    """How a kernel was launched; empty text and 0 where the recording does not say.
+
+    Attributes:
+        grid: Blocks, as `64x1x1`.
+        block: Threads, as `128x1x1`.
+        registers: Per thread.
+        shared_memory_bytes: Per block, static and dynamic together.
+    """
+
+    grid: str = ""
+    block: str = ""
+    registers: int = 0
+    shared_memory_bytes: int = 0
+
+    @property
+    def variant(self) -> str:
+        """What tells two configurations of one kernel apart; empty where nothing is known."""
+        return f"{self.grid}|{self.block}" if self.grid or self.block else ""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDevice:
+    """A GPU that the recording speaks of: its index on that node, and its product name where known."""
+
+    index: int
+    model_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """When things ran, and where: three columns of one length n, ordered by end.
+
+    Attributes:
+        start_ns: Shape (n,), Unix nanoseconds, or nanoseconds since some origin of the recording.
+        duration_ns: Shape (n,), 0 or more.
+        device: Shape (n,), positions in `Trace.devices`.
+    """
+
+    start_ns: IntArray
+    duration_ns: IntArray
+    device: IntArray
+
+    @property
+    def end_ns(self) -> IntArray:
+        """Shape (n,), ascending."""
+        return self.start_ns + self.duration_ns
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launches:
+    """Kernel launches: columns of one length n.
+
+    Attributes:
+        spans: When and where.
+        name: Shape (n,), positions in `Trace.names`.
+        configuration: Shape (n,), positions in `Trace.configurations`.
+        stream: Shape (n,), the runtime's stream number.
+    """
+
+    spans: Spans
+    name: IntArray
+    configuration: IntArray
+    stream: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Copies:
+    """Copies: columns of one length n.
+
+    Attributes:
+        spans: When and where.
+        kind: Shape (n,), positions in `Trace.copy_kinds`.
+        size_bytes: Shape (n,); 0 where the recording does not say.
+    """
+
+    spans: Spans
+    kind: IntArray
+    size_bytes: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Synchronisations:
+    """Waits of the program's threads for the GPU: when, where, and `kind`, positions in `Trace.sync_kinds`."""
+
+    spans: Spans
+    kind: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One recorded process.
+
+    Attributes:
+        title: What the recording calls itself.
+        digest: Hash of the file's content, 16 hex digits.
+        devices: The GPUs that did something.
+        names: Kernel names as recorded.
+        configurations: Launch configurations.
+        copy_kinds: Pairs of kind and pinned (`true`, `false`, or empty where unknown).
+        sync_kinds: Kinds of synchronisation.
+        launches: Kernel launches.
+        copies: Copies.
+        memsets: Memory fills.
+        syncs: Waits.
+        rank: Rank in a distributed job; empty where the recording names none.
+        world_size: Ranks of that job; 0 where unknown.
+        unusable: Events of the GPU without a time or a duration, which are left out.
+    """
+
+    title: str
+    digest: str
+    devices: tuple[TraceDevice, ...]
+    names: tuple[str, ...]
+    configurations: tuple[LaunchConfiguration, ...]
+    copy_kinds: tuple[tuple[str, str], ...]
+    sync_kinds: tuple[str, ...]
+    launches: Launches
+    copies: Copies
+    memsets: Spans
+    syncs: Synchronisations
+    rank: str = ""
+    world_size: int = 0
+    unusable: int = 0
+
+    @property
+    def start_ns(self) -> int:
+        """When the GPU first did something; 0 in a recording without GPU activity."""
+        starts = [int(spans.start_ns.min()) for spans in self._activity() if len(spans)]
+        return min(starts, default=0)
+
+    @property
+    def end_ns(self) -> int:
+        """When the GPU last finished something; 0 in a recording without GPU activity."""
+        ends = [int(spans.end_ns[-1]) for spans in self._activity() if len(spans)]
+        return max(ends, default=0)
+
+    @property
+    def has_gpu_activity(self) -> bool:
+        """Whether anything at all ran on a GPU."""
+        return any(len(spans) for spans in self._activity())
+
+    def _activity(self) -> tuple[Spans, Spans, Spans]:
+        return self.launches.spans, self.copies.spans, self.memsets
+
+
+class _Positions(Generic[T]):
+    """Numbers values in the order in which they come."""
+
+    def __init__(self) -> None:
+        self._positions: dict[T, int] = {}
+
+    def __getitem__(self, value: T) -> int:
+        return self._positions.setdefault(value, len(self._positions))
+
+    @property
+    def values(self) -> tuple[T, ...]:
+        return tuple(self._positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When one event ran, and on which device: the device's index as recorded."""
+
+    start_ns: int
+    duration_ns: int
+    device: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a trace comes from: what is known beside its events."""
+
+    title: str
+    digest: str
+    models: dict[int, str] = field(default_factory=dict)
+    rank: str = ""
+    world_size: int = 0
+
+
+class Recorder:
+    """Collects events in any order and turns them into a `Trace`."""
+
+    def __init__(self) -> None:
+        self._devices: _Positions[int] = _Positions()
+        self._names: _Positions[str] = _Positions()
+        self._configurations: _Positions[LaunchConfiguration] = _Positions()
+        self._copy_kinds: _Positions[tuple[str, str]] = _Positions()
+        self._sync_kinds: _Positions[str] = _Positions()
+        self._launches: list[tuple[int, ...]] = []
+        self._copies: list[tuple[int, ...]] = []
+        self._memsets: list[tuple[int, ...]] = []
+        self._syncs: list[tuple[int, ...]] = []
+        self._unusable = 0
+
+    def launch(self, span: Span, name: str, configuration: LaunchConfiguration, stream: int) -> None:
+        """A kernel ran."""
+        row = (*self._place(span), self._names[name], self._configurations[configuration], stream)
+        self._launches.append(row)
+
+    def copy(self, span: Span, kind: str, pinned: str, size_bytes: int) -> None:
+        """Memory was copied; `kind` and `pinned` as in `kernelcast.wire.frames.Counters`."""
+        self._copies.append((*self._place(span), self._copy_kinds[kind, pinned], size_bytes))
+
+    def memset(self, span: Span) -> None:
+        """Memory was filled."""
+        self._memsets.append(self._place(span))
+
+    def sync(self, span: Span, kind: str) -> None:
+        """A thread waited for the GPU."""
+        self._syncs.append((*self._place(span), self._sync_kinds[kind]))
+
+    def unusable(self) -> None:
+        """An event of the GPU had no time or no duration."""
+        self._unusable += 1
+
+    def trace(self, origin: Origin) -> Trace:
+        """Everything so far, each kind of event ordered by its end."""
+        launches = _columns(self._launches, 6)
+        copies = _columns(self._copies, 5)
+        syncs = _columns(self._syncs, 4)
+        return Trace(
+            title=origin.title,
+            digest=origin.digest,
+            devices=tuple(TraceDevice(index, origin.models.get(index, "")) for index in self._devices.values),
+            names=self._names.values,
+            configurations=self._configurations.values,
+            copy_kinds=self._copy_kinds.values,
+            sync_kinds=self._sync_kinds.values,
+            launches=Launches(_spans(launches), launches[3], launches[4], launches[5]),
+            copies=Copies(_spans(copies), copies[3], copies[4]),
+            memsets=_spans(_columns(self._memsets, 3)),
+            syncs=Synchronisations(_spans(syncs), syncs[3]),
+            rank=origin.rank,
+            world_size=origin.world_size,
+            unusable=self._unusable,
+        )
+
+    def _place(self, span: Span) -> tuple[int, int, int]:
+        return span.start_ns, span.duration_ns, self._devices[span.device]
+
+
+def _columns(rows: Iterable[tuple[int, ...]], width: int) -> IntArray:
+    """Rows of start, duration, … as columns of shape (width, n), ordered by end."""
+    table = np.array(list(rows), dtype=np.int64).reshape(-1, width).T
+    return np.ascontiguousarray(table[:, np.argsort(table[0] + table[1], kind="stable")])
+
+
+def _spans(columns: IntArray) -> Spans:
+    return Spans(columns[0], columns[1], columns[2])
