@@ -9,6 +9,7 @@ from kernelcast.columnar.columns import (
     HistogramColumns,
     NumberColumns,
 )
+from kernelcast.columnar.decoder import Decoder
 from kernelcast.columnar.limits import Limits
 from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
 
@@ -19,6 +20,7 @@ __all__ = [
     "NO_RECORDED_VALUE",
     "Attributes",
     "Decoded",
+    "Decoder",
     "HistogramColumns",
     "Limits",
     "NumberColumns",

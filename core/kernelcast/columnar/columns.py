@@ -71,7 +71,8 @@ class HistogramColumns:
         bounds_indptr: int64, length m + 1.
         bounds: float64, explicit: upper bounds, inclusive, as they were on the wire.
         bucket_indptr: int64, length m + 1.
-        buckets: uint64, explicit: counts, not cumulative, the last one above the last bound; none at all when only count and sum were sent.
+        buckets: uint64, explicit: counts, not cumulative, one more than bounds, the last above the last bound; none of
+            either when only count and sum were sent.
     """
 
     series: Int32Array

@@ -28,8 +28,8 @@ class Temporality(IntEnum):
 class SeriesIdentity:
     """A series in canonical form: equal however a producer ordered its attributes; hashable.
 
-    Values that are not strings are text, as OpenTelemetry's Prometheus translation renders them: integers, doubles and booleans
-    plainly, bytes in base64, arrays and maps as JSON.
+    Values that are not strings are text, as OpenTelemetry's Prometheus translation renders them: integers, doubles and
+    booleans plainly, bytes in base64, arrays and maps as JSON.
 
     Attributes:
         resource: The resource's attributes.
@@ -41,6 +41,7 @@ class SeriesIdentity:
         temporality: DELTA or CUMULATIVE for sums and histograms.
         monotonic: Whether a sum only rises; False for other kinds.
         attributes: The point's own attributes.
+        scope_attributes: The scope's attributes; two scopes that differ in them alone are two.
         description: The metric's help as first seen; no part of the identity.
     """
 
@@ -53,4 +54,5 @@ class SeriesIdentity:
     temporality: Temporality
     monotonic: bool
     attributes: Attributes
+    scope_attributes: Attributes = ()
     description: str = field(default="", compare=False)

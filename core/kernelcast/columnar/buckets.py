@@ -1,0 +1,55 @@
+"""Packed arrays of buckets and bounds: bytes to CSR data, within limits."""
+
+import numpy as np
+
+from kernelcast.columnar.columns import UInt8Array
+from kernelcast.columnar.compiled import as_double, compiled, load64
+from kernelcast.columnar.layout import BOUNDS, GROW_BUCKETS, MAX_BUCKETS, ODD, OK, POSITIVE, TOO_MANY_BUCKETS, State
+from kernelcast.columnar.stream import varint
+
+
+@compiled
+def fixed64_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
+    """Append a packed run of fixed64 from run[0] to run[1] to the CSR data whose length stands in a control slot."""
+    length = (run[1] - run[0]) // 8
+    at = state.control[slot]
+    if length > state.control[MAX_BUCKETS]:
+        return TOO_MANY_BUCKETS
+    if at + length > state.data.shape[1]:
+        return GROW_BUCKETS
+    for i in range(length):
+        state.data[slot - POSITIVE, at + i] = load64(b, run[0] + 8 * i)
+    state.control[slot] = at + length
+    return OK
+
+
+@compiled
+def varint_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
+    """As `fixed64_run`, for a packed run of varints."""
+    p, end = run
+    first = state.control[slot]
+    at = first
+    while p < end:
+        if at - first >= state.control[MAX_BUCKETS]:
+            return TOO_MANY_BUCKETS
+        if at >= state.data.shape[1]:
+                return GROW_BUCKETS
+        word, p = varint(b, p, end)
+        if p < 0:
+            return ODD
+        state.data[slot - POSITIVE, at] = word
+        at += 1
+    state.control[slot] = at
+    return OK
+
+
+@compiled
+def bounds_sorted(state: State, start: int, stop: int) -> bool:
+    """Whether the bounds from start to stop rise strictly, without NaN."""
+    previous = -np.inf
+    for i in range(start, stop):
+        bound = as_double(state.data[BOUNDS - POSITIVE, i])
+        if np.isnan(bound) or (i > start and bound <= previous):
+            return False
+        previous = bound
+    return True

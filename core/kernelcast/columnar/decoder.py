@@ -1,0 +1,214 @@
+"""OTLP messages to columns: the compiled walk, and protobuf's parser behind it for what the walk does not take."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.columnar import foreign, refusals, tables
+from kernelcast.columnar.columns import Decoded, Int32Array, UInt8Array
+from kernelcast.columnar.entries import Entries, entries
+from kernelcast.columnar.identities import Identities
+from kernelcast.columnar.layout import (
+    CONTROL_SLOTS,
+    HISTOGRAM_ROW,
+    HISTOGRAM_ROWS,
+    MAX_BUCKETS,
+    MAX_IDENTITIES,
+    MAX_IDENTITY_BYTES,
+    MAX_POINTS,
+    MESSAGE,
+    NUMBER_ROW,
+    PROGRESS,
+    ROWS,
+    SHORT_OF,
+    UNSUPPORTED,
+    WHERE,
+    State,
+    Status,
+)
+from kernelcast.columnar.limits import Limits
+from kernelcast.columnar.lookup import METRIC_KEY_HEADER
+from kernelcast.columnar.series import SeriesIdentity
+from kernelcast.wire.errors import DecodeError
+
+CHUNK_BYTES = 1024 * 1024
+"""Messages are laid end to end this many bytes at a time: few calls into compiled code, and the copy stays in the cache."""
+
+END = b"\0"
+"""numpy makes no array of no bytes."""
+
+DEFAULT_LIMITS = Limits()
+
+
+class Decoder:
+    """Turns OTLP messages into columns and remembers every series by number.
+
+    A message decodes whole or not at all. What is new or unusual is also parsed by protobuf, whose verdict counts. Not
+    thread-safe: one per consumer thread. Releases the GIL while it works.
+
+    Args:
+        max_identities: Wire identities known at once; more are an error of the message that brings them. One costs about
+            its attribute bytes plus 80. A producer that writes its attributes in two orders has two.
+        limits: What one message may ask for.
+    """
+
+    def __init__(self, *, max_identities: int = 4_000_000, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._entries: Entries = entries()
+        control = np.zeros(CONTROL_SLOTS, np.int64)
+        control[MAX_POINTS] = limits.points_per_message
+        control[MAX_BUCKETS] = limits.buckets_per_point
+        control[MAX_IDENTITY_BYTES] = limits.identity_bytes
+        control[MAX_IDENTITIES] = max_identities
+        self._state = State(
+            control=control,
+            series=tables.new_store(),
+            contexts=tables.new_store(),
+            numbers=np.zeros(tables.INITIAL_ROWS, NUMBER_ROW),
+            histograms=np.zeros(tables.INITIAL_ROWS, HISTOGRAM_ROW),
+            data=np.zeros((4, tables.INITIAL_BUCKETS), np.uint64),
+            key=np.zeros(limits.identity_bytes + METRIC_KEY_HEADER, np.uint8),
+        )
+        self._identities = Identities()
+
+    @staticmethod
+    def warm_up() -> None:
+        """Compile, or load what an earlier process compiled: seconds the first time, so do it before subscribing."""
+        decoder = Decoder()
+        decoder.decode([b""])
+        decoder._state = decoder._state._replace(series=tables.grown_store(decoder._state.series, 0))
+        decoder._entries.compact(decoder._state.series, np.zeros(1, np.uint8))
+        decoder._entries.roll_back(decoder._state)
+        decoder.forget(np.zeros(0, np.int32))
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """Decode a batch.
+
+        Args:
+            messages: Serialised `ExportMetricsServiceRequest`s.
+
+        Returns:
+            Their points in order, and the messages that failed, which contribute nothing.
+        """
+        self._state.control[:PROGRESS] = 0
+        failures: list[tuple[int, DecodeError]] = []
+        for first, chunk in self._chunks(messages, failures):
+            self._decode_chunk(first, chunk, failures)
+        control = self._state.control
+        return Decoded(
+            numbers=tables.cut_numbers(self._state.numbers[: control[ROWS]]),
+            histograms=tables.cut_histograms(self._state.histograms[: control[HISTOGRAM_ROWS]], self._state.data),
+            failures=tuple(sorted(failures, key=lambda failure: failure[0])),
+            unsupported=int(control[UNSUPPORTED]),
+        )
+
+    def identity(self, number: int) -> SeriesIdentity:
+        """What a series number stands for; computed at each call, so keep it.
+
+        Raises:
+            KeyError: The number stands for nothing.
+        """
+        return self._identities.of(self._state, number)
+
+    def forget(self, numbers: Int32Array) -> None:
+        """Give numbers back; they may come again for other series. Numbers that stand for nothing are passed over.
+
+        Args:
+            numbers: Shape (k,), int32.
+        """
+        self._entries.release(self._state, np.ascontiguousarray(numbers, np.int32))
+        self._state = self._state._replace(
+            series=tables.compacted_store(self._state.series), contexts=tables.compacted_store(self._state.contexts)
+        )
+
+    def _chunks(
+        self, messages: Sequence[bytes], failures: list[tuple[int, DecodeError]]
+    ) -> Iterator[tuple[int, list[bytes]]]:
+        """Runs of messages of about CHUNK_BYTES with the index of each run's first; too long ones fail and end a run."""
+        first, size = 0, 0
+        chunk: list[bytes] = []
+        for index, message in enumerate(messages):
+            length = len(message)
+            too_long = length > self._limits.message_bytes
+            if chunk and (too_long or size + length > CHUNK_BYTES):
+                yield first, chunk
+                chunk, size = [], 0
+            if too_long:
+                failures.append((index, refusals.too_long(length, self._limits)))
+                continue
+            if not chunk:
+                first = index
+            chunk.append(message)
+            size += length
+        if chunk:
+            yield first, chunk
+
+    def _decode_chunk(self, first: int, chunk: list[bytes], failures: list[tuple[int, DecodeError]]) -> None:
+        joined = np.frombuffer(b"".join([*chunk, END]), np.uint8)
+        ends = np.cumsum(np.fromiter(map(len, chunk), np.int64, len(chunk)))
+        at = 0
+        while True:
+            self._state.control[MESSAGE] = first
+            at, status = self._walk(joined, ends, at)
+            if at == len(chunk):
+                return
+            try:
+                self._settle(first + at, chunk[at], status, int(ends[at]) - len(chunk[at]))
+            except DecodeError as error:
+                failures.append((first + at, error))
+            at += 1
+
+    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, Status]:
+        """Walk on from a message, lengthening arrays as asked, until one stops it for another reason."""
+        while True:
+            at, code = self._entries.batch(self._state, joined, ends, at)
+            status = Status(code)
+            if not self._grow(status):
+                return at, status
+
+    def _settle(self, index: int, message: bytes, status: Status, start: int) -> None:
+        """Finish a message that stopped the walk.
+
+        Raises:
+            DecodeError: It cannot be used; nothing of it remains.
+        """
+        where = max(0, int(self._state.control[WHERE]) - start)
+        if status is Status.ODD:
+            self._decode_odd(index, message, where)
+        elif status is Status.OK:
+            try:
+                foreign.check(message, where)
+            except DecodeError:
+                self._entries.roll_back(self._state)
+                raise
+        else:
+            raise refusals.over_limit(status, self._state.control, where)
+
+    def _decode_odd(self, index: int, message: bytes, where: int) -> None:
+        """Decode what protobuf makes of a message that the walk does not take."""
+        rewritten = foreign.canonical(message, where)
+        self._state.control[MESSAGE] = index
+        ends = np.array([len(rewritten)], np.int64)
+        _, status = self._walk(np.frombuffer(rewritten + END, np.uint8), ends, 0)
+        if status is not Status.OK:
+            raise refusals.over_limit(status, self._state.control, where)
+
+    def _grow(self, status: Status) -> bool:
+        """Lengthen what the walk ran out of; whether it ran out of anything."""
+        state = self._state
+        short_of = int(state.control[SHORT_OF])
+        if status is Status.GROW_NUMBERS:
+            state = state._replace(numbers=tables.doubled(state.numbers))
+        elif status is Status.GROW_HISTOGRAMS:
+            state = state._replace(histograms=tables.doubled(state.histograms))
+        elif status is Status.GROW_BUCKETS:
+            state = state._replace(data=tables.doubled(state.data))
+        elif status is Status.GROW_SERIES:
+            state = state._replace(series=tables.grown_store(state.series, short_of))
+        elif status is Status.GROW_CONTEXTS:
+            state = state._replace(contexts=tables.grown_store(state.contexts, short_of))
+        else:
+            return False
+        self._state = state
+        return True

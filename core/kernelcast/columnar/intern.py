@@ -1,0 +1,196 @@
+"""Numbers for byte strings: hashed, compared, given once, taken back, reused."""
+
+import numpy as np
+
+from kernelcast.columnar.columns import UInt8Array
+from kernelcast.columnar.compiled import compiled
+from kernelcast.columnar.layout import (
+    ABSENT,
+    ARENA,
+    ARENA_MARK,
+    ARENA_USED,
+    ENTRIES,
+    FREE,
+    FRESH,
+    HASH_MASK,
+    SEED,
+    STAMP,
+    UNUSED,
+    USED,
+    WASTE,
+    State,
+    Store,
+)
+from kernelcast.columnar.stream import equal, hash_bytes
+
+
+@compiled
+def find(store: Store, parent: int, b: UInt8Array, p: int, length: int) -> tuple[int, np.uint64]:
+    """The number of `length` bytes at b[p] under a parent, or ABSENT; and their hash."""
+    seed = np.uint64(store.counters[SEED]) + np.uint64(parent + 1)
+    hashed = hash_bytes(b, p, length, seed) & np.uint64(store.counters[HASH_MASK])
+    mask = len(store.slots) - 1
+    slot = np.int64(hashed & np.uint64(mask))
+    while True:
+        number = np.int64(store.slots[slot])
+        if number < 0:
+            return ABSENT, hashed
+        if (
+            store.entries[number].hash == hashed
+            and store.entries[number].parent == parent
+            and store.entries[number].length == length
+            and equal(b, p, store.arena, store.entries[number].offset, length)
+        ):
+            return number, hashed
+        slot = (slot + 1) & mask
+
+
+@compiled
+def shortage(store: Store, length: int) -> int:
+    """What one more entry of `length` bytes lacks: ENTRIES, ARENA, or 0."""
+    counters = store.counters
+    if counters[FREE] == 0 and counters[USED] >= len(store.entries):
+        return ENTRIES
+    if counters[ARENA_USED] + length > len(store.arena):
+        return ARENA
+    return 0
+
+
+@compiled
+def take_number(store: Store) -> int:
+    """A number that stands for nothing: one given back, else the next."""
+    counters = store.counters
+    if counters[FREE] > 0:
+        counters[FREE] -= 1
+        return int(store.entries[counters[FREE]].free)
+    counters[USED] += 1
+    return int(counters[USED] - 1)
+
+
+@compiled
+def append(store: Store, b: UInt8Array, p: int, length: int) -> None:
+    """Copy bytes to the arena's end; there is room."""
+    at = store.counters[ARENA_USED]
+    store.arena[at : at + length] = b[p : p + length]
+    store.counters[ARENA_USED] += length
+
+
+@compiled
+def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, length: int) -> int:
+    """A new entry's number; `find` has just not found it and there is room."""
+    counters = store.counters
+    number = take_number(store)
+    store.entries[number].hash = hashed
+    store.entries[number].parent = parent
+    store.entries[number].offset = counters[ARENA_USED]
+    store.entries[number].length = length
+    store.entries[number].extra = 0
+    store.entries[number].refs = 0
+    store.entries[number].successor = 0
+    store.entries[number].stamp = counters[STAMP]
+    append(store, b, p, length)
+    counters[STAMP] += 1
+    store.entries[counters[FRESH]].fresh = number
+    counters[FRESH] += 1
+    mask = len(store.slots) - 1
+    slot = np.int64(hashed & np.uint64(mask))
+    while store.slots[slot] >= 0:
+        slot = (slot + 1) & mask
+    store.slots[slot] = number
+    return number
+
+
+@compiled
+def remove(store: Store, number: int) -> None:
+    """Take an entry out of the table; entries after it move up, so no tombstones pile up under churn."""
+    mask = len(store.slots) - 1
+    hole = np.int64(store.entries[number].hash & np.uint64(mask))
+    while store.slots[hole] != number:
+        hole = (hole + 1) & mask
+    slot = hole
+    while True:
+        slot = (slot + 1) & mask
+        other = np.int64(store.slots[slot])
+        if other < 0:
+            break
+        home = np.int64(store.entries[other].hash & np.uint64(mask))
+        if ((slot - home) & mask) >= ((slot - hole) & mask):
+            store.slots[hole] = other
+            hole = slot
+    store.slots[hole] = ABSENT
+    counters = store.counters
+    counters[WASTE] += store.entries[number].length + store.entries[number].extra
+    store.entries[number].parent = UNUSED
+    store.entries[counters[FREE]].free = number
+    counters[FREE] += 1
+
+
+@compiled
+def release_context(contexts: Store, number: int) -> None:
+    """Remove a context that nothing refers to, and every one above it that this leaves without a child."""
+    while number >= 0 and contexts.entries[number].refs == 0:
+        parent = np.int64(contexts.entries[number].parent)
+        remove(contexts, number)
+        if parent >= 0:
+            contexts.entries[parent].refs -= 1
+        number = parent
+
+
+@compiled
+def release_series(state: State, number: int) -> None:
+    """Give a series' number back, and the contexts that only it used."""
+    metric = np.int64(state.series.entries[number].parent)
+    remove(state.series, number)
+    state.contexts.entries[metric].refs -= 1
+    release_context(state.contexts, metric)
+
+
+@compiled
+def begin(store: Store) -> None:
+    """Note where a message begins."""
+    store.counters[FRESH] = 0
+    store.counters[ARENA_MARK] = store.counters[ARENA_USED]
+
+
+@compiled
+def undo(state: State) -> None:
+    """Remove every entry the present message made."""
+    series, contexts = state.series, state.contexts
+    for i in range(series.counters[FRESH] - 1, -1, -1):
+        release_series(state, np.int64(series.entries[i].fresh))
+    for i in range(contexts.counters[FRESH] - 1, -1, -1):
+        number = np.int64(contexts.entries[i].fresh)
+        if contexts.entries[number].parent != UNUSED:
+            release_context(contexts, number)
+    for store in (series, contexts):
+        # What the message appended stands at the arena's end, so it is cut off rather than wasted.
+        store.counters[WASTE] -= store.counters[ARENA_USED] - store.counters[ARENA_MARK]
+        store.counters[ARENA_USED] = store.counters[ARENA_MARK]
+        store.counters[FRESH] = 0
+
+
+@compiled
+def compact(store: Store, arena: UInt8Array) -> None:
+    """Copy what is still referred to into a new arena, which is long enough."""
+    at = 0
+    for number in range(store.counters[USED]):
+        if store.entries[number].parent != UNUSED:
+            start = store.entries[number].offset
+            length = store.entries[number].length + store.entries[number].extra
+            arena[at : at + length] = store.arena[start : start + length]
+            store.entries[number].offset = at
+            at += length
+    store.counters[ARENA_USED] = at
+    store.counters[WASTE] = 0
+
+
+@compiled
+def rehash(store: Store) -> None:
+    """Fill an empty table of slots from the entries."""
+    mask = len(store.slots) - 1
+    for number in range(store.counters[USED]):
+        if store.entries[number].parent != UNUSED:
+            slot = np.int64(store.entries[number].hash & np.uint64(mask))
+            while store.slots[slot] >= 0:
+                slot = (slot + 1) & mask
+            store.slots[slot] = number

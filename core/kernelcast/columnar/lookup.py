@@ -1,0 +1,194 @@
+"""From bytes of a message to the number of a series, making what is new."""
+
+import numpy as np
+
+from kernelcast.columnar.columns import UInt8Array
+from kernelcast.columnar.compiled import compiled, inlined
+from kernelcast.columnar.intern import add, append, find, shortage
+from kernelcast.columnar.layout import (
+    ABSENT,
+    FREE,
+    GROW_CONTEXTS,
+    GROW_SERIES,
+    IDENTITY_TOO_LONG,
+    LAST_METRIC,
+    LAST_SERIES,
+    MAX_IDENTITIES,
+    MAX_IDENTITY_BYTES,
+    ODD,
+    RESOURCE,
+    RESOURCE_START,
+    RESOURCE_STOP,
+    SCOPE,
+    SCOPE_START,
+    SCOPE_STOP,
+    SHORT_OF,
+    TOO_MANY_IDENTITIES,
+    USED,
+    VERIFY,
+    State,
+)
+from kernelcast.columnar.stream import delimited, equal
+
+METRIC_KEY_HEADER = 7
+"""Type, temporality, monotonic, and the name's length in 4 bytes; name and unit follow."""
+
+MAX_DESCRIPTION_BYTES = 4096
+"""A longer description is not kept: it serves people, and would stay as long as the metric."""
+
+
+@compiled
+def context(state: State, parent: int, b: UInt8Array, start: int, stop: int) -> int:
+    """The number of a resource or scope, or a status below 0."""
+    number, hashed = find(state.contexts, parent, b, start, stop - start)
+    if number >= 0:
+        return int(number)
+    if stop - start > state.control[MAX_IDENTITY_BYTES]:
+        return IDENTITY_TOO_LONG
+    short = shortage(state.contexts, stop - start)
+    if short:
+        state.control[SHORT_OF] = short
+        return GROW_CONTEXTS
+    state.control[VERIFY] = 1
+    if parent >= 0:
+        state.contexts.entries[parent].refs += 1
+    return add(state.contexts, parent, hashed, b, start, stop - start)
+
+
+@compiled
+def enclosing_scope(state: State, b: UInt8Array) -> int:
+    """The number of the scope that the walk stands in, or a status below 0."""
+    control = state.control
+    if control[SCOPE] >= 0:
+        return int(control[SCOPE])
+    if control[RESOURCE] < 0:
+        number = context(state, ABSENT, b, control[RESOURCE_START], control[RESOURCE_STOP])
+        if number < 0:
+            return number
+        control[RESOURCE] = number
+    number = context(state, control[RESOURCE], b, control[SCOPE_START], control[SCOPE_STOP])
+    if number >= 0:
+        control[SCOPE] = number
+    return number
+
+
+@compiled
+def metric_key(state: State, b: UInt8Array, kind: tuple[int, int, int], name: tuple[int, int], unit: tuple[int, int]) -> int:
+    """Write a metric's key to the scratch and return its length, or a status below 0."""
+    key = state.key
+    name_length = name[1] - name[0]
+    unit_length = unit[1] - unit[0]
+    if name_length + unit_length > state.control[MAX_IDENTITY_BYTES]:
+        return IDENTITY_TOO_LONG
+    for i in range(3):
+        key[i] = kind[i]
+    for i in range(4):
+        key[3 + i] = (name_length >> (8 * i)) & 0xFF
+    key[METRIC_KEY_HEADER : METRIC_KEY_HEADER + name_length] = b[name[0] : name[1]]
+    at = METRIC_KEY_HEADER + name_length
+    key[at : at + unit_length] = b[unit[0] : unit[1]]
+    return at + unit_length
+
+
+@compiled
+def metric_context(
+    state: State,
+    b: UInt8Array,
+    kind: tuple[int, int, int],
+    texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
+) -> int:
+    """The number of a metric, or a status below 0.
+
+    Args:
+        kind: Type, temporality, monotonic.
+        texts: Start and stop of name, unit and description.
+    """
+    scope = enclosing_scope(state, b)
+    if scope < 0:
+        return scope
+    contexts = state.contexts
+    length = metric_key(state, b, kind, texts[0], texts[1])
+    if length < 0:
+        return length
+    last = state.control[LAST_METRIC]
+    guess = np.int64(contexts.entries[last].successor)
+    if (
+        contexts.entries[guess].parent == scope
+        and contexts.entries[guess].length == length
+        and equal(state.key, 0, contexts.arena, contexts.entries[guess].offset, length)
+    ):
+        state.control[LAST_METRIC] = guess
+        return int(guess)
+    number, hashed = find(contexts, scope, state.key, 0, length)
+    if number < 0:
+        extra = texts[2][1] - texts[2][0]
+        if extra > MAX_DESCRIPTION_BYTES:
+            extra = 0
+        short = shortage(contexts, length + extra)
+        if short:
+            state.control[SHORT_OF] = short
+            return GROW_CONTEXTS
+        state.control[VERIFY] = 1
+        contexts.entries[scope].refs += 1
+        number = add(contexts, scope, hashed, state.key, 0, length)
+        append(contexts, b, texts[2][0], extra)
+        contexts.entries[number].extra = extra
+    contexts.entries[last].successor = number
+    state.control[LAST_METRIC] = number
+    return int(number)
+
+
+@compiled
+def series_of(state: State, metric: int, b: UInt8Array, start: int, stop: int) -> int:
+    """The number of the series with the attribute fields from start to stop, or a status below 0."""
+    control, series = state.control, state.series
+    number, hashed = find(series, metric, b, start, stop - start)
+    if number < 0:
+        if stop - start > control[MAX_IDENTITY_BYTES]:
+            return IDENTITY_TOO_LONG
+        if series.counters[USED] - series.counters[FREE] >= control[MAX_IDENTITIES]:
+            return TOO_MANY_IDENTITIES
+        short = shortage(series, stop - start)
+        if short:
+            control[SHORT_OF] = short
+            return GROW_SERIES
+        control[VERIFY] = 1
+        state.contexts.entries[metric].refs += 1
+        number = add(series, metric, hashed, b, start, stop - start)
+    series.entries[control[LAST_SERIES]].successor = number
+    control[LAST_SERIES] = number
+    return int(number)
+
+
+@compiled
+def read_attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
+    """The series of the run of attribute fields that starts at p, or a status below 0; and the position after it."""
+    tag = b[p]
+    stop = p
+    while stop < end and b[stop] == tag:
+        _, stop = delimited(b, stop + 1, end)
+        if stop < 0:
+            return ODD, p
+    return series_of(state, metric, b, p, stop), stop
+
+
+@inlined
+def attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
+    """As `read_attributes`, but first tries the series that followed the last one the time before.
+
+    Producers send their series in one order again and again. Equal bytes are a run of whole fields, because those of the
+    known series were; the run must also end where they end.
+    """
+    series = state.series
+    guess = np.int64(series.entries[state.control[LAST_SERIES]].successor)
+    if series.entries[guess].parent == metric:
+        length = np.int64(series.entries[guess].length)
+        stop = p + length
+        if (
+            stop <= end
+            and equal(b, p, series.arena, series.entries[guess].offset, length)
+            and (stop == end or b[stop] != b[p])
+        ):
+            state.control[LAST_SERIES] = guess
+            return guess, stop
+    return read_attributes(state, metric, b, p, end)

@@ -1,0 +1,49 @@
+"""What a message is told that asks for more than it may."""
+
+from kernelcast.columnar.columns import Int64Array
+from kernelcast.columnar.histograms import MAX_SCALE, MIN_SCALE
+from kernelcast.columnar.layout import (
+    MAX_BUCKETS,
+    MAX_IDENTITIES,
+    MAX_IDENTITY_BYTES,
+    MAX_POINTS,
+    Status,
+)
+from kernelcast.columnar.limits import Limits
+from kernelcast.wire.errors import DecodeError
+
+
+def too_long(length: int, limits: Limits) -> DecodeError:
+    """The error for a message above `Limits.message_bytes`."""
+    return DecodeError(
+        f"message is {length} bytes; the limit is {limits.message_bytes}; split exports at the producer, or raise the limit"
+    )
+
+
+def over_limit(status: Status, control: Int64Array, where: int) -> DecodeError:
+    """The error for a status of the walk.
+
+    Args:
+        status: Why it stopped.
+        control: The walk's control array, for the limits.
+        where: The byte of the message it had reached.
+    """
+    texts = {
+        Status.TOO_MANY_POINTS: f"message has more than {control[MAX_POINTS]} points, the limit; "
+        "split exports at the producer, or raise the limit",
+        Status.TOO_MANY_BUCKETS: f"a histogram point has more than {control[MAX_BUCKETS]} buckets, the limit; "
+        "lower the instrument's maximum size at the producer, or raise the limit",
+        Status.TOO_MANY_IDENTITIES: f"message brings a series beyond the {control[MAX_IDENTITIES]} that may be known at "
+        "once; drop a label of high cardinality at the producer, spread partitions over more consumers, or raise max_identities",
+        Status.IDENTITY_TOO_LONG: f"attributes, or a name and unit, are longer than {control[MAX_IDENTITY_BYTES]} bytes, "
+        "the limit; shorten them at the producer, or raise the limit",
+        Status.SCALE_OUT_OF_RANGE: f"an exponential histogram's scale lies outside {MIN_SCALE}..{MAX_SCALE}, "
+        "the range of OpenTelemetry's SDKs; look at the producer",
+        Status.OFFSET_OUT_OF_RANGE: "an exponential histogram's last bucket has an index above 2**31 - 1; "
+        "look at the producer",
+        Status.BUCKETS_UNMATCHED: "a histogram has bucket counts and bounds that do not match; there must be one count more "
+        "than bounds, or none of either; look at the producer",
+        Status.BOUNDS_UNSORTED: "a histogram's bounds do not rise strictly; look at the producer",
+    }
+    reason = texts.get(status, f"the walk stops with {status.name}, though protobuf accepts the message; please report it")
+    return DecodeError(f"{reason} (in or after the field at byte {where})")

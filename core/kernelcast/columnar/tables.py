@@ -1,0 +1,135 @@
+"""The arrays the compiled decoder works on: made, lengthened, and cut into what a caller gets."""
+
+import secrets
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.columnar.columns import IS_INTEGER, HistogramColumns, Int64Array, NumberColumns
+from kernelcast.columnar.entries import entries
+from kernelcast.columnar.layout import (
+    ABSENT,
+    ARENA,
+    ARENA_USED,
+    BOUNDS,
+    BUCKETS,
+    ENTRY,
+    HASH_MASK,
+    NEGATIVE,
+    POSITIVE,
+    SEED,
+    STORE_COUNTERS,
+    UNUSED,
+    WASTE,
+    RecordArray,
+    Store,
+    UInt64Matrix,
+)
+
+INITIAL_ENTRIES = 1024
+INITIAL_ARENA_BYTES = 64 * 1024
+INITIAL_ROWS = 4096
+INITIAL_BUCKETS = 4096
+
+A = TypeVar("A", bound=NDArray[Any])
+
+
+def doubled(array: A) -> A:
+    """A copy twice as long along its last axis, filled up with zeros."""
+    longer = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+    longer[..., : array.shape[-1]] = array
+    return longer  # type: ignore[return-value]  # the same kind of array as the one given
+
+
+def new_store() -> Store:
+    """An empty store; its hash is seeded at random, so that nobody can prepare names that collide."""
+    counters = np.zeros(STORE_COUNTERS, np.int64)
+    counters[SEED] = secrets.randbits(63)
+    counters[HASH_MASK] = -1
+    entries = np.zeros(INITIAL_ENTRIES, ENTRY)
+    entries["parent"] = UNUSED
+    return Store(
+        slots=np.full(2 * INITIAL_ENTRIES, ABSENT, np.int32),
+        entries=entries,
+        arena=np.zeros(INITIAL_ARENA_BYTES, np.uint8),
+        counters=counters,
+    )
+
+
+def grown_store(store: Store, short_of: int) -> Store:
+    """The store with twice the arena, or with room for twice the entries and a table that stays at most half full."""
+    if short_of == ARENA:
+        return store._replace(arena=doubled(store.arena))
+    longer = doubled(store.entries)
+    longer["parent"][len(store.entries) :] = UNUSED
+    store = store._replace(slots=np.full(2 * len(longer), ABSENT, np.int32), entries=longer)
+    entries().rehash(store)
+    return store
+
+
+def compacted_store(store: Store) -> Store:
+    """The store without the waste in its arena, once more than half of it is waste."""
+    used = int(store.counters[ARENA_USED])
+    waste = int(store.counters[WASTE])
+    if used <= INITIAL_ARENA_BYTES or 2 * waste <= used:
+        return store
+    arena = np.zeros(max(INITIAL_ARENA_BYTES, 2 * (used - waste)), np.uint8)
+    entries().compact(store, arena)
+    return store._replace(arena=arena)
+
+
+def cut_numbers(rows: RecordArray) -> NumberColumns:
+    """A caller's own columns of the rows."""
+    bits = rows["bits"].copy()
+    flags = rows["flags"].copy()
+    value = bits.view(np.float64)
+    integer = np.zeros(len(rows), np.int64)
+    is_integer = (flags & IS_INTEGER) != 0
+    if is_integer.any():
+        integer = np.where(is_integer, bits.view(np.int64), 0)
+        value = np.where(is_integer, integer.astype(np.float64), value)
+    return NumberColumns(
+        series=rows["series"].copy(),
+        message=rows["message"].copy(),
+        start_ns=rows["start_ns"].copy(),
+        time_ns=rows["time_ns"].copy(),
+        value=value,
+        integer=integer,
+        flags=flags,
+    )
+
+
+def cut_histograms(rows: RecordArray, data: UInt64Matrix) -> HistogramColumns:
+    """A caller's own columns of the rows and of their buckets."""
+    indptr = {name: _indptr(rows[f"{name}_end"]) for name in ("positive", "negative", "bounds", "buckets")}
+
+    def cut(slot: int, name: str) -> NDArray[np.uint64]:
+        return data[slot - POSITIVE, : indptr[name][-1]].copy()
+
+    return HistogramColumns(
+        series=rows["series"].copy(),
+        message=rows["message"].copy(),
+        start_ns=rows["start_ns"].copy(),
+        time_ns=rows["time_ns"].copy(),
+        flags=rows["flags"].copy(),
+        count=rows["count"].copy(),
+        total=rows["total"].copy().view(np.float64),
+        zero_count=rows["zero_count"].copy(),
+        zero_threshold=rows["zero_threshold"].copy().view(np.float64),
+        scale=rows["scale"].copy(),
+        positive_offset=rows["positive_offset"].copy(),
+        positive_indptr=indptr["positive"],
+        positive=cut(POSITIVE, "positive"),
+        negative_offset=rows["negative_offset"].copy(),
+        negative_indptr=indptr["negative"],
+        negative=cut(NEGATIVE, "negative"),
+        bounds_indptr=indptr["bounds"],
+        bounds=cut(BOUNDS, "bounds").view(np.float64),
+        bucket_indptr=indptr["buckets"],
+        buckets=cut(BUCKETS, "buckets"),
+    )
+
+
+def _indptr(ends: Int64Array) -> Int64Array:
+    return np.concatenate((np.zeros(1, np.int64), ends))

@@ -1,0 +1,315 @@
+"""From a message down to its data points; fields may stand in any order, repeated ones aside."""
+
+import numpy as np
+
+from kernelcast.columnar.columns import Int64Array, UInt8Array
+from kernelcast.columnar.compiled import compiled, inlined
+from kernelcast.columnar.histograms import explicit_point, exponential_point
+from kernelcast.columnar.intern import begin, undo
+from kernelcast.columnar.layout import (
+    GROW_HISTOGRAMS,
+    GROW_NUMBERS,
+    HISTOGRAM_ROWS,
+    MARKS,
+    MAX_POINTS,
+    MESSAGE,
+    ODD,
+    OK,
+    POINTS,
+    PROGRESS,
+    RESOURCE,
+    RESOURCE_START,
+    RESOURCE_STOP,
+    ROWS,
+    SCOPE,
+    SCOPE_START,
+    SCOPE_STOP,
+    TOO_MANY_POINTS,
+    UNSUPPORTED,
+    VERIFY,
+    WHERE,
+    State,
+)
+from kernelcast.columnar.lookup import metric_context
+from kernelcast.columnar.points import number_point
+from kernelcast.columnar.stream import delimited, is_ascii, skip, varint
+
+# Tags: field number and wire type in one byte.
+FIRST = 10
+SECOND = 18
+THIRD = 26
+TEMPORALITY = 16
+MONOTONIC = 24
+GAUGE = 42
+SUM = 58
+HISTOGRAM = 74
+EXPONENTIAL = 82
+SUMMARY = 90
+METADATA = 98
+
+NOWHERE = (0, 0)
+
+
+@compiled
+def check_text(state: State, b: UInt8Array, start: int, stop: int) -> None:
+    """Text that becomes no identity: only protobuf says whether it is UTF-8, so it is asked unless all is ASCII."""
+    if not is_ascii(b, start, stop):
+        state.control[VERIFY] = 1
+
+
+@compiled
+def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, int, int]:
+    """Count of points (or a status below 0), temporality and monotonicity, which stand behind the points on the wire."""
+    points = 0
+    temporality = 0
+    monotonic = 0
+    while p < end:
+        field = b[p]
+        if field == FIRST:
+            _, p = delimited(b, p + 1, end)
+            points += 1
+        elif (field == TEMPORALITY and tag != GAUGE and tag != SUMMARY) or (field == MONOTONIC and tag == SUM):
+            word, p = varint(b, p + 1, end)
+            if field == MONOTONIC:
+                monotonic = 1 if word != 0 else 0
+            else:
+                low = np.int64(word & np.uint64(0xFFFFFFFF))
+                temporality = low if low <= 2 else 0
+        else:
+            p = skip(b, p, end)
+        if p < 0:
+            return ODD, 0, 0
+    return points, temporality, monotonic
+
+
+@compiled
+def room_for(state: State, tag: int, points: int) -> int:
+    """OK if the points of a container fit into the rows and the message's limit."""
+    control = state.control
+    control[POINTS] += points
+    if control[POINTS] > control[MAX_POINTS]:
+        return TOO_MANY_POINTS
+    if tag == GAUGE or tag == SUM:
+        return GROW_NUMBERS if control[ROWS] + points > len(state.numbers) else OK
+    return GROW_HISTOGRAMS if control[HISTOGRAM_ROWS] + points > len(state.histograms) else OK
+
+
+@inlined
+def container_points(state: State, metric: int, b: UInt8Array, tag: int, p: int, end: int) -> int:
+    """Read every data point of a container whose header has been read."""
+    while p < end:
+        if b[p] != FIRST:
+            p = skip(b, p, end)
+            continue
+        state.control[WHERE] = p
+        start, p = delimited(b, p + 1, end)
+        if tag == GAUGE or tag == SUM:
+            status = number_point(state, metric, b, start, p)
+        elif tag == HISTOGRAM:
+            status = explicit_point(state, metric, b, start, p)
+        else:
+            status = exponential_point(state, metric, b, start, p)
+        if status < 0:
+            return status
+    return OK
+
+
+@inlined
+def container(
+    state: State,
+    b: UInt8Array,
+    tag: int,
+    data: tuple[int, int],
+    texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
+) -> int:
+    """Read a gauge, sum or histogram; summaries and metrics without a name are counted and verified, not used."""
+    points, temporality, monotonic = container_header(b, tag, data[0], data[1])
+    if points <= 0:
+        check_text(state, b, texts[0][0], texts[0][1])
+        check_text(state, b, texts[1][0], texts[1][1])
+        return points
+    if tag == SUMMARY or texts[0][0] == texts[0][1]:
+        state.control[UNSUPPORTED] += points
+        state.control[VERIFY] = 1
+        state.control[POINTS] += points
+        return TOO_MANY_POINTS if state.control[POINTS] > state.control[MAX_POINTS] else OK
+    status = room_for(state, tag, points)
+    if status < 0:
+        return status
+    metric = metric_context(state, b, (tag >> 3, temporality, monotonic), texts)
+    if metric < 0:
+        return metric
+    return container_points(state, metric, b, tag, data[0], data[1])
+
+
+@inlined
+def metric(state: State, b: UInt8Array, p: int, end: int) -> int:
+    """Read a Metric: its texts first, wherever they stand, then its data."""
+    name = NOWHERE
+    description = NOWHERE
+    unit = NOWHERE
+    data = NOWHERE
+    kind = 0
+    while p < end:
+        tag = np.int64(b[p])
+        if tag not in (FIRST, SECOND, THIRD, GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY):
+            if tag == METADATA:
+                state.control[VERIFY] = 1
+            p = skip(b, p, end)
+            if p < 0:
+                return ODD
+            continue
+        start, p = delimited(b, p + 1, end)
+        if p < 0:
+            return ODD
+        # A second one of a kind is merged or wins, as protobuf has it: let protobuf do it.
+        if tag == FIRST:
+            if name[0] > 0:
+                return ODD
+            name = (start, p)
+        elif tag == SECOND:
+            if description[0] > 0:
+                return ODD
+            description = (start, p)
+            check_text(state, b, start, p)
+        elif tag == THIRD:
+            if unit[0] > 0:
+                return ODD
+            unit = (start, p)
+        else:
+            if kind > 0:
+                return ODD
+            kind = tag
+            data = (start, p)
+    if kind == 0:
+        check_text(state, b, name[0], name[1])
+        check_text(state, b, unit[0], unit[1])
+        return OK
+    return container(state, b, kind, data, (name, unit, description))
+
+
+@compiled
+def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, int, int]:
+    """Where the resource of a ResourceMetrics, or the scope of a ScopeMetrics, stands; status below 0 for two of them."""
+    found = NOWHERE
+    while p < end:
+        tag = b[p]
+        if tag != FIRST and tag != THIRD:
+            p = skip(b, p, end)
+            if p < 0:
+                return ODD, 0, 0
+            continue
+        start, p = delimited(b, p + 1, end)
+        if p < 0 or (tag == FIRST and found[0] > 0):
+            return ODD, 0, 0
+        if tag == FIRST:
+            found = (start, p)
+        else:
+            check_text(state, b, start, p)
+    return OK, found[0], found[1]
+
+
+@inlined
+def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
+    """Read a ScopeMetrics: its scope first, wherever it stands, then its metrics."""
+    status, scope, scope_stop = header(state, b, p, end)
+    if status < 0:
+        return status
+    state.control[SCOPE_START] = scope
+    state.control[SCOPE_STOP] = scope_stop
+    state.control[SCOPE] = -1
+    while p < end:
+        if b[p] == SECOND:
+            state.control[WHERE] = p
+            start, p = delimited(b, p + 1, end)
+            if p < 0:
+                return ODD
+            status = metric(state, b, start, p)
+            if status < 0:
+                return status
+        else:
+            p = skip(b, p, end)
+    if state.control[SCOPE] < 0 and scope_stop > scope:
+        state.control[VERIFY] = 1
+    return OK
+
+
+@inlined
+def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
+    """Read a ResourceMetrics: its resource first, wherever it stands, then its scopes."""
+    status, resource, resource_stop = header(state, b, p, end)
+    if status < 0:
+        return status
+    state.control[RESOURCE_START] = resource
+    state.control[RESOURCE_STOP] = resource_stop
+    state.control[RESOURCE] = -1
+    while p < end:
+        if b[p] == SECOND:
+            start, p = delimited(b, p + 1, end)
+            status = scope_metrics(state, b, start, p)
+            if status < 0:
+                return status
+        else:
+            p = skip(b, p, end)
+    if state.control[RESOURCE] < 0 and resource_stop > resource:
+        state.control[VERIFY] = 1  # no point made it an identity, so nothing else has looked inside
+    return OK
+
+
+@inlined
+def message(state: State, b: UInt8Array, p: int, end: int) -> int:
+    """Read one ExportMetricsServiceRequest."""
+    while p < end:
+        state.control[WHERE] = p
+        if b[p] == FIRST:
+            start, p = delimited(b, p + 1, end)
+            if p < 0:
+                return ODD
+            status = resource_metrics(state, b, start, p)
+            if status < 0:
+                return status
+        else:
+            p = skip(b, p, end)
+            if p < 0:
+                return ODD
+    return OK
+
+
+@compiled
+def roll_back(state: State) -> None:
+    """Take back everything the present message has done."""
+    for slot in range(PROGRESS):
+        state.control[slot] = state.control[MARKS + slot]
+    undo(state)
+
+
+@inlined
+def batch(state: State, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
+    """Read messages that lie end to end, from number `first`, until one needs more than this walk can give.
+
+    Args:
+        b: uint8, the messages.
+        ends: int64, where each ends.
+
+    Returns:
+        Index of the message that stopped the walk, already rolled back unless its status is OK (then it is complete, but
+        counts only if protobuf agrees); or len(ends) and OK.
+    """
+    control = state.control
+    base = control[MESSAGE]
+    for i in range(first, len(ends)):
+        for slot in range(PROGRESS):
+            control[MARKS + slot] = control[slot]
+        begin(state.series)
+        begin(state.contexts)
+        control[VERIFY] = 0
+        control[POINTS] = 0
+        control[MESSAGE] = base + i
+        status = message(state, b, ends[i - 1] if i > 0 else 0, ends[i])
+        control[MESSAGE] = base
+        if status < 0:
+            roll_back(state)
+            return i, status
+        if control[VERIFY] != 0:
+            return i, OK
+    return len(ends), OK
