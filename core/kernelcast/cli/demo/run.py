@@ -59,7 +59,9 @@ class Demo:
         self._alertmanager = workspace.find(workspace.ALERTMANAGER) if self._prometheus else None
         addresses = workspace.free_addresses(5)
         endpoints = workspace.Endpoints(
-            *addresses[:3],
+            exporter=addresses[0],
+            bridge=addresses[1],
+            predictor=addresses[2],
             prometheus=addresses[3] if self._prometheus else "",
             alertmanager=addresses[4] if self._alertmanager else "",
         )
@@ -147,8 +149,8 @@ class Demo:
 
     def _source_command(self) -> tuple[str, ...]:
         options = self._options
-        shared = ("--kafka.bootstrap-servers", self.workspace.bootstrap_servers, "--kernels", options.kernels)
-        shared += ("--speed", options.speed, "--summary", str(self._published_path))
+        shared = ["--kafka.bootstrap-servers", self.workspace.bootstrap_servers, "--kernels", options.kernels]
+        shared += ["--speed", options.speed, "--summary", str(self._published_path)]
         if options.source.path is not None:
             return (*KERNELCAST, "replay", options.source.kind, str(options.source.path), *shared)
         return (*KERNELCAST, "simulate", "--seed", str(options.seed), *SIMULATION, *shared)

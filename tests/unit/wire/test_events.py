@@ -1,0 +1,79 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelcast.wire import events
+from kernelcast.wire.errors import EventError
+
+HINT = events.Hint(
+    "h1", "train", "block_size", "128", 2_000_000_000_000_000_000, "48", "H200", "v1",
+    expected_ratio=0.8, expected_interval=(0.7, 0.9), evidence=(events.Evidence("rule", "block", "48", "guide"),),
+)  # fmt: skip
+OUTCOME = events.Outcome(
+    "h1", "train", "block_size", events.OutcomeState.KEPT, measured_ratio=0.7, measured_interval=(0.6, 0.8), pairs=15
+)
+ALERT = events.Alert("f00", "firing", "2026-01-01T00:00:00Z", labels={"alertname": "A"})
+
+
+def test_hints_outcomes_and_alerts_survive_kafka() -> None:
+    for data, read in ((HINT, events.hint_from), (OUTCOME, events.outcome_from), (ALERT, events.alert_from)):
+        body = events.encode_event(events.to_event(data, source="/kernelcast/test", time_ns=1_700_000_000_123_456_789))
+        assert read(events.decode_event(body)) == data
+
+
+def test_an_event_is_a_cloudevent_of_version_1_0() -> None:
+    event = json.loads(events.encode_event(events.to_event(HINT, source="/s", time_ns=1_700_000_000_123_456_789)))
+    assert event["specversion"] == "1.0"
+    assert event["type"] == "dev.kernelcast.hint.v1"
+    assert event["subject"] == "h1"
+    assert event["time"] == "2023-11-14T22:13:20.123456Z"
+    assert event["datacontenttype"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"specversion": "0.3"}, "specversion"),
+        ({"id": ""}, "id"),
+        ({"type": "other"}, "event type"),
+        ({"data": None}, "no data object"),
+        ({"data": {"hint_id": "x"}}, "unusable data"),
+    ],
+)
+def test_what_is_no_hint_is_refused_with_the_reason(change: dict[str, object], message: str) -> None:
+    event = {**events.to_event(HINT, source="/s", time_ns=1), **change}
+    with pytest.raises(EventError, match=message):
+        events.hint_from(event)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"expires_at_ns": "soon"}, {"value": 128}, {"mode": "yolo"}, {"expected_interval": [1]}, {"evidence": [{"x": 1}]}],
+)
+def test_a_hint_with_a_field_of_the_wrong_type_is_refused(change: dict[str, object]) -> None:
+    event = events.to_event(HINT, source="/s", time_ns=1)
+    event["data"] = {**event["data"], **change}
+    with pytest.raises(EventError, match="unusable data"):
+        events.hint_from(event)
+
+
+def test_an_event_beyond_the_limit_is_refused_both_ways() -> None:
+    event = events.to_event(ALERT, source="/s", time_ns=1)
+    event["data"]["annotations"] = {"text": "x" * events.MAX_EVENT_BYTES}
+    with pytest.raises(EventError, match="the limit is"):
+        events.encode_event(event)
+    with pytest.raises(EventError, match="the limit is"):
+        events.decode_event(json.dumps(event).encode())
+
+
+@settings(deadline=None)
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=100).map(str.encode), st.just(b"[" * 40_000)))
+def test_random_bytes_are_refused_and_never_crash(body: bytes) -> None:
+    with pytest.raises(EventError):
+        events.decode_event(body)
+
+
+def test_the_newest_hint_for_a_tunable_replaces_the_older_ones() -> None:
+    assert HINT.key == "train|block_size|H200"

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelcast.wire import frames
+from kernelcast.wire.errors import FrameError
+from kernelcast.wire.histogram import DurationTotals
+
+U64 = st.integers(min_value=0, max_value=2**63)
+
+
+@st.composite
+def kernel_rows(draw: st.DrawFn) -> frames.KernelRow:
+    totals = DurationTotals()
+    for duration_ns in draw(st.lists(st.integers(min_value=0, max_value=10**13), max_size=20)):
+        totals.observe(duration_ns)
+    return frames.KernelRow(draw(U64), draw(U64), totals)
+
+
+@settings(deadline=None)
+@given(st.lists(kernel_rows(), max_size=50))
+def test_kernel_rows_survive_the_socket(rows: list[frames.KernelRow]) -> None:
+    packets = list(frames.encode(frames.KernelRows(3, tuple(rows))))
+    back = [frames.decode(packet) for packet in packets]
+    assert all(isinstance(frame, frames.KernelRows) and frame.device == 3 for frame in back)
+    assert [row for frame in back if isinstance(frame, frames.KernelRows) for row in frame.rows] == rows
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        frames.Hello("p", "ab", 1, 2, rank="0", devices=(frames.DeviceClaim("GPU-1", "0", "A100"),)),
+        frames.Names((frames.KernelName(2**64 - 1, "void f<int>(…)", "1x1x1", "32x1x1", 40, 1024),)),
+        frames.Counters(0, memcpy=(("h2d", "true", 1, 2, 3),), sync=(("stream", 5),), device_time=(("idle", 9),)),
+        frames.Tunables((frames.TunableClaim("block", "48", ("32", "64"), kernels=("k",)),)),
+        frames.HintFrame({"id": "1"}),
+        frames.OutcomeFrame({"id": "1"}),
+        frames.Bye(),
+    ],
+)
+def test_control_frames_survive_the_socket(frame: frames.Frame) -> None:
+    (packet,) = frames.encode(frame)
+    assert frames.decode(packet) == frame
+
+
+def test_what_is_too_long_for_a_packet_is_split_and_no_packet_is_too_long() -> None:
+    totals = DurationTotals()
+    for index in range(200):
+        totals.observe(1000 + 137 * index * index)
+    rows = frames.KernelRows(0, tuple(frames.KernelRow(number, 1, totals) for number in range(300)))
+    names = frames.Names(tuple(frames.KernelName(number, "k" * 1800) for number in range(100)))
+    for frame in (rows, names):
+        packets = list(frames.encode(frame))
+        assert len(packets) > 1
+        assert max(len(packet) for packet in packets) <= frames.MAX_FRAME_BYTES
+
+
+def test_a_single_name_that_fits_no_packet_is_refused_with_the_limit() -> None:
+    with pytest.raises(FrameError, match="the limit is 65536"):
+        list(frames.encode(frames.Names((frames.KernelName(1, "k" * 70_000),))))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=400))
+def test_random_bytes_are_refused_and_never_crash(body: bytes) -> None:
+    for packet in (body, *(frames.HEADER.pack(frames.MAGIC, 1, kind) + body for kind in range(10))):
+        try:
+            frames.decode(packet)
+        except FrameError:
+            continue
+
+
+@settings(deadline=None)
+@given(kernel_rows(), st.data())
+def test_a_truncated_or_altered_row_never_gives_a_count_its_buckets_do_not_have(
+    row: frames.KernelRow, data: st.DataObject
+) -> None:
+    (packet,) = frames.encode(frames.KernelRows(0, (row,)))
+    cut = packet[: data.draw(st.integers(min_value=0, max_value=len(packet) - 1))]
+    with pytest.raises(FrameError):
+        frames.decode(cut)
+    position = data.draw(st.integers(min_value=frames.HEADER.size, max_value=len(packet) - 1))
+    altered = packet[:position] + bytes([packet[position] ^ 0x41]) + packet[position + 1 :]
+    try:
+        frame = frames.decode(altered)
+    except FrameError:
+        return
+    assert isinstance(frame, frames.KernelRows)
+    for each in frame.rows:
+        assert each.durations.count == each.durations.zero_count + sum(each.durations.buckets.values())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"program": 1, "nonce": "a", "start_ns": 1, "pid": 1},
+        {"program": "p", "nonce": "a", "start_ns": "soon", "pid": 1},
+        {"program": "p", "nonce": "a", "start_ns": 2**80, "pid": 1},
+        {"program": "p", "nonce": "a", "start_ns": 1, "pid": 1, "devices": [{"uuid": 3}]},
+        {"program": "p"},
+    ],
+)
+def test_a_field_of_the_wrong_type_is_refused(body: dict[str, object]) -> None:
+    packet = frames.HEADER.pack(frames.MAGIC, 1, frames.Hello.TYPE) + json.dumps(body).encode()
+    with pytest.raises(FrameError, match="Hello frame is malformed"):
+        frames.decode(packet)
+
+
+def test_another_protocol_version_says_what_to_do() -> None:
+    with pytest.raises(FrameError, match="install the same kernelcast"):
+        frames.decode(frames.HEADER.pack(frames.MAGIC, 9, 1))
