@@ -1,0 +1,86 @@
+"""Kafka: whether it can be reached, has our topics, and agrees with this machine about the time."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
+
+from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.runtime.admin import Admin, TopicState
+from kernelcast.runtime.connect import PRODUCER_PROPERTIES, connect
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import KernelcastError
+from kernelcast.wire.topics import DEADLETTER, TOPICS
+
+MAX_SKEW_SECONDS: Final = 2.0
+_CLOCK_TIMEOUT_SECONDS: Final = 10.0
+
+
+def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Finding]:
+    """Look at Kafka.
+
+    Args:
+        settings: Where it is.
+        probe_clock: Whether to write one empty message to the dead-letter topic, whose append time tells the skew.
+    """
+    try:
+        admin = Admin(settings)
+        administrates, found = admin.can_administrate(), admin.topics()
+    except KernelcastError as error:
+        yield fail("kafka", f"{error}", "check --kafka.bootstrap-servers, kafka.properties and the network")
+        return
+    yield ok("kafka", f"{settings.bootstrap_servers} answers" + ("" if administrates else " (no administration)"))
+    yield from check_topics(found)
+    if probe_clock and DEADLETTER.name in found:
+        yield check_clock(lambda: broker_time_seconds(settings))
+
+
+def check_topics(found: dict[str, TopicState]) -> Iterator[Finding]:
+    """Compare the broker's topics with the contract."""
+    missing = [topic.name for topic in TOPICS if topic.name not in found]
+    if missing:
+        yield fail("topics", f"missing: {', '.join(missing)}", "kernelcast topics apply")
+    differing = []
+    for topic in TOPICS:
+        state = found.get(topic.name)
+        if state is None or not state.config:
+            continue
+        for name, wanted in topic.config.items():
+            if sorted(state.config.get(name, "").split(",")) != sorted(wanted.split(",")):
+                differing.append(f"{topic.name} {name}={state.config.get(name)} (should be {wanted})")
+    if differing:
+        yield warn("topics", "; ".join(differing), "kernelcast topics apply")
+    elif not missing:
+        yield ok("topics", f"all {len(TOPICS)} are there")
+
+
+def check_clock(
+    broker_seconds: Callable[[], float | None], *, local_seconds: Callable[[], float] = time.time
+) -> Finding:
+    """Compare this machine's clock with the broker's."""
+    before = local_seconds()
+    appended = broker_seconds()
+    after = local_seconds()
+    if appended is None:
+        return warn("clock", "the broker stamps no append time, so its clock cannot be told", "kernelcast topics apply")
+    skew = max(before - appended, appended - after, 0.0)
+    if skew > MAX_SKEW_SECONDS:
+        return fail("clock", f"{skew:.1f} s apart from the broker's", "run chrony or another NTP client on both")
+    return ok("clock", f"within {MAX_SKEW_SECONDS:g} s of the broker's")
+
+
+def broker_time_seconds(settings: KafkaSettings) -> float | None:
+    """The broker's clock, as its append time of one empty message tells; None where it stamps none."""
+    stamps: list[float] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        kind, milliseconds = message.timestamp()
+        if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
+            stamps.append(milliseconds / 1_000)
+
+    client = connect(Producer, settings, properties={**PRODUCER_PROPERTIES, "log_level": "2"})
+    headers = [("kernelcast.error_type", b"ClockCheck")]
+    client.produce(DEADLETTER.name, value=b"", headers=headers, on_delivery=delivered)
+    client.flush(_CLOCK_TIMEOUT_SECONDS)
+    return stamps[0] if stamps else None

@@ -1,0 +1,85 @@
+"""`kernelcast doctor`: checks this machine, and says what to do."""
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from kernelcast.cli.doctor import broker, gpu, node, software
+from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.runtime.command import command
+from kernelcast.runtime.exits import EXIT_RUN_TIME
+from kernelcast.runtime.settings import KafkaSettings, LogSettings, Section, load
+
+DEFAULT_SOCKET: Final = Path("/run/kernelcast/probe.sock")
+_STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+
+
+class DoctorSettings(Section):
+    """What the doctor reads of the settings file."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    log: LogSettings = LogSettings()
+
+
+@command
+def doctor(
+    *,
+    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
+    ] = None,
+    web_config_file: Annotated[
+        Path | None, typer.Option("--web.config.file", metavar="FILE", help="Web configuration file to check.")
+    ] = None,
+    socket: Annotated[
+        Path, typer.Option("--probe.socket", metavar="PATH", help="The exporter's socket.")
+    ] = DEFAULT_SOCKET,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    probe_clock: Annotated[
+        bool, typer.Option("--clock/--no-clock", help="Write one empty message to Kafka to compare clocks.")
+    ] = True,
+) -> None:
+    """Check this machine and say what to do; exits with 1 if something will not work."""
+    flags = {"kafka.bootstrap_servers": bootstrap_servers}
+    kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
+    findings = [
+        *software.check_python(),
+        *software.check_extras(),
+        *gpu.check_gpu(),
+        *gpu.check_cupti(),
+        *broker.check_broker(kafka, probe_clock=probe_clock),
+        *node.check_socket(socket),
+        *node.check_web_config(web_config_file),
+        *software.check_tools(),
+    ]
+    if as_json:
+        typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
+    else:
+        _show(findings)
+    if any(finding.level is Level.FAIL for finding in findings):
+        raise typer.Exit(EXIT_RUN_TIME)
+
+
+def _plain(finding: Finding) -> dict[str, str]:
+    return {
+        "check": finding.check,
+        "level": finding.level.value,
+        "found": finding.found,
+        "remedy": finding.remedy,
+    }
+
+
+def _show(findings: Iterable[Finding]) -> None:
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    for finding in findings:
+        style = _STYLES[finding.level]
+        console.print(f"[{style}]{finding.level.value:<5}[/]{escape(finding.check)}: {escape(finding.found)}")
+        if finding.remedy:
+            console.print(f"       → {escape(finding.remedy)}")

@@ -1,0 +1,44 @@
+"""What a check found, and what to do about it."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Level(Enum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        check: What was looked at.
+        level: Whether kernelcast works with it: fully, in part, or not.
+        found: What was found.
+        remedy: What to do; empty where nothing needs doing.
+    """
+
+    check: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+
+def ok(check: str, found: str) -> Finding:
+    """All is well."""
+    return Finding(check, Level.OK, found)
+
+
+def warn(check: str, found: str, remedy: str) -> Finding:
+    """Something will be missing, the rest works."""
+    return Finding(check, Level.WARN, found, remedy)
+
+
+def fail(check: str, found: str, remedy: str) -> Finding:
+    """It will not work like this."""
+    return Finding(check, Level.FAIL, found, remedy)

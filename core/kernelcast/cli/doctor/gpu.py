@@ -1,0 +1,88 @@
+"""The NVIDIA driver, what NVML and GPM give on these GPUs, and whether kernels may be traced."""
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+
+DRIVER_PARAMETERS: Final = Path("/proc/driver/nvidia/params")
+DRIVER_VERSION: Final = Path("/proc/driver/nvidia/version")
+_NO_GPU: Final = "without a GPU, use `kernelcast replay`, `simulate` or `demo`"
+
+
+def check_gpu(load: Callable[[str], ModuleType] = import_module, driver: Path = DRIVER_VERSION) -> Iterator[Finding]:
+    """Whether NVML works, and for each GPU whether GPM gives profiling rows."""
+    try:
+        nvml: Any = load("pynvml")
+    except ModuleNotFoundError:
+        yield warn("nvml", "pynvml is not installed", "pip install 'kernelcast[exporter]' to read GPUs")
+        return
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        if driver.exists():
+            yield fail("nvml", f"a driver is loaded, yet {error}", "install libnvidia-ml of the driver's version")
+        else:
+            yield warn("nvml", f"{error}", f"install the NVIDIA driver; {_NO_GPU}")
+        return
+    try:
+        yield from _check_devices(nvml)
+    except nvml.NVMLError as error:
+        yield fail("nvml", f"{error}", "look at `nvidia-smi` and the kernel's log (Xid)")
+    finally:
+        nvml.nvmlShutdown()
+
+
+def check_cupti(
+    load: Callable[[str], ModuleType] = import_module, parameters: Path = DRIVER_PARAMETERS
+) -> Iterator[Finding]:
+    """Whether CUPTI can be used by the probe, and by whom."""
+    try:
+        load("cupti")
+    except ImportError as error:
+        yield warn(
+            "cupti",
+            f"not importable: {error}",
+            "pip install 'kernelcast[cupti]' in the program's environment for per-kernel times without code changes",
+        )
+    else:
+        yield ok("cupti", "importable")
+    try:
+        text = parameters.read_text()
+    except OSError:
+        return
+    if "RmProfilingAdminOnly: 1" in text:
+        yield warn(
+            "gpu counters",
+            "only root may use them (RmProfilingAdminOnly: 1)",
+            "activity tracing works all the same; for counters set the nvidia module's option "
+            "NVreg_RestrictProfilingToAdminUsers=0 and reload it",
+        )
+    else:
+        yield ok("gpu counters", "every user may use them")
+
+
+def _check_devices(nvml: Any) -> Iterator[Finding]:
+    count = nvml.nvmlDeviceGetCount()
+    version = nvml.nvmlSystemGetDriverVersion()
+    if count == 0:
+        yield warn("nvml", f"driver {version}, no GPU", f"look at `nvidia-smi`; {_NO_GPU}")
+        return
+    yield ok("nvml", f"driver {version}, {count} GPU{'s' if count > 1 else ''}")
+    for index in range(count):
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        name = nvml.nvmlDeviceGetName(handle)
+        if _supports_gpm(nvml, handle):
+            yield ok(f"gpm gpu {index}", f"{name}: profiling rows available")
+        else:
+            yield warn(f"gpm gpu {index}", f"{name}: no GPM", "profiling rows stay absent; they need Hopper or later")
+
+
+def _supports_gpm(nvml: Any, handle: Any) -> bool:
+    try:
+        return bool(nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
+    except (nvml.NVMLError, AttributeError):
+        return False
