@@ -1,0 +1,151 @@
+"""`kernelcast replay kineto|nsys FILE`: a recording on Kafka, as if it ran now."""
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kernelcast.exporter.replay import kineto, nsys
+from kernelcast.exporter.replay.progress import progress
+from kernelcast.exporter.replay.run import Account, make_producer, paced, publish, say, summary, write_json
+from kernelcast.exporter.replay.settings import (
+    BootstrapServers,
+    ConfigFile,
+    Hostname,
+    Interval,
+    Kernels,
+    LogFormat,
+    LogLevel,
+    RunSettings,
+    Speed,
+    SummaryFile,
+    checked_program,
+    run_flags,
+)
+from kernelcast.exporter.replay.source import TraceSource
+from kernelcast.exporter.replay.trace import Trace
+from kernelcast.runtime import logging
+from kernelcast.runtime.command import command
+from kernelcast.runtime.exits import EXIT_RUN_TIME
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import load
+
+replay = typer.Typer(
+    help='Publish a recording as if it ran now; its series carry source="replayed".',
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+TraceFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The recording.", exists=True, dir_okay=False, readable=True)
+]
+Program = Annotated[str | None, typer.Option("--program", help="Name of the program; default the file's name.")]
+Rank = Annotated[str | None, typer.Option("--rank", help="Its rank; default the recording's own.")]
+
+
+@replay.command("kineto")
+@command
+def kineto_command(  # noqa: PLR0913 - typer makes an option of each
+    file: TraceFile,
+    *,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+    kernels: Kernels = None,
+    speed: Speed = None,
+    interval: Interval = None,
+    program: Program = None,
+    rank: Rank = None,
+    hostname: Hostname = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    summary_file: SummaryFile = None,
+) -> None:
+    """Publish a trace of PyTorch's profiler (Kineto, Chrome trace JSON, gzip or plain), NVIDIA's or AMD's."""
+    _replay(kineto.read, "kineto", locals())
+
+
+@replay.command("nsys")
+@command
+def nsys_command(  # noqa: PLR0913 - typer makes an option of each
+    file: TraceFile,
+    *,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+    kernels: Kernels = None,
+    speed: Speed = None,
+    interval: Interval = None,
+    program: Program = None,
+    rank: Rank = None,
+    hostname: Hostname = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    summary_file: SummaryFile = None,
+) -> None:
+    """Publish an export of Nsight Systems (nsys export --type sqlite)."""
+    _replay(nsys.read, "nsys", locals())
+
+
+def _replay(read: Callable[[Path], Trace], kind: str, arguments: dict[str, Any]) -> None:
+    path: Path = arguments["file"]
+    flags = run_flags(arguments)
+    settings = load("replay", RunSettings, path=arguments["config"], flags=flags, environ=os.environ)
+    logging.configure(settings.log)
+    program = checked_program(arguments["program"] or path.name.split(".")[0] or path.name)
+    trace = read(path)
+    _introduce(path, trace)
+    with Shutdown().signals() as shutdown, progress(path.name) as shown:
+        source = TraceSource(
+            trace,
+            program=program,
+            rank=trace.rank if arguments["rank"] is None else arguments["rank"],
+            hostname=arguments["hostname"] or platform.node(),
+            speed=settings.speed,
+            start_ns=time.time_ns(),
+        )
+        outbox = make_producer(settings, client_id=f"kernelcast-replay-{source.process.nonce}")
+        ticks = paced(shutdown, settings.interval_seconds)
+        account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown)
+    say(account.told(path.name, settings.kafka.bootstrap_servers))
+    if arguments["summary_file"] is not None:
+        write_json(arguments["summary_file"], summary(account, _about(kind, path, source)))
+    _finish(account)
+
+
+def _introduce(path: Path, trace: Trace) -> None:
+    """Say what the recording holds; a recording without kernels is no error, but must not pass unnoticed."""
+    if not trace.has_gpu_activity:
+        say(f"{path.name}: there is no GPU activity in this recording: no kernels, no copies")
+        return
+    devices = ", ".join(f"GPU {device.index} {device.model_name}".rstrip() for device in trace.devices)
+    length_seconds = (trace.end_ns - trace.start_ns) / 1e9
+    say(f"{path.name}: {len(trace.launches.spans)} kernel launches in {length_seconds:.3f} s on {devices}")
+    if trace.unusable:
+        say(f"{path.name}: {trace.unusable} events of the GPU have no usable time and are left out")
+
+
+def _about(kind: str, path: Path, source: TraceSource) -> dict[str, Any]:
+    trace = source.trace
+    return {
+        "source": kind,
+        "file": str(path),
+        "title": trace.title,
+        "program": source.process.program,
+        "rank": source.process.rank,
+        "world_size": trace.world_size,
+        "devices": [{"gpu": one.gpu, "UUID": one.uuid, "modelName": one.model_name} for one in source.devices],
+        "gpu_activity": trace.has_gpu_activity,
+        "memsets": len(trace.memsets),
+        "syncs": len(trace.syncs.spans),
+        "unusable_events": trace.unusable,
+        "length_seconds": source.length_seconds,
+    }
+
+
+def _finish(account: Account) -> None:
+    if account.lost:
+        raise typer.Exit(EXIT_RUN_TIME)

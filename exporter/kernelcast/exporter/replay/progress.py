@@ -1,0 +1,74 @@
+"""How far a replay or a simulation is: a bar on a terminal, a line now and then elsewhere."""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
+from kernelcast.exporter.publish import Tally
+from kernelcast.exporter.replay.run import FiniteSource, Progress
+
+LINE_SECONDS: Final = 10.0
+
+
+class Lines:
+    """A plain line at first and then at most every ten seconds."""
+
+    def __init__(self, name: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._stream = stream
+        self._clock = clock
+        self._last: float | None = None
+
+    def show(self, source: FiniteSource, tally: Tally) -> None:
+        """Write a line if it is time."""
+        now = self._clock()
+        if self._last is not None and now - self._last < LINE_SECONDS:
+            return
+        self._last = now
+        self._stream.write(f"{self._name}: {_told(source, tally)}\n")
+        self._stream.flush()
+
+
+class Terminal:
+    """A bar that moves."""
+
+    def __init__(self, name: str, bar: Bar) -> None:
+        self._bar = bar
+        self._task = bar.add_task(name, total=None, told="")
+
+    def show(self, source: FiniteSource, tally: Tally) -> None:
+        """Move it."""
+        total = source.length_seconds if math.isfinite(source.length_seconds) else None
+        self._bar.update(self._task, total=total, completed=source.position_seconds, told=_told(source, tally))
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Progress]:
+    """Show progress on standard error, as it allows."""
+    if not sys.stderr.isatty():
+        yield Lines(name, sys.stderr)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[told]}"),
+        TimeElapsedColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield Terminal(name, bar)
+
+
+def _told(source: FiniteSource, tally: Tally) -> str:
+    length = f" of {source.length_seconds:.1f}" if math.isfinite(source.length_seconds) else ""
+    return (
+        f"{source.position_seconds:.1f}{length} s, {tally.kernels} kernel launches, {tally.copies} copies, "
+        f"{tally.points} points"
+    )

@@ -1,0 +1,210 @@
+"""Publishes a source until it ends, and accounts for every message: what `replay` and `simulate` have in common."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.publish import Publisher, Tally
+from kernelcast.exporter.replay.settings import RunSettings
+from kernelcast.exporter.report import Source
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.producer import Producer
+from kernelcast.wire.errors import SourceError
+from kernelcast.wire.topics import DEVICE, KERNELS
+
+MAX_BACKLOG_MESSAGES: Final = 2_000
+"""So many messages without an answer from Kafka, and the next export waits: a source that ends can wait, and then
+nothing is dropped."""
+_ANSWER_SECONDS: Final = 0.1
+
+
+class FiniteSource(Source, Protocol):
+    """A source that knows how far it is."""
+
+    @property
+    def position_seconds(self) -> float:
+        """How far it is, in its own time."""
+        ...
+
+    @property
+    def length_seconds(self) -> float:
+        """How long it is, in its own time; infinite where it goes on until it is stopped."""
+        ...
+
+
+class Progress(Protocol):
+    """Shows people how far it is."""
+
+    def show(self, source: FiniteSource, tally: Tally) -> None:
+        """Another export was sent."""
+        ...
+
+
+class Outbox(Protocol):
+    """The part of a producer that is needed here."""
+
+    acknowledged: int
+    failed: int
+    dropped: int
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        """Queue a message."""
+        ...
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:
+        """Serve acknowledgements."""
+        ...
+
+    def close(self, timeout_seconds: float) -> int:
+        """Flush; returns how many messages Kafka has not answered for."""
+        ...
+
+    def __len__(self) -> int:
+        """Messages that Kafka has not answered for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What was sent and what became of it.
+
+    Attributes:
+        kernels: Kernel launches.
+        copies: Copies.
+        messages: Messages handed to the producer.
+        points: Data points in them.
+        size_bytes: Their values' length.
+        acknowledged: Messages that Kafka has.
+        outstanding: Messages that Kafka has not answered for.
+        failed: Messages that Kafka refused, those given up at the end among them.
+        dropped: Messages that found no room on the way to Kafka.
+        position_seconds: How far the source came, in its own time.
+        wall_seconds: How long it took.
+        finished: Whether the source came to its end; False when it was stopped.
+    """
+
+    kernels: int
+    copies: int
+    messages: int
+    points: int
+    size_bytes: int
+    acknowledged: int
+    outstanding: int
+    failed: int
+    dropped: int
+    position_seconds: float
+    wall_seconds: float
+    finished: bool
+
+    @property
+    def lost(self) -> int:
+        """Messages that Kafka did not acknowledge."""
+        return self.messages - self.acknowledged
+
+    def told(self, name: str, servers: str) -> str:
+        """One line for people."""
+        sent = (
+            f"{name}: sent {self.kernels} kernel launches and {self.copies} copies "
+            f"in {self.points} points, {self.messages} messages"
+        )
+        stopped = "" if self.finished else "; stopped before its end"
+        if self.lost:
+            return f"{sent}; {self.lost} of them NOT acknowledged by Kafka at {servers}{stopped}"
+        return f"{sent}, all acknowledged by Kafka at {servers}{stopped}" if self.messages else f"{sent}{stopped}"
+
+
+def make_producer(settings: RunSettings, *, client_id: str) -> Producer:
+    """The producer for one run; connects in the background."""
+    return Producer(settings.kafka, client_id=client_id, topics=(DEVICE.name, KERNELS.name))
+
+
+def paced(shutdown: Shutdown, interval_seconds: float) -> Iterator[int]:
+    """The wall clock, now and after each interval, until asked to stop; Unix nanoseconds."""
+    for _ in shutdown.every(interval_seconds):
+        yield time.time_ns()
+
+
+def publish(
+    source: FiniteSource, settings: RunSettings, *, outbox: Outbox, ticks: Iterable[int], progress: Progress
+) -> Account:
+    """Export at every tick until the source is done or the ticks end, then wait for Kafka.
+
+    Args:
+        source: What to publish; closed at the end.
+        settings: How.
+        outbox: Towards Kafka; closed at the end.
+        ticks: When to export, Unix nanoseconds; whoever makes them waits in between, and ends them to stop.
+        progress: Told after each export.
+    """
+    began = time.monotonic()
+    pipeline = Pipeline([source], Aggregator(max_kernels=settings.kernels), Publisher(outbox))
+    finished = False
+    try:
+        for now_ns in ticks:
+            finished = pipeline.tick(now_ns).done
+            progress.show(source, pipeline.tally())
+            if finished or not _drain(outbox, settings.flush_timeout_seconds):
+                break
+    finally:
+        pipeline.close()
+        outstanding = outbox.close(settings.flush_timeout_seconds)
+    tally = pipeline.tally()
+    return Account(
+        kernels=tally.kernels,
+        copies=tally.copies,
+        messages=tally.messages,
+        points=tally.points,
+        size_bytes=tally.size_bytes,
+        acknowledged=outbox.acknowledged,
+        outstanding=outstanding,
+        failed=outbox.failed,
+        dropped=outbox.dropped,
+        position_seconds=source.position_seconds,
+        wall_seconds=time.monotonic() - began,
+        finished=finished,
+    )
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a document for other programs.
+
+    Raises:
+        SourceError: The file cannot be written.
+    """
+    try:
+        path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise SourceError(f"{path} cannot be written: {error.strerror or error}; choose another file") from error
+
+
+def summary(account: Account, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What `--summary` holds: what was published, and the account."""
+    return {**about, **asdict(account), "lost": account.lost}
+
+
+def say(line: str) -> None:
+    """A line on standard output; whoever reads it may have gone."""
+    with suppress(BrokenPipeError):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def _drain(outbox: Outbox, timeout_seconds: float) -> bool:
+    """Serve acknowledgements; waits while too many are missing, and returns False where none come."""
+    outbox.poll(0.0)
+    patience = time.monotonic() + timeout_seconds
+    while len(outbox) > MAX_BACKLOG_MESSAGES:
+        before = len(outbox)
+        outbox.poll(_ANSWER_SECONDS)
+        if len(outbox) < before:
+            patience = time.monotonic() + timeout_seconds
+        elif time.monotonic() > patience:
+            return False
+    return True

@@ -1,0 +1,99 @@
+"""What `kernelcast replay` and `kernelcast simulate` can be told, beside what to publish."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+from pydantic import BeforeValidator, Field
+
+from kernelcast.exporter.aggregate import DEFAULT_KERNELS
+from kernelcast.runtime.settings import KafkaSettings, LogSettings, Remedy, Section
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.identity import PROGRAM_PATTERN
+
+ALL: Final = "all"
+MAX: Final = "max"
+MIN_INTERVAL_SECONDS: Final = 0.01
+
+S = TypeVar("S", bound="RunSettings")
+
+
+def _none_for(word: str) -> BeforeValidator:
+    return BeforeValidator(lambda value: None if value == word else value)
+
+
+class RunSettings(Section):
+    """How to publish a source that ends.
+
+    Attributes:
+        kafka: Where to.
+        log: What is logged.
+        interval_seconds: Time between two exports.
+        kernels: Kernels with a series of their own, per program and GPU; None, written `all`, for every one.
+        speed: Seconds of the source in one second; None, written `max`, for as fast as possible.
+        flush_timeout_seconds: How long to wait at the end for Kafka's acknowledgements.
+    """
+
+    kafka: KafkaSettings = KafkaSettings()
+    log: LogSettings = LogSettings(level="warning")
+    interval_seconds: Annotated[
+        float, Field(ge=MIN_INTERVAL_SECONDS, le=3600, allow_inf_nan=False), Remedy("1 second suits most")
+    ] = 1.0
+    kernels: Annotated[Annotated[int, Field(ge=1)] | None, _none_for(ALL), Remedy("give a number, or all")] = (
+        DEFAULT_KERNELS
+    )
+    speed: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        _none_for(MAX),
+        Remedy("give a number above 0, or max"),
+    ] = 1.0
+    flush_timeout_seconds: Annotated[float, Field(ge=0, le=3600)] = 30.0
+
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
+BootstrapServers = Annotated[
+    str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
+]
+Kernels = Annotated[
+    str | None,
+    typer.Option(
+        "--kernels", metavar="N|all", help=f"Series of their own per program and GPU; default {DEFAULT_KERNELS}."
+    ),
+]
+Speed = Annotated[
+    str | None,
+    typer.Option("--speed", metavar="N|max", help="Times as fast as it was recorded or simulated; default 1."),
+]
+Interval = Annotated[
+    float | None, typer.Option("--interval", metavar="SECONDS", help="Between two exports; default 1.")
+]
+Hostname = Annotated[str | None, typer.Option("--hostname", help="Node of the series; default this one.")]
+LogLevel = Annotated[str | None, typer.Option("--log.level", metavar="LEVEL", help="debug, info, warning or error.")]
+LogFormat = Annotated[str | None, typer.Option("--log.format", metavar="FORMAT", help="logfmt or json.")]
+SummaryFile = Annotated[
+    Path | None, typer.Option("--summary", metavar="FILE", help="Write what was sent, as JSON.", dir_okay=False)
+]
+
+
+def run_flags(arguments: Mapping[str, Any]) -> dict[str, object]:
+    """The options above, as they were given, by the dotted names of their settings."""
+    return {
+        "kafka.bootstrap_servers": arguments["bootstrap_servers"],
+        "log.level": arguments["log_level"],
+        "log.format": arguments["log_format"],
+        "kernels": arguments["kernels"],
+        "speed": arguments["speed"],
+        "interval_seconds": arguments["interval"],
+    }
+
+
+def checked_program(program: str) -> str:
+    """The name, if it can be a label and a key.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    if not PROGRAM_PATTERN.fullmatch(program):
+        raise ConfigurationError(f"--program is {program!r}; it must be 1 to 128 printable characters; give another")
+    return program
