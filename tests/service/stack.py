@@ -1,0 +1,144 @@
+"""The services of kernelcast as real processes, wired to a broker, Prometheus and Alertmanager."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from tests.service.servers import (
+    AlertmanagerServer,
+    PrometheusServer,
+    ServerProcess,
+    answers,
+    free_ports,
+    get,
+    stopping,
+)
+
+KERNELCAST = (sys.executable, "-m", "kernelcast.cli")
+SERVICES = ("bridge", "exporter", "predictor")
+FAST: dict[str, dict[str, Any]] = {
+    "exporter": {"interval_seconds": 0.5, "nvml": "off"},
+    "bridge": {},
+    "predictor": {"interval_seconds": 1.0},
+}
+"""Seconds instead of minutes."""
+
+
+def kernelcast(*arguments: str, timeout_seconds: float = 60) -> "subprocess.CompletedProcess[str]":
+    """Run one command to its end."""
+    command = [*KERNELCAST, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_seconds, check=False)
+
+
+class Stack:
+    """Some services on one broker; `with Stack(…) as stack` stops whatever was started."""
+
+    def __init__(
+        self, directory: Path, bootstrap_servers: str, settings: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        self.directory = directory
+        self.bootstrap_servers = bootstrap_servers
+        self.socket = directory / "probe.sock"
+        self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, free_ports(3), strict=True)}
+        self._servers: list[ServerProcess] = []
+        self._write(settings or {})
+
+    def _write(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
+        content: dict[str, Any] = {"kafka": {"bootstrap_servers": self.bootstrap_servers}, "log": {"level": "info"}}
+        for name in SERVICES:
+            content[name] = {"web": {"listen_address": self.addresses[name]}, **FAST[name], **settings.get(name, {})}
+        content["exporter"].setdefault("socket_path", str(self.socket))
+        content["exporter"].setdefault("state_directory", str(self.directory / "state"))
+        self.config = self.directory / "kernelcast.yaml"
+        self.config.write_text(yaml.safe_dump(content))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with stopping(*self._servers):
+            pass
+
+    def service(self, name: str) -> ServerProcess:
+        """A service, started and ready."""
+        server = ServerProcess(name, [*KERNELCAST, name, "--config", str(self.config)], self.directory)
+        self._servers.append(server)
+        return self.start(server)
+
+    def start(self, server: ServerProcess) -> ServerProcess:
+        """Start a service again (after `kill`) and wait until it is ready."""
+        return server.start(lambda: answers(f"http://{self.addresses[server.name]}/-/ready"))
+
+    def background(self, name: str, *command: str, environ: Mapping[str, str] | None = None) -> ServerProcess:
+        """Any other program of the test, with its output in a file."""
+        own = {"KERNELCAST_SOCKET": str(self.socket), **(environ or {})}
+        server = ServerProcess(name, command, self.directory, own)
+        self._servers.append(server)
+        return server.start()
+
+    def exposition(self) -> str:
+        """What the bridge exposes now."""
+        return get(f"http://{self.addresses['bridge']}/metrics")
+
+    def exposed(self, name: str, **labels: str) -> dict[tuple[tuple[str, str], ...], float]:
+        """Samples of one name that the bridge exposes now: sorted labels to value."""
+        wanted = set(labels.items())
+        return {
+            tuple(sorted(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.exposition())
+            for sample in family.samples
+            if sample.name == name and wanted <= set(sample.labels.items())
+        }
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of these samples."""
+        return sum(self.exposed(name, **labels).values())
+
+    def own(self, service: str, name: str, **labels: str) -> float:
+        """A service's metric about itself, summed over the labels that are not given."""
+        wanted = set(labels.items())
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(get(f"http://{self.addresses[service]}/metrics"))
+            for sample in family.samples
+            if sample.name == name and wanted <= set(sample.labels.items())
+        )
+
+    def prometheus(self, *, scrape_interval: str = "1s", alertmanager: str = "") -> PrometheusServer:
+        """A Prometheus that scrapes what runs, with our rules in their demonstration profile."""
+        _checked("grafana", "generate", "--output", str(self.directory), "--profile", "demo")
+        arguments = [f"--{name}={self.addresses[name]}" for name in SERVICES]
+        arguments += ["--rules", str(self.directory / "rules"), "--scrape-interval", scrape_interval]
+        arguments += ["--alertmanager", alertmanager] if alertmanager else []
+        configuration = self.directory / "prometheus.yml"
+        configuration.write_text(_checked("grafana", "prometheus-config", *arguments))
+        server = PrometheusServer(self.directory, configuration)
+        self._servers.append(server)
+        return server.run()
+
+    def alertmanager(self) -> AlertmanagerServer:
+        """An Alertmanager whose webhook is the bridge."""
+        webhook = f"http://{self.addresses['bridge']}/api/v1/alerts"
+        configuration = self.directory / "alertmanager.yml"
+        configuration.write_text(
+            _checked("grafana", "alertmanager-config", "--webhook-url", webhook, "--profile", "demo")
+        )
+        server = AlertmanagerServer(self.directory, configuration)
+        self._servers.append(server)
+        return server.run()
+
+
+def _checked(*arguments: str) -> str:
+    done = kernelcast(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def environment(**values: str) -> dict[str, str]:
+    """The test's own environment with some more."""
+    return {**os.environ, **values}
