@@ -1,0 +1,1 @@
+"""Dashboards, rules and configurations, generated from the catalogue that the other parts emit from."""

@@ -1,0 +1,72 @@
+"""`kernelcast grafana`: dashboards, rules, and ready configurations for Prometheus and Alertmanager."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from kernelcast.grafana import alertmanager, output, prometheus, rules
+from kernelcast.wire.errors import ConfigurationError
+
+_EXIT_DIFFERENT: Final = 1
+_EXIT_CONFIGURATION: Final = 2
+
+grafana = typer.Typer(
+    name="grafana",
+    help="Dashboards, rules, and configurations for Prometheus, Alertmanager and Grafana.",
+    no_args_is_help=True,
+)
+
+ProfileName = Annotated[str, typer.Option("--profile", help="production, or demo, where minutes become seconds.")]
+
+
+@grafana.command()
+def generate(
+    directory: Annotated[Path, typer.Option("--output", help="Where the files go.")] = output.COMMITTED,
+    profile: ProfileName = rules.PRODUCTION.name,
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where a file differs.")] = False,
+) -> None:
+    """Write dashboards, rules, runbooks, and example configurations."""
+    chosen = _profile(profile)
+    if not check:
+        for path in output.write(directory, chosen):
+            typer.echo(path)
+        return
+    different = output.differences(directory, chosen)
+    for path in different:
+        typer.echo(f"{path} is not what is generated; run: kernelcast grafana generate --output {directory}", err=True)
+    if different:
+        raise typer.Exit(_EXIT_DIFFERENT)
+
+
+@grafana.command("prometheus-config")
+def prometheus_config(
+    bridges: Annotated[list[str], typer.Option("--bridge", metavar="HOST:PORT", help="A bridge; may be repeated.")],
+    rules_directory: Annotated[Path, typer.Option("--rules", help="The directory that holds the rule files.")],
+    alertmanager_address: Annotated[str | None, typer.Option("--alertmanager", metavar="HOST:PORT")] = None,
+    scrape_seconds: Annotated[int, typer.Option("--scrape-interval", min=1, help="In seconds.")] = 15,
+    exporters: Annotated[list[str] | None, typer.Option("--exporter", metavar="HOST:PORT")] = None,
+    predictors: Annotated[list[str] | None, typer.Option("--predictor", metavar="HOST:PORT")] = None,
+) -> None:
+    """Print a configuration for Prometheus: scraping, rules in the classic dialect, alerting."""
+    files = [str(rules_directory / name) for name in (rules.CLASSIC_FILE, rules.ALERTS_FILE)]
+    daemons = prometheus.Daemons(tuple(exporters or ()), tuple(predictors or ()))
+    typer.echo(prometheus.render(bridges, files, alertmanager_address, scrape_seconds, daemons), nl=False)
+
+
+@grafana.command("alertmanager-config")
+def alertmanager_config(
+    webhook_url: Annotated[str, typer.Option("--webhook-url", help="The bridge's.")] = alertmanager.WEBHOOK_URL,
+    profile: ProfileName = rules.PRODUCTION.name,
+) -> None:
+    """Print a configuration for Alertmanager: routing, inhibition, the bridge's webhook."""
+    typer.echo(alertmanager.render(webhook_url, _profile(profile)), nl=False)
+
+
+def _profile(name: str) -> rules.Profile:
+    try:
+        return rules.profile_named(name)
+    except ConfigurationError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(_EXIT_CONFIGURATION) from error

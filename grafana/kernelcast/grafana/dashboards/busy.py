@@ -1,0 +1,20 @@
+"""GPU time of kernels, whether every launch was timed or only some."""
+
+from collections.abc import Collection
+
+from kernelcast.grafana import promql
+from kernelcast.wire.catalogue import kernel
+
+
+def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = ()) -> str:
+    """GPU seconds a second, per kernel series: mean duration of timed launches, times all launches.
+
+    Where every launch is timed this is the rate of the sum; where some are, the rest count as long as those. A kernel
+    that was not timed within the window has no mean, and drops out.
+    """
+
+    def selected(suffix: str) -> str:
+        return promql.rate(promql.series(kernel.DURATION, suffix, extra=extra, free=free))
+
+    launches = promql.rate(promql.series(kernel.LAUNCHES, extra=extra, free=free))
+    return f"{selected('_sum')} * {launches} / ({selected('_count')} > 0)"

@@ -1,0 +1,64 @@
+"""The GPUs themselves, under DCGM's names."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Placed, Text, state_timeline, time_series
+from kernelcast.grafana.model.targets import Query
+from kernelcast.wire.catalogue import device
+
+_GPU: Final = "{{Hostname}} GPU {{gpu}}"
+_THROTTLING: Final = (
+    (8, "hardware slowdown"),
+    (32, "software thermal"),
+    (64, "hardware thermal"),
+    (128, "power brake"),
+)
+"""Bits of the clock event mask that mean trouble. 0x4, the power cap, is normal under load, so it is not among them.
+
+Source: NVML API reference, nvmlClocksEventReasons."""
+
+
+def row() -> Row:
+    """Utilisation, heat, power, memory, and who holds the clocks back."""
+    return Row("GPUs", (_utilisation(), _temperature(), _power(), _memory(), _throttling()))
+
+
+def _utilisation() -> Placed:
+    text = Text(
+        "GPU utilisation",
+        "Share of time in which at least one kernel ran. It says nothing about how well: see device time and kernels "
+        "below.",
+    )
+    return time_series(text, [Query(promql.series(device.GPU_UTIL), _GPU)], Axis("percent", low=0, high=100))
+
+
+def _temperature() -> Placed:
+    text = Text("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
+    limit = Query(f"min by (Hostname, gpu) ({promql.series(device.SLOWDOWN_TEMP)})", f"{_GPU} slowdown")
+    return time_series(text, [Query(promql.series(device.GPU_TEMP), _GPU), limit], Axis("celsius", low=0))
+
+
+def _power() -> Placed:
+    text = Text("Power draw", "Power drawn, and the limit in force. Running at the limit is normal under load.")
+    limit = Query(f"min by (Hostname, gpu) ({promql.series(device.POWER_LIMIT)})", f"{_GPU} limit")
+    return time_series(text, [Query(promql.series(device.POWER_USAGE), _GPU), limit], Axis("watt", low=0))
+
+
+def _memory() -> Placed:
+    text = Text(
+        "GPU memory used",
+        "Share of usable frame buffer memory in use. Frameworks that allocate all of it at start sit high and flat.",
+    )
+    used, free = promql.series(device.FB_USED), promql.series(device.FB_FREE)
+    return time_series(text, [Query(f"{used} / ({used} + {free})", _GPU)], Axis("percentunit", low=0, high=1))
+
+
+def _throttling() -> Placed:
+    text = Text(
+        "Clocks held back", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
+    )
+    mask = promql.series(device.CLOCK_EVENT_REASONS)
+    queries = [Query(f"floor({mask} / {bit}) % 2", f"{_GPU} {reason}") for bit, reason in _THROTTLING]
+    return state_timeline(text, queries, {"0": ("free", "green"), "1": ("held back", "red")})

@@ -1,0 +1,69 @@
+"""Tuning hints: what can be tuned, what was proposed, what became of it, and what it brought."""
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import forecast, kernel
+
+
+def row() -> Row:
+    """From what programs offer to what they gained."""
+    return Row("Tuning hints", (_tunables(), _issued(), _outcomes(), _gain()))
+
+
+def _tunables() -> Placed:
+    text = Text(
+        "Tunables",
+        "What running programs let kernelcast tune, the value now, the values they allow, and the last gain "
+        "measured: kernel time after the hint over before, below 1 is faster.",
+    )
+    labels = "Hostname, gpu, program, rank, tunable"
+    tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
+    ratio = f"min by ({labels}) ({promql.series(kernel.HINT_MEASURED)})"
+    return table(
+        text,
+        [column(f"group by ({labels}, kernel, value, allowed, scope, granularity) ({tunables})"), column(ratio)],
+        (
+            Column("Hostname", "Node"),
+            Column("gpu", "GPU"),
+            Column("program", "Program"),
+            Column("rank", "Rank"),
+            Column("tunable", "Tunable"),
+            Column("value", "Value"),
+            Column("allowed", "Allowed"),
+            Column("kernel", "Kernel"),
+            Column("scope", "Scope"),
+            Column("granularity", "Changes at"),
+            Column("Value #B", "Measured ratio", "percentunit"),
+        ),
+        sort="Program",
+        height=7,
+    )
+
+
+def _issued() -> Placed:
+    text = Text("Hints issued", "Hints that the predictor wrote, by the rule that gave them.")
+    issued = promql.increase(promql.series(forecast.HINTS_ISSUED))
+    query = Query(f"sum by (program, tunable, rule) ({issued})", "{{program}} {{tunable}}: {{rule}}")
+    return time_series(text, [query], Axis("short", low=0), Look(bars=True), width=8)
+
+
+def _outcomes() -> Placed:
+    text = Text(
+        "What became of hints",
+        "Hints that reached a program, by what it did. Refusals say what the predictor got wrong; a rollback is the "
+        "safety net at work.",
+    )
+    outcomes = promql.increase(promql.series(kernel.HINT_OUTCOMES))
+    query = Query(f"sum by (state) ({outcomes})", "{{state}}")
+    return time_series(text, [query], Axis("short", low=0), Look(bars=True, stacked=True), width=8)
+
+
+def _gain() -> Placed:
+    text = Text(
+        "Measured effect",
+        "Kernel time after a hint over kernel time before, as programs measured it; below 1 is faster.",
+    )
+    query = Query(promql.series(kernel.HINT_MEASURED), "{{program}} rank {{rank}} {{tunable}}")
+    return time_series(text, [query], Axis("percentunit", low=0), width=8)

@@ -1,0 +1,123 @@
+"""Kernels: which take the time, how long they last, and which got slower."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.busy import busy_seconds
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, heatmap, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import kernel
+
+_TABLE_ROWS: Final = 25
+_LINES: Final = 10
+_BY: Final = "program, kernel"
+_BEYOND_THE_CAP: Final = "other"
+
+
+def row() -> Row:
+    """From the ranking to one kernel's distribution."""
+    return Row("Kernels", (_ranking(), _share(), _durations(), _tail(), _regression(), _launches()))
+
+
+def _hottest(count: int) -> str:
+    return f"topk({count}, sum by ({_BY}) ({busy_seconds()}))"
+
+
+def _of_hottest(expr: str, count: int) -> str:
+    return f"({expr}) and on ({_BY}) {_hottest(count)}"
+
+
+def _mean(at: str = "") -> str:
+    def total(suffix: str) -> str:
+        selector = promql.series(kernel.DURATION, suffix)
+        return f"sum by ({_BY}) (rate({selector}[$__rate_interval]{at}))"
+
+    return f"{total('_sum')} / ({total('_count')} > 0)"
+
+
+def _quantile(quantile: float) -> str:
+    buckets = promql.rate(promql.series(kernel.DURATION, "_bucket"))
+    return f"histogram_quantile({quantile}, sum by ({_BY}, le) ({buckets}))"
+
+
+def _ranking() -> Placed:
+    text = Text(
+        f"Hottest kernels ({_TABLE_ROWS})",
+        "Which kernels take the GPU's time now. Share is of the GPU time of all kernels of the programs chosen; p50 "
+        "and p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not "
+        "its speed.",
+    )
+    every = busy_seconds(free=("kernel",))
+    share = f"topk({_TABLE_ROWS}, sum by ({_BY}, kernel_class) ({busy_seconds()})) / scalar(sum({every}))"
+    launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
+    per_kernel = (launches, _mean(), _quantile(0.5), _quantile(0.99))
+    return table(
+        text,
+        [column(share), *(column(_of_hottest(expr, _TABLE_ROWS)) for expr in per_kernel)],
+        (
+            Column("program", "Program"),
+            Column("kernel", "Kernel"),
+            Column("kernel_class", "Class"),
+            Column("Value #A", "Time share", "percentunit", bar=True),
+            Column("Value #B", "Launches/s", "cps"),
+            Column("Value #C", "Mean", "s"),
+            Column("Value #D", "p50", "s"),
+            Column("Value #E", "p99", "s"),
+        ),
+        sort="Time share",
+    )
+
+
+def _share() -> Placed:
+    text = Text(
+        "Share of GPU time",
+        f"How GPU time divides over kernels. “{_BEYOND_THE_CAP}” is what the cap on kernels per program left out; "
+        f"what is missing to 100 % are named kernels below the first {_LINES}.",
+    )
+    every = busy_seconds(free=("kernel",))
+    named = busy_seconds(extra=(f'kernel!="{_BEYOND_THE_CAP}"',))
+    beyond = busy_seconds(extra=(f'kernel="{_BEYOND_THE_CAP}"',), free=("kernel",))
+    queries = [
+        Query(f"topk({_LINES}, {promql.share(named, of=every, by='kernel')})", "{{kernel}}"),
+        Query(promql.share(beyond, of=every, by="kernel"), "{{kernel}} (beyond the cap)"),
+    ]
+    return time_series(text, queries, Axis("percentunit", low=0, high=1), Look(stacked=True), width=24, height=9)
+
+
+def _durations() -> Placed:
+    text = Text(
+        "Durations",
+        "How the durations of the kernels chosen are distributed, on the ladder of powers of two. Choose one kernel: "
+        "two bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
+    )
+    buckets = promql.rate(promql.series(kernel.DURATION, "_bucket"))
+    return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
+
+
+def _tail() -> Placed:
+    text = Text(
+        "p99 duration",
+        f"The 99th percentile of the {_LINES} hottest kernels chosen, interpolated within a power of two.",
+    )
+    query = Query(_of_hottest(_quantile(0.99), _LINES), "{{program}} {{kernel}}")
+    return time_series(text, [query], Axis("s", low=0), height=9)
+
+
+def _regression() -> Placed:
+    text = Text(
+        "Mean duration against a day before",
+        "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
+        "too.",
+    )
+    query = Query(_of_hottest(f"{_mean()} / {_mean(' offset 1d')}", _LINES), "{{program}} {{kernel}}")
+    return time_series(text, [query], Axis("percentunit", low=0))
+
+
+def _launches() -> Placed:
+    text = Text(
+        "Launch rate",
+        f"Launches a second of the {_LINES} hottest kernels chosen. A pause here is a pause of the program.",
+    )
+    launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
+    return time_series(text, [Query(_of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("cps", low=0))

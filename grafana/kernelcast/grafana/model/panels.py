@@ -1,0 +1,269 @@
+"""Panels: grafanalib's where it emits what Grafana reads today, a generic one where it does not.
+
+grafanalib's stat, table, gauge and heatmap still have shapes of Grafana 6 to 8: an empty heatmap option, for one, makes
+Grafana treat ready-made buckets as raw values. Those are built from its base panel, with options spelled here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import attr
+from grafanalib import core
+
+from kernelcast.grafana.model.targets import DATASOURCE, Query
+
+Json = dict[str, Any]
+Thresholds = tuple[tuple[float | None, str], ...]
+"""Steps from low to high: where each begins (None for the first) and its colour."""
+
+CALM: Final[Thresholds] = ((None, "green"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a panel says it is for: its title, the question it answers in a sentence or two."""
+
+    title: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Unit and range of a panel's values; thresholds only where somebody would act on them."""
+
+    unit: str
+    low: float | None = None
+    high: float | None = None
+    decimals: int | None = None
+    thresholds: Thresholds = CALM
+    log: bool = False
+
+    def defaults(self) -> Json:
+        """As `fieldConfig.defaults`."""
+        steps = [{"color": color, "value": value} for value, color in self.thresholds]
+        return {
+            "unit": self.unit,
+            "min": self.low,
+            "max": self.high,
+            "decimals": self.decimals,
+            "thresholds": {"mode": "absolute", "steps": steps},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A panel and the room it takes, in Grafana's grid of 24 columns."""
+
+    panel: Any
+    width: int
+    height: int
+
+
+@attr.s
+class PlainPanel(core.Panel):  # type: ignore[misc]  # grafanalib publishes no types
+    """A panel of any type, its options and field configuration given as JSON."""
+
+    panel_type: str = attr.ib(default="timeseries")
+    options: Json = attr.ib(factory=dict)
+    field_config: Json = attr.ib(factory=dict)
+
+    def to_json_data(self) -> Json:
+        """As grafanalib's encoder asks for it."""
+        body = {"type": self.panel_type, "options": self.options, "fieldConfig": self.field_config}
+        plain: Json = self.panel_json(body)
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a time series is drawn."""
+
+    stacked: bool = False
+    bars: bool = False
+    fill: int = 10
+    legend: str = "table"
+    overrides: Sequence[Json] = field(default_factory=tuple)
+
+
+def time_series(
+    text: Text,
+    queries: Sequence[Query],
+    axis: Axis,
+    look: Look = Look(),
+    *,
+    width: int = 12,
+    height: int = 8,
+) -> Placed:
+    """Lines, stacked areas or bars over time."""
+    custom = {
+        "drawStyle": "bars" if look.bars else "line",
+        "fillOpacity": 70 if look.stacked or look.bars else look.fill,
+        "stacking": {"group": "A", "mode": "normal"} if look.stacked else {},
+        "scaleDistribution": {"type": "log", "log": 10} if axis.log else {"type": "linear"},
+    }
+    panel = core.TimeSeries(
+        **_frame(text, queries),
+        showPoints="never",
+        legendDisplayMode=look.legend,
+        legendCalcs=["lastNotNull", "max"] if look.legend == "table" else [],
+        tooltipMode="multi",
+        tooltipSort="desc",
+        overrides=list(look.overrides),
+        extraJson={
+            "fieldConfig": {"defaults": {**axis.defaults(), "custom": custom}},
+            "options": {"legend": {"showLegend": True}, "tooltip": {"hideZeros": False}},
+        },
+    )
+    return Placed(panel, width, height)
+
+
+def stat(text: Text, queries: Sequence[Query], axis: Axis, *, named: bool = False, width: int = 4) -> Placed:
+    """One figure in large type; with `named`, the series' name above it."""
+    options = {
+        "colorMode": "value",
+        "graphMode": "none" if named else "area",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+        "showPercentChange": False,
+        "textMode": "value_and_name" if named else "value",
+        "wideLayout": True,
+    }
+    config = {"defaults": {**axis.defaults(), "color": {"mode": "thresholds"}}, "overrides": []}
+    return Placed(_plain(text, queries, "stat", options, config), width, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: the field it shows, its heading, its unit, and whether it draws as a bar."""
+
+    source: str
+    heading: str
+    unit: str = ""
+    bar: bool = False
+
+    def override(self) -> Json:
+        """As an entry of `fieldConfig.overrides`."""
+        properties: list[Json] = []
+        if self.unit:
+            properties.append({"id": "unit", "value": self.unit})
+        if self.bar:
+            cell = {"mode": "basic", "type": "gauge", "valueDisplayMode": "text"}
+            properties += [
+                {"id": "custom.cellOptions", "value": cell},
+                {"id": "min", "value": 0},
+                {"id": "max", "value": 1},
+            ]
+        return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
+
+
+def table(
+    text: Text, queries: Sequence[Query], columns: Sequence[Column], *, sort: str, width: int = 24, height: int = 9
+) -> Placed:
+    """Present values side by side: queries are merged on their common labels, then only `columns` are kept.
+
+    Args:
+        text: Title and description.
+        queries: Made with `column`; the values of the first are field `Value #A`, and so on.
+        columns: What to show, in this order.
+        sort: Heading of the column to sort by, largest first.
+        width: Columns of the grid.
+        height: Rows of the grid.
+    """
+    value_fields = (
+        [f"Value #{chr(ord('A') + index)}" for index in range(len(queries))] if len(queries) > 1 else ["Value"]
+    )
+    wanted = [item.source for item in columns]
+    organize = {
+        "excludeByName": {"Time": True} | {name: True for name in value_fields if name not in wanted},
+        "includeByName": dict.fromkeys(wanted, True),
+        "indexByName": {source: index for index, source in enumerate(wanted)},
+        "renameByName": {item.source: item.heading for item in columns},
+    }
+    config = {
+        "defaults": {
+            **Axis("short").defaults(),
+            "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
+        },
+        "overrides": [item.override() for item in columns if item.unit or item.bar],
+    }
+    options = {
+        "cellHeight": "sm",
+        "footer": {"countRows": False, "fields": "", "reducer": ["sum"], "show": False},
+        "showHeader": True,
+        "sortBy": [{"desc": True, "displayName": sort}],
+    }
+    panel = _plain(text, queries, "table", options, config)
+    panel.transformations = [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
+    return Placed(panel, width, height)
+
+
+def heatmap(text: Text, query: Query, unit: str, *, width: int = 12, height: int = 9) -> Placed:
+    """Classic histogram buckets over time, as they are: Grafana must not bucket them again."""
+    options = {
+        "calculate": False,
+        "cellGap": 1,
+        "color": {
+            "mode": "scheme",
+            "scheme": "Turbo",
+            "steps": 64,
+            "scale": "exponential",
+            "exponent": 0.5,
+            "fill": "blue",
+        },
+        "exemplars": {"color": "rgba(255,0,255,0.7)"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "tooltip": {"mode": "single", "showColorScale": True, "yHistogram": True},
+        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
+    }
+    custom = {"hideFrom": {"legend": False, "tooltip": False, "viz": False}, "scaleDistribution": {"type": "linear"}}
+    config = {"defaults": {"unit": "cps", "custom": custom}, "overrides": []}
+    return Placed(_plain(text, [query], "heatmap", options, config), width, height)
+
+
+def state_timeline(
+    text: Text, queries: Sequence[Query], states: Mapping[str, tuple[str, str]], *, height: int = 6
+) -> Placed:
+    """Which state each series was in, over time.
+
+    Args:
+        text: Title and description.
+        queries: Series whose values are states.
+        states: Value, as text, to the word for it and its colour.
+        height: Rows of the grid.
+    """
+    options = {
+        "alignValue": "left",
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+        "mergeValues": True,
+        "rowHeight": 0.9,
+        "showValue": "never",
+        "tooltip": {"mode": "single", "sort": "none"},
+    }
+    words = {
+        value: {"index": index, "text": word, "color": color}
+        for index, (value, (word, color)) in enumerate(states.items())
+    }
+    defaults = {
+        **Axis("none", low=0, high=1).defaults(),
+        "custom": {"fillOpacity": 80, "lineWidth": 0},
+        "mappings": [{"type": "value", "options": words}],
+    }
+    return Placed(_plain(text, queries, "state-timeline", options, {"defaults": defaults, "overrides": []}), 24, height)
+
+
+def _frame(text: Text, queries: Sequence[Query]) -> Json:
+    return {
+        "title": text.title,
+        "description": text.description,
+        "dataSource": dict(DATASOURCE),
+        "targets": [query.to_target(position) for position, query in enumerate(queries)],
+        "maxDataPoints": None,
+    }
+
+
+def _plain(text: Text, queries: Sequence[Query], panel_type: str, options: Json, field_config: Json) -> Any:
+    return PlainPanel(**_frame(text, queries), panel_type=panel_type, options=options, field_config=field_config)

@@ -1,0 +1,51 @@
+"""All generated files as one tree, written to a directory or compared with it."""
+
+from pathlib import Path
+from typing import Final
+
+from kernelcast.grafana import alertmanager, dashboards, prometheus, provisioning, rules
+
+COMMITTED: Final = Path("grafana")
+"""Where a checkout keeps the production profile's files."""
+
+_EXAMPLE_TARGETS: Final = prometheus.Daemons(exporters=("localhost:19400",), predictors=("localhost:19402",))
+
+
+def tree(profile: rules.Profile) -> dict[str, str]:
+    """Every generated file, by its path relative to the output directory."""
+    files = {f"dashboards/{name}": text for name, text in dashboards.render().items()}
+    files |= {f"rules/{name}": text for name, text in rules.render(profile).items()}
+    files[f"rules/{rules.RUNBOOKS_FILE}"] = rules.runbooks(profile)
+    files[f"alertmanager/{alertmanager.FILE}"] = alertmanager.render(profile=profile)
+    files[f"prometheus/{prometheus.FILE}"] = prometheus.render(
+        ["localhost:19401"],
+        [f"../rules/{rules.CLASSIC_FILE}", f"../rules/{rules.ALERTS_FILE}"],
+        "localhost:9093",
+        scrape_interval=15 if profile is rules.PRODUCTION else profile.evaluation_seconds,
+        daemons=_EXAMPLE_TARGETS,
+    )
+    files |= {f"provisioning/{name}": text for name, text in provisioning.render().items()}
+    return files
+
+
+def write(directory: Path, profile: rules.Profile) -> tuple[Path, ...]:
+    """Write every file, making directories where needed; the paths written, in order."""
+    written = []
+    for name, text in tree(profile).items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return tuple(written)
+
+
+def differences(directory: Path, profile: rules.Profile) -> tuple[Path, ...]:
+    """The files that are missing below `directory` or hold something else than would be written."""
+    return tuple(directory / name for name, text in tree(profile).items() if _held(directory / name) != text)
+
+
+def _held(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None

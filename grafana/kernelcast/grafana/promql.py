@@ -1,0 +1,62 @@
+"""PromQL made from rows of the catalogue: a dashboard or a rule never spells a metric's name or guesses its labels."""
+
+from collections.abc import Collection
+from typing import Final
+
+from kernelcast.wire.catalogue import Metric
+
+SERVICE_JOBS: Final = "kernelcast-.+"
+"""Jobs under which Prometheus scrapes the daemons; see `prometheus.render`."""
+
+_VARIABLES: Final = {"Hostname": "hostname", "gpu": "gpu", "program": "program", "kernel": "kernel"}
+_OPTIONAL_WITH: Final = "metric"
+
+
+def name(metric: Metric, suffix: str = "") -> str:
+    """The metric's Prometheus name, with a histogram's `_bucket`, `_sum` or `_count` where asked."""
+    return f"{metric.prometheus_name}{suffix}"
+
+
+def series(metric: Metric, suffix: str = "", *, extra: Collection[str] = (), free: Collection[str] = ()) -> str:
+    """A selector for a dashboard: the dashboard's variables applied to every label that the metric has.
+
+    A forecast's subject may be a GPU, without a program or a kernel, so there an absent label matches too. A daemon's
+    own metrics are selected by the jobs that Prometheus scrapes the daemons under.
+
+    Args:
+        metric: A row of the catalogue.
+        suffix: `_bucket`, `_sum` or `_count` of a histogram.
+        extra: Further matchers, such as `kernel!="other"`.
+        free: Labels that the variables must not narrow.
+    """
+    if not metric.otlp_name:
+        return _selector(name(metric, suffix), [f'job=~"{SERVICE_JOBS}"', *extra])
+    absent_too = "|" if _OPTIONAL_WITH in metric.labels else ""
+    matchers = ['job=~"$job"']
+    for label, variable in _VARIABLES.items():
+        if label in metric.labels and label not in free:
+            optional = absent_too if label in ("program", "kernel") else ""
+            matchers.append(f'{label}=~"${variable}{optional}"')
+    return _selector(name(metric, suffix), [*matchers, *extra])
+
+
+def rate(selector: str) -> str:
+    """The rate of a counter over the window that Grafana finds right for the panel."""
+    return f"rate({selector}[$__rate_interval])"
+
+
+def increase(selector: str) -> str:
+    """The increase of a counter over the window that Grafana finds right for the panel."""
+    return f"increase({selector}[$__rate_interval])"
+
+
+def share(part: str, *, of: str, by: str, within: str = "") -> str:
+    """What part of a whole each group is: `sum by (by, within) (part)` over `sum by (within) (of)`."""
+    groups = f"{by}, {within}" if within else by
+    if within:
+        return f"sum by ({groups}) ({part}) / on ({within}) group_left sum by ({within}) ({of})"
+    return f"sum by ({groups}) ({part}) / scalar(sum({of}))"
+
+
+def _selector(metric_name: str, matchers: Collection[str]) -> str:
+    return f"{metric_name}{{{', '.join(matchers)}}}" if matchers else metric_name

@@ -1,0 +1,27 @@
+"""Recording and alerting rules for Prometheus, and the runbooks that alerts lead to."""
+
+from kernelcast.grafana.rules.model import DEMO, PRODUCTION, PROFILES, Profile, profile_named
+from kernelcast.grafana.rules.render import (
+    ALERTS_FILE,
+    CLASSIC_FILE,
+    NATIVE_FILE,
+    RUNBOOKS_FILE,
+    alerts,
+    render,
+    runbooks,
+)
+
+__all__ = [
+    "ALERTS_FILE",
+    "CLASSIC_FILE",
+    "DEMO",
+    "NATIVE_FILE",
+    "PRODUCTION",
+    "PROFILES",
+    "RUNBOOKS_FILE",
+    "Profile",
+    "alerts",
+    "profile_named",
+    "render",
+    "runbooks",
+]

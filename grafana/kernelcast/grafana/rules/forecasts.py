@@ -1,0 +1,70 @@
+"""Alerts about what is predicted, and about how far predictions can be trusted."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.wire.catalogue import forecast
+
+_PROBABLE: Final = 0.8
+_SOON_SECONDS: Final = HOUR
+_COVERAGE: Final = 0.8
+_WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
+_SUBJECT: Final = ("Hostname", "gpu", "metric")
+
+
+def group(profile: Profile) -> Group:  # noqa: ARG001  the same call for every group
+    """A breach to come, a breach close by, and intervals that do not hold."""
+    return Group("kernelcast-forecast-alerts", (_predicted(), _imminent(), _coverage()))
+
+
+def _probability() -> str:
+    return f"max without (instance, horizon) ({promql.name(forecast.DEGRADATION_PROBABILITY)}) > {_PROBABLE}"
+
+
+def _predicted() -> Alert:
+    return Alert(
+        name="KernelcastDegradationPredicted",
+        expr=_probability(),
+        hold_seconds=2 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{{{{ $labels.metric }}}} on {_WHERE} will probably cross its threshold: {{{{ $labels.cause }}}}",
+        description="The predictor gives {{ $value | humanizePercentage }} that the series crosses its threshold "
+        "within the forecast's horizon. Program {{ $labels.program }}, kernel {{ $labels.kernel }}, cause "
+        "{{ $labels.cause }}.",
+        action="Open the forecast row: check the time left and the coverage of past intervals, then act on the cause.",
+        subject=_SUBJECT,
+    )
+
+
+def _imminent() -> Alert:
+    left = f'min without (instance, quantile) ({promql.name(forecast.DEGRADATION_TIME)}{{quantile="0.5"}})'
+    return Alert(
+        name="KernelcastBreachImminent",
+        expr=f"{left} < {_SOON_SECONDS} and {_probability()}",
+        hold_seconds=2 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary=f"{{{{ $labels.metric }}}} on {_WHERE} crosses its threshold in about "
+        f"{{{{ $value | humanizeDuration }}}}",
+        description="Half of the simulated paths cross the threshold within that time, and a crossing within the "
+        "horizon is more than 80 % probable. Program {{ $labels.program }}, kernel {{ $labels.kernel }}, cause "
+        "{{ $labels.cause }}.",
+        action="Act on the cause now, or move the job: cooling for thermal drift, memory pools for a leak, peers for "
+        "contention.",
+        subject=_SUBJECT,
+    )
+
+
+def _coverage() -> Alert:
+    return Alert(
+        name="KernelcastForecastCoverageLow",
+        expr=f"min without (instance) ({promql.name(forecast.FORECAST_COVERAGE)}) < {_COVERAGE}",
+        hold_seconds=HOUR,
+        severity=Severity.INFO,
+        summary="Forecasts of {{ $labels.metric }} miss more often than they say",
+        description="Only {{ $value | humanizePercentage }} of the observations fell inside intervals meant to hold "
+        "95 %.",
+        action="Take predictions of this metric with care; a change of regime settles by itself, a lasting gap is a "
+        "defect.",
+        subject=("metric",),
+    )

@@ -1,0 +1,50 @@
+"""Alerts about tuning hints: for information, since programs protect themselves."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.rules.model import HOUR, Alert, Group, Profile, Severity
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.events import OutcomeState
+
+_SUBJECT: Final = ("Hostname", "gpu", "program")
+
+
+def group(profile: Profile) -> Group:
+    """A hint that made things worse, and one that was refused."""
+    return Group("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile)))
+
+
+def _happened(state: OutcomeState, profile: Profile) -> str:
+    """That a state was reached lately; also where the counter is born with it, which `increase` cannot see."""
+    window = profile.window(HOUR)
+    outcomes = f'{promql.name(kernel.HINT_OUTCOMES)}{{state="{state}"}}'
+    born = f"({outcomes} > 0 unless {outcomes} offset {window})"
+    return f"sum without (instance) (increase({outcomes}[{window}]) > 0 or {born})"
+
+
+def _rolled_back(profile: Profile) -> Alert:
+    return Alert(
+        name="KernelcastHintRolledBack",
+        expr=_happened(OutcomeState.ROLLED_BACK, profile),
+        hold_seconds=0,
+        severity=Severity.INFO,
+        summary="{{ $labels.program }} took back a hint for {{ $labels.tunable }}",
+        description="The program tried the value, measured, and went back to the old one. Nothing is broken.",
+        action="Look at the measured ratio; if hints for this tunable keep failing, take it out of the predictor's "
+        "rules.",
+        subject=_SUBJECT,
+    )
+
+
+def _rejected(profile: Profile) -> Alert:
+    return Alert(
+        name="KernelcastHintRejected",
+        expr=_happened(OutcomeState.REJECTED, profile),
+        hold_seconds=0,
+        severity=Severity.INFO,
+        summary="{{ $labels.program }} refused a hint for {{ $labels.tunable }}",
+        description="The value is not on the program's list, or was meant for another device model or code version.",
+        action="Read the reason on topic kernelcast.outcomes. A refusal after a deploy is expected.",
+        subject=_SUBJECT,
+    )

@@ -1,0 +1,80 @@
+"""Alerts about kernels, and about the probes that measure them."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, RATE_WINDOW_SECONDS
+from kernelcast.wire.catalogue import kernel
+
+_SLOWER_RATIO: Final = 1.2
+_SHARE_WORTH_A_MESSAGE: Final = 0.02
+_OTHER_SHARE: Final = 0.2
+_OVERHEAD_SECONDS: Final = 0.02
+
+
+def group(profile: Profile) -> Group:
+    """A kernel that got slower, and measurements that cannot be trusted."""
+    return Group("kernelcast-kernel-alerts", (_slower(), _other_share(), _overhead(profile), _dropping(profile)))
+
+
+def _slower() -> Alert:
+    judged = '{kernel!="other", kernel_class!="collective"}'
+    return Alert(
+        name="KernelcastKernelSlower",
+        expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {_SLOWER_RATIO} and {KERNEL_SHARE} > "
+        f"{_SHARE_WORTH_A_MESSAGE}",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.WARNING,
+        summary="Kernel {{ $labels.kernel }} of {{ $labels.program }} takes {{ $value | humanize }} times as long as "
+        "before",
+        description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its own median of "
+        "a day before by more than 20 %, and the kernel takes more than 2 % of the program's GPU time. Collectives "
+        "are left out: they wait for peers. A kernel without a history gives no judgement. A change of shapes or "
+        "code looks the same: the predictor, which judges each configuration by itself, knows better.",
+        action="Look at the heatmap of this kernel: a new band is a new configuration, a shifted band is a slowdown. "
+        "Then check throttling on the same GPU and the same kernel on other GPUs.",
+        subject=("Hostname", "gpu", "program", "kernel"),
+    )
+
+
+def _other_share() -> Alert:
+    return Alert(
+        name="KernelcastKernelsBeyondCap",
+        expr=f'{KERNEL_SHARE}{{kernel="other"}} > {_OTHER_SHARE}',
+        hold_seconds=30 * MINUTE,
+        severity=Severity.INFO,
+        summary="{{ $value | humanizePercentage }} of the GPU time of {{ $labels.program }} is in kernels without a "
+        "name",
+        description="The cap on kernels per program and GPU leaves out more than 20 % of the GPU time.",
+        action="Raise the exporter's --kernels for this program, or set it to all, if Prometheus can hold the series.",
+        subject=("Hostname", "gpu", "program"),
+    )
+
+
+def _overhead(profile: Profile) -> Alert:
+    taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return Alert(
+        name="KernelcastProbeOverheadHigh",
+        expr=f"sum without (instance) ({taken}) > {_OVERHEAD_SECONDS}",
+        hold_seconds=10 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
+        description="The probe took more than 2 % of a thread's time in rank {{ $labels.rank }}.",
+        action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
+        subject=("Hostname", "gpu", "program"),
+    )
+
+
+def _dropping(profile: Profile) -> Alert:
+    dropped = f"increase({promql.name(kernel.PROBE_DROPPED)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return Alert(
+        name="KernelcastProbeDroppingFrames",
+        expr=f"sum without (instance) ({dropped}) > 0",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.INFO,
+        summary="The probe of {{ $labels.program }} cannot hand its frames to the exporter",
+        description="Totals are cumulative, so nothing is lost while some frames arrive, but figures come late.",
+        action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
+        subject=("Hostname", "gpu", "program"),
+    )

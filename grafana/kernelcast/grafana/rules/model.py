@@ -1,0 +1,170 @@
+"""Recording and alerting rules as values, and the profiles that set their clocks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import yaml
+
+from kernelcast.wire.errors import ConfigurationError
+
+MINUTE: Final = 60
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+_UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"))
+
+RUNBOOKS_URL: Final = "https://github.com/kernelcast/kernelcast/blob/main/grafana/rules/runbooks.md"
+DASHBOARD_URL: Final = "http://localhost:3000/d/kernelcast-kernels"
+
+
+class Severity(StrEnum):
+    """Who should care: somebody now, somebody today, or whoever is looking."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How fast the clocks of the rules run; what an expression means stays the same.
+
+    Attributes:
+        name: How a person asks for it.
+        evaluation_seconds: Between two evaluations of a group.
+        shrink: Every window and every `for` is divided by this.
+        shortest_window_seconds: Below this a window would hold too few scrapes to rate.
+        baseline_age_seconds: How far back a kernel's own baseline lies.
+        baseline_window_seconds: How long it is.
+        runbooks_url: The page with one heading for each alert.
+        dashboard_url: The dashboard that alerts lead to.
+    """
+
+    name: str
+    evaluation_seconds: int
+    shrink: int
+    shortest_window_seconds: int
+    baseline_age_seconds: int
+    baseline_window_seconds: int
+    runbooks_url: str = RUNBOOKS_URL
+    dashboard_url: str = DASHBOARD_URL
+
+    def window(self, seconds: int) -> str:
+        """A range for `rate` and its like, which production takes over `seconds`."""
+        return duration(max(seconds // self.shrink, min(seconds, self.shortest_window_seconds)))
+
+    def hold(self, seconds: int) -> str:
+        """How long a condition must hold; `seconds` in production."""
+        return duration(seconds // self.shrink)
+
+
+PRODUCTION: Final = Profile("production", 30, 1, 2 * MINUTE, DAY, HOUR)
+DEMO: Final = Profile("demo", 1, 60, 15, 2 * MINUTE, MINUTE)
+"""For demonstrations and tests: scraped each second, minutes become seconds."""
+
+PROFILES: Final = {profile.name: profile for profile in (PRODUCTION, DEMO)}
+
+
+def profile_named(name: str) -> Profile:
+    """The profile a person asked for.
+
+    Raises:
+        ConfigurationError: There is none of that name.
+    """
+    if name not in PROFILES:
+        raise ConfigurationError(f"profile is {name!r}; it must be one of {', '.join(PROFILES)}; choose one of them")
+    return PROFILES[name]
+
+
+def duration(seconds: int) -> str:
+    """A number of seconds as Prometheus writes it, in the largest unit that divides it."""
+    for length, unit in _UNITS:
+        if seconds and seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A recording rule, named level:metric:operation."""
+
+    record: str
+    expr: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def to_rule(self, profile: Profile) -> dict[str, Any]:  # noqa: ARG002  the same call as on an alert
+        """As Prometheus reads it."""
+        return {"record": self.record, "expr": self.expr} | ({"labels": dict(self.labels)} if self.labels else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alerting rule, and what somebody who gets it must know.
+
+    Attributes:
+        name: CamelCase.
+        expr: PromQL.
+        hold_seconds: How long it must hold in production.
+        severity: Who should care.
+        summary: One line; may use `{{ $labels.x }}` and `{{ $value }}`.
+        description: What was seen and how it was judged.
+        action: What to do first.
+        subject: Labels that the dashboard's variables take from the alert, by the variable's name.
+    """
+
+    name: str
+    expr: str
+    hold_seconds: int
+    severity: Severity
+    summary: str
+    description: str
+    action: str
+    subject: tuple[str, ...] = ()
+
+    def to_rule(self, profile: Profile) -> dict[str, Any]:
+        """As Prometheus reads it."""
+        rule: dict[str, Any] = {"alert": self.name, "expr": self.expr}
+        if self.hold_seconds:
+            rule["for"] = profile.hold(self.hold_seconds)
+        rule["labels"] = {"severity": str(self.severity)}
+        rule["annotations"] = {
+            "summary": self.summary,
+            "description": self.description,
+            "action": self.action,
+            "runbook_url": f"{profile.runbooks_url}#{self.name.lower()}",
+            "dashboard_url": profile.dashboard_url + self._variables(),
+        }
+        return rule
+
+    def _variables(self) -> str:
+        chosen = [f"var-{label.lower()}={{{{ $labels.{label} | urlquery }}}}" for label in self.subject]
+        return "?" + "&".join(chosen) if chosen else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rules that Prometheus evaluates one after the other."""
+
+    name: str
+    rules: tuple[Record | Alert, ...]
+
+    def to_group(self, profile: Profile) -> dict[str, Any]:
+        """As Prometheus reads it."""
+        rules = [rule.to_rule(profile) for rule in self.rules]
+        return {"name": self.name, "interval": duration(profile.evaluation_seconds), "rules": rules}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Long texts in one line each: a rule is easier to compare that way."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  pyyaml's signature
+        return True
+
+
+def to_yaml(document: Mapping[str, Any], *, heading: str) -> str:
+    """A document as YAML, keys in the order given, under a comment that says where it comes from."""
+    body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
+    comment = "".join(f"# {line}\n" for line in heading.splitlines())
+    return f"{comment}{body}"

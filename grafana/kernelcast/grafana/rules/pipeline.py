@@ -1,0 +1,99 @@
+"""Alerts about kernelcast itself, and the heartbeat that shows that alerting works at all."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
+from kernelcast.wire.catalogue import device, runtime
+
+BRIDGE_JOB: Final = "kernelcast-bridge"
+EXPORTER_JOB: Final = "kernelcast-exporter"
+PREDICTOR_JOB: Final = "kernelcast-predictor"
+_DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
+
+
+def group(profile: Profile) -> Group:
+    """Down, stale, losing messages; and the heartbeat."""
+    alerts = (_bridge_down(), _predictor_down(), _exporter_stale(profile), _dropping(profile), _dead_letters(profile))
+    return Group("kernelcast-pipeline-alerts", (*alerts, _watchdog()))
+
+
+def _bridge_down() -> Alert:
+    return Alert(
+        name="KernelcastBridgeDown",
+        expr=f'up{{job="{BRIDGE_JOB}"}} == 0 or absent(up{{job="{BRIDGE_JOB}"}})',
+        hold_seconds=2 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary="The bridge is down: Prometheus gets nothing from Kafka",
+        description=f"Prometheus cannot read {_DAEMON}, or has no such target. What the exporters send waits in Kafka.",
+        action="Check the bridge's /-/healthy and its log. Nothing is lost while Kafka's retention lasts.",
+    )
+
+
+def _predictor_down() -> Alert:
+    return Alert(
+        name="KernelcastPredictorDown",
+        expr=f'up{{job="{PREDICTOR_JOB}"}} == 0 or absent(up{{job="{PREDICTOR_JOB}"}})',
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The predictor is down: there are no forecasts and no hints",
+        description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected.",
+        action="Check its /-/healthy and its log; after a restart it comes back with its windows.",
+    )
+
+
+def _exporter_stale(profile: Profile) -> Alert:
+    seen = promql.name(device.GPU_UTIL)
+    recently = f"group by (Hostname) (present_over_time({seen}[{profile.window(HOUR)}]))"
+    return Alert(
+        name="KernelcastExporterStale",
+        expr=f"{recently} unless on (Hostname) {seen}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
+        description="The node's device metrics were there within the last hour and are gone.",
+        action="Check the node and its exporter. If the node was drained on purpose, this ends by itself within the "
+        "hour.",
+        subject=("Hostname",),
+    )
+
+
+def _dropping(profile: Profile) -> Alert:
+    dropped = promql.name(runtime.PRODUCER_DROPPED)
+    return Alert(
+        name="KernelcastMessagesDropped",
+        expr=f"sum without (cause) (increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_DAEMON} drops messages for {{{{ $labels.topic }}}}",
+        description="Its queue towards Kafka is full, or Kafka refuses its messages. Totals are cumulative, so "
+        "counters recover with the next message; gauges have gaps.",
+        action="Check the brokers and the topic's limits; the daemon's log names the cause.",
+    )
+
+
+def _dead_letters(profile: Profile) -> Alert:
+    letters = promql.name(runtime.DEADLETTER_MESSAGES)
+    return Alert(
+        name="KernelcastDeadLetters",
+        expr=f"sum without (outcome) (increase({letters}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
+        hold_seconds=0,
+        severity=Severity.WARNING,
+        summary=f"{_DAEMON} put messages of {{{{ $labels.topic }}}} aside",
+        description="Messages that could not be used went to kernelcast.deadletter with the error in their headers.",
+        action="Read the headers kernelcast.error and kernelcast.topic on that topic; usually a producer of another "
+        "format.",
+    )
+
+
+def _watchdog() -> Alert:
+    return Alert(
+        name="Watchdog",
+        expr="vector(1)",
+        hold_seconds=0,
+        severity=Severity.NONE,
+        summary="Alerting works",
+        description="This alert always fires. If it stops arriving, Prometheus or Alertmanager is broken.",
+        action="None while it fires; connect its receiver to a service that notices silence.",
+    )

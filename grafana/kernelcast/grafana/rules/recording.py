@@ -1,0 +1,91 @@
+"""Recording rules, in the classic dialect and, for native histograms, in the second.
+
+Both record the same names, so that alerts work with either; load one of the two files. `sum without (instance)`: a node
+that moves to another bridge or exporter instance keeps its series.
+"""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.rules.model import MINUTE, Group, Profile, Record, duration
+from kernelcast.wire.catalogue import device, kernel
+
+RATE_WINDOW_SECONDS: Final = 5 * MINUTE
+
+KERNEL_LAUNCHES: Final = "kernel:cuda_kernel_launches:rate"
+KERNEL_SECONDS: Final = "kernel:cuda_kernel_duration_seconds_sum:rate"
+KERNEL_TIMED: Final = "kernel:cuda_kernel_duration_seconds_count:rate"
+KERNEL_MEAN: Final = "kernel:cuda_kernel_duration_seconds:mean"
+KERNEL_P50: Final = "kernel:cuda_kernel_duration_seconds:p50"
+KERNEL_P99: Final = "kernel:cuda_kernel_duration_seconds:p99"
+KERNEL_BASELINE: Final = "kernel:cuda_kernel_duration_seconds:baseline"
+KERNEL_BUSY: Final = "kernel:cuda_kernel_busy_seconds:rate"
+KERNEL_SHARE: Final = "kernel:cuda_kernel_busy_seconds:share"
+STATE_SECONDS: Final = "state:cuda_device_time_seconds:rate"
+MEMORY_USED: Final = "gpu:DCGM_FI_DEV_FB_USED:ratio"
+CLOCK_EVENT: Final = "gpu:DCGM_FI_DEV_CLOCKS_EVENT_REASONS:bit"
+
+CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
+"""NVML API reference, nvmlClocksEventReasons; 0x4, the power cap, is normal under load."""
+
+
+def classic(profile: Profile) -> tuple[Group, ...]:
+    """For text exposition, where a histogram is `_bucket`, `_sum` and `_count`."""
+    window = profile.window(RATE_WINDOW_SECONDS)
+    name = promql.name(kernel.DURATION)
+    kernels = (
+        Record(KERNEL_SECONDS, _rate(f"{name}_sum", window)),
+        Record(KERNEL_TIMED, _rate(f"{name}_count", window)),
+        # A kernel without buckets has only +Inf, and no quantile: NaN fails the comparison and drops out.
+        Record(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
+        Record(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
+    )
+    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices())
+
+
+def native(profile: Profile) -> tuple[Group, ...]:
+    """For native histograms, where the series is the histogram."""
+    window = profile.window(RATE_WINDOW_SECONDS)
+    durations = _rate(promql.name(kernel.DURATION), window)
+    kernels = (
+        Record(KERNEL_SECONDS, f"histogram_sum({durations})"),
+        Record(KERNEL_TIMED, f"histogram_count({durations})"),
+        Record(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
+        Record(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
+    )
+    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices())
+
+
+def _rate(name: str, window: str) -> str:
+    return f"sum without (instance) (rate({name}[{window}]))"
+
+
+def _derived(profile: Profile) -> tuple[Record, ...]:
+    """What follows from the sums alone, whichever dialect they came in."""
+    window = profile.window(RATE_WINDOW_SECONDS)
+    every = f"sum without (kernel, kernel_class) ({KERNEL_BUSY})"
+    return (
+        Record(KERNEL_LAUNCHES, _rate(promql.name(kernel.LAUNCHES), window)),
+        Record(KERNEL_MEAN, f"{KERNEL_SECONDS} / ({KERNEL_TIMED} > 0)"),
+        # Launches that were not timed count as long as those that were.
+        Record(KERNEL_BUSY, f"{KERNEL_MEAN} * {KERNEL_LAUNCHES}"),
+        Record(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring (kernel, kernel_class) group_left () ({every} > 0)"),
+        Record(KERNEL_BASELINE, _baseline(profile)),
+        Record(STATE_SECONDS, _rate(promql.name(kernel.DEVICE_TIME), window)),
+    )
+
+
+def _baseline(profile: Profile) -> str:
+    from_day_before = f"[{duration(profile.baseline_window_seconds)}] offset {duration(profile.baseline_age_seconds)}"
+    return f"quantile_over_time(0.5, {KERNEL_MEAN}{from_day_before})"
+
+
+def _devices() -> Group:
+    used, free = promql.name(device.FB_USED), promql.name(device.FB_FREE)
+    mask = promql.name(device.CLOCK_EVENT_REASONS)
+    bits = (
+        Record(CLOCK_EVENT, f"max without (instance) (floor({mask} / {bit}) % 2)", {"reason": reason})
+        for reason, bit in CLOCK_EVENT_BITS.items()
+    )
+    memory = Record(MEMORY_USED, f"max without (instance) ({used} / ({used} + {free}))")
+    return Group("kernelcast-devices", (memory, *bits))
