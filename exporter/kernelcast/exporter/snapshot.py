@@ -1,0 +1,141 @@
+"""An aggregator as a JSON document and back: everything it needs to go on where it was."""
+
+from collections import OrderedDict
+from dataclasses import asdict
+from typing import Any
+
+from kernelcast.exporter.aggregate import Aggregator, Member
+from kernelcast.exporter.growth import Launches
+from kernelcast.exporter.process import ProcessTotals
+from kernelcast.exporter.series import KernelSeries, ProgramSeries, SeriesKey
+from kernelcast.wire.frames import KernelName
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device
+
+Document = dict[str, Any]
+
+
+def take(aggregator: Aggregator) -> Document:
+    """The aggregator's memory; what processes say about themselves is left out, they say it again."""
+    return {
+        "epoch_ns": aggregator.epoch_ns,
+        "finished": list(aggregator.finished),
+        "programs": [_member(member) for member in aggregator.members.values()],
+    }
+
+
+def restore(aggregator: Aggregator, document: Document) -> None:
+    """Give a new aggregator the memory of an earlier one.
+
+    Raises:
+        KeyError, TypeError, ValueError: The document is not one that `take` made.
+    """
+    epoch_ns = int(document["epoch_ns"])
+    finished = OrderedDict((str(name), None) for name in document["finished"])
+    members = [_restored_member(item) for item in document["programs"]]
+    aggregator.epoch_ns = epoch_ns
+    aggregator.finished = finished
+    aggregator.members = {member.series.key: member for member in members}
+
+
+def _member(member: Member) -> Document:
+    series = member.series
+    numbers = {signature: number for number, signature in enumerate(series.kernels)}
+    return {
+        "key": list(series.key),
+        "device": asdict(series.device),
+        "start_ns": series.start_ns,
+        "kernels": [_kernel(kernel) for kernel in series.kernels.values()],
+        "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
+        "counters": [[*key, total] for key, total in series.counters.items()],
+        "outcomes": [[*key, count] for key, count in series.outcomes.items()],
+        "measured": series.measured,
+        "live": {nonce: _process(process, numbers) for nonce, process in member.live.items()},
+        "ended": {nonce: _process(process, numbers) for nonce, process in member.ended.items()},
+    }
+
+
+def _restored_member(item: Document) -> Member:
+    series = ProgramSeries(SeriesKey(*item["key"]), Device(**item["device"]), int(item["start_ns"]))
+    kernels = [_restored_kernel(kernel) for kernel in item["kernels"]]
+    series.kernels = {kernel.signature: kernel for kernel in kernels}
+    series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
+    series.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
+    series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items()}
+    member = Member(series)
+    for restored, stored in ((member.live, item["live"]), (member.ended, item["ended"])):
+        for nonce, process in stored.items():
+            restored[nonce] = _restored_process(process, kernels)
+    return member
+
+
+def _kernel(kernel: KernelSeries) -> Document:
+    return {
+        "signature": kernel.signature,
+        "gpu_time_ns": kernel.gpu_time_ns,
+        "admitted": kernel.admitted,
+        "detailed": kernel.detailed,
+        "totals": _launches(kernel.totals),
+        "pending": _launches(kernel.pending),
+        "variants": {variant: _durations(totals) for variant, totals in kernel.variants.items()},
+        "config": asdict(kernel.config) if kernel.config else None,
+    }
+
+
+def _restored_kernel(item: Document) -> KernelSeries:
+    return KernelSeries(
+        signature=str(item["signature"]),
+        gpu_time_ns=int(item["gpu_time_ns"]),
+        admitted=bool(item["admitted"]),
+        detailed=bool(item["detailed"]),
+        totals=_restored_launches(item["totals"]),
+        pending=_restored_launches(item["pending"]),
+        variants={str(variant): _restored_durations(totals) for variant, totals in item["variants"].items()},
+        config=KernelName(**item["config"]) if item["config"] else None,
+    )
+
+
+def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
+    return {
+        "names": [[kernel, numbers.get(name.signature, -1)] for kernel, name in process.names.items()],
+        "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
+        "variants": [[*key, _launches(totals)] for key, totals in process.variants.items()],
+        "counters": [[*key, total] for key, total in process.counters.items()],
+    }
+
+
+def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTotals:
+    process = ProcessTotals()
+    process.confirmed = False
+    process.names = {
+        int(kernel): KernelName(int(kernel), kernels[number].signature)
+        for kernel, number in item["names"]
+        if number >= 0
+    }
+    process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
+    process.variants = {
+        (int(kernel), str(variant)): _restored_launches(totals) for kernel, variant, totals in item["variants"]
+    }
+    process.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    return process
+
+
+def _launches(totals: Launches) -> list[Any]:
+    return [totals.launches, *_durations(totals.durations)]
+
+
+def _restored_launches(item: list[Any]) -> Launches:
+    launches, *durations = item
+    return Launches(int(launches), _restored_durations(durations))
+
+
+def _durations(totals: DurationTotals) -> list[Any]:
+    buckets = [number for pair in totals.buckets.items() for number in pair]
+    return [totals.count, totals.sum_ns, totals.sum_squares_ns2, totals.zero_count, buckets]
+
+
+def _restored_durations(item: list[Any]) -> DurationTotals:
+    count, sum_ns, squares, zero_count, buckets = item
+    pairs = zip(buckets[::2], buckets[1::2], strict=True)
+    return DurationTotals(int(count), int(sum_ns), int(squares), int(zero_count), dict(pairs))

@@ -1,0 +1,150 @@
+"""The aggregator's memory on disk, written before anything it holds is published: no series falls after a crash.
+
+The file is a header line (format, version, SHA-256 and length of the rest) and a JSON document. It is replaced as a
+whole: written beside, synced, renamed, and the directory synced.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from kernelcast.exporter import snapshot
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import ConfigurationError
+
+FORMAT: Final = b"kernelcast-exporter-state"
+VERSION: Final = b"1"
+FILE_NAME: Final = "exporter.state"
+_SEPARATORS: Final = (",", ":")
+
+_log = get_logger(__name__)
+
+
+class StateFile:
+    """Keeps one exporter's memory in a directory of its own.
+
+    Attributes:
+        saves: Snapshots written.
+        errors: Snapshots that could not be written.
+        refused: Files found that were corrupt or foreign; they are renamed, never deleted.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+        self._lock: int | None = None
+        self._written = b""
+        self.saves = 0
+        self.errors = 0
+        self.refused = 0
+
+    def open(self) -> "StateFile":
+        """Make the directory, and keep other exporters out of it until `close`.
+
+        Raises:
+            ConfigurationError: It cannot be made or written, or another exporter uses it.
+        """
+        directory = self.path.parent
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise ConfigurationError(
+                f"exporter.state_directory {directory} is used by another exporter; give each a directory of its own"
+            ) from None
+        except OSError as error:
+            self.close()
+            raise ConfigurationError(
+                f"exporter.state_directory {directory} cannot be used: {error.strerror}; name one that can be written"
+            ) from None
+        return self
+
+    def close(self) -> None:
+        """Let others in; safe to call twice."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def load(self, aggregator: Aggregator) -> bool:
+        """Give a new aggregator the memory that was saved; False where there is none that can be used."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._refuse(str(error))
+            return False
+        try:
+            snapshot.restore(aggregator, _parse(content))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+            self._refuse(f"{type(error).__name__}: {error}")
+            return False
+        return True
+
+    def save(self, aggregator: Aggregator) -> None:
+        """Write the aggregator's memory; a failure is counted and logged, and the old file is taken away.
+
+        A snapshot that lags behind what was published would let series fall after a crash; without one the exporter
+        starts afresh, with a later start time, which every reader knows how to take.
+        """
+        body = json.dumps(snapshot.take(aggregator), separators=_SEPARATORS, ensure_ascii=False).encode()
+        if body == self._written:
+            return
+        try:
+            self._replace(_header(body) + body)
+        except OSError as error:
+            self.errors += 1
+            self._written = b""
+            _log.warning("state could not be saved", path=str(self.path), error=str(error))
+            self._discard()
+            return
+        self._written = body
+        self.saves += 1
+
+    def _replace(self, content: bytes) -> None:
+        beside = self.path.with_suffix(".tmp")
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self.path)
+        directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _discard(self) -> None:
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("outdated state could not be removed", path=str(self.path), error=str(error))
+
+    def _refuse(self, reason: str) -> None:
+        self.refused += 1
+        aside = self.path.with_suffix(".refused")
+        _log.warning("state cannot be used; starting afresh", path=str(self.path), kept_as=str(aside), reason=reason)
+        try:
+            self.path.replace(aside)
+        except OSError as error:
+            _log.warning("state could not be put aside", path=str(self.path), error=str(error))
+
+
+def _header(body: bytes) -> bytes:
+    digest = hashlib.sha256(body).hexdigest().encode()
+    return b" ".join((FORMAT, VERSION, digest, str(len(body)).encode())) + b"\n"
+
+
+def _parse(content: bytes) -> snapshot.Document:
+    head, _, body = content.partition(b"\n")
+    if head + b"\n" != _header(body):
+        raise ValueError(f"header {head[:80]!r} does not fit its {len(body)} bytes")
+    document = json.loads(body)
+    if not isinstance(document, dict):
+        raise TypeError(f"the document is a {type(document).__name__}, not an object")
+    return document

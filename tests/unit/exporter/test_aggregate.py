@@ -1,0 +1,291 @@
+from collections.abc import Iterable
+
+import pytest
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.aggregate import MAX_ENDED, Aggregator
+from kernelcast.exporter.report import ProcessReport
+from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.events import Outcome, OutcomeState
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, TunableClaim
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.kernels import kernel_id, label
+
+SECOND_NS = 1_000_000_000
+NOW_NS = 1_000 * SECOND_NS
+DEVICE = Device("node1", "GPU-1", model_name="H200")
+
+
+def process(nonce: str = "a", *, program: str = "train", start_ns: int = 900 * SECOND_NS) -> Process:
+    return Process(program, nonce, start_ns)
+
+
+def row(signature: str, durations_ns: Iterable[int], *, untimed: int = 0) -> KernelRow:
+    totals = DurationTotals()
+    for duration_ns in durations_ns:
+        totals.observe(duration_ns)
+    return KernelRow(kernel_id(signature), totals.count + untimed, totals)
+
+
+def report(
+    rows: dict[str, list[int]], *, of: Process | None = None, device: Device = DEVICE, **more: object
+) -> ProcessReport:
+    names = tuple(KernelName(kernel_id(name), name) for name in rows)
+    made = tuple(row(name, durations) for name, durations in rows.items())
+    return ProcessReport(of or process(), device, names, made, **more)  # type: ignore[arg-type]
+
+
+def shown(aggregator: Aggregator, now_ns: int = NOW_NS) -> list[Sample]:
+    return [sample for group in aggregator.samples(now_ns) for sample in group.samples]
+
+
+def values(samples: Iterable[Sample], metric: Metric, by: str = "kernel") -> dict[str, object]:
+    return {dict(sample.attributes).get(by, ""): sample.value for sample in samples if sample.metric is metric}
+
+
+def test_processes_of_one_program_are_one_series_and_an_ended_one_stays_in_it() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [100, 200]}, of=process("a")))
+    aggregator.report(report({"gemm": [50]}, of=process("b")))
+    aggregator.report(report({"gemm": [100, 200, 300]}, of=process("a"), final=True))
+    samples = shown(aggregator)
+    assert values(samples, kernel.LAUNCHES) == {label("gemm"): 4}
+    duration = values(samples, kernel.DURATION)[label("gemm")]
+    assert isinstance(duration, DurationTotals)
+    assert (duration.count, duration.sum_ns) == (4, 650)
+
+
+def test_a_late_report_of_an_ended_process_goes_on_from_its_last_totals() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [100]}, final=True))
+    aggregator.report(report({"gemm": [100]}))
+    aggregator.report(report({"gemm": [100, 100]}, final=True))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 2}
+
+
+def test_a_report_of_a_process_that_ended_long_ago_is_ignored_and_counted() -> None:
+    aggregator = Aggregator()
+    for number in range(MAX_ENDED + 1):
+        aggregator.report(report({"gemm": [100]}, of=process(f"p{number}"), final=True))
+    aggregator.report(report({"gemm": [100]}, of=process("p0")))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): MAX_ENDED + 1}
+    assert aggregator.counts.late == 1
+
+
+def test_totals_that_fall_within_one_process_are_ignored_and_counted() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [100, 200], "copy": [10]}))
+    aggregator.report(report({"gemm": [100], "copy": [10, 10]}))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 2, label("copy"): 2}
+    assert aggregator.counts.fallen == 1
+
+
+def test_a_bucket_that_falls_while_the_count_rises_is_ignored_too() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1_000]}))
+    aggregator.report(report({"gemm": [2_000_000, 2_000_000]}))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 1}
+    assert aggregator.counts.fallen == 1
+
+
+def test_a_source_may_go_on_counting_in_the_object_it_reported() -> None:
+    aggregator = Aggregator()
+    totals = DurationTotals()
+    names = (KernelName(1, "gemm"),)
+    for _ in range(3):
+        totals.observe(100)
+        aggregator.report(ProcessReport(process(), DEVICE, names, (KernelRow(1, totals.count, totals),)))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 3}
+
+
+def test_samples_do_not_change_after_they_were_handed_out() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [100]}))
+    before = values(shown(aggregator), kernel.DURATION)[label("gemm")]
+    aggregator.report(report({"gemm": [100, 100]}))
+    shown(aggregator)
+    assert isinstance(before, DurationTotals)
+    assert (before.count, sum(before.buckets.values())) == (1, 1)
+
+
+def test_kernels_beyond_the_cap_are_summed_as_other_by_class() -> None:
+    aggregator = Aggregator(max_kernels=1)
+    aggregator.report(report({"gemm": [500], "small": [5], "ncclAllReduce": [7]}))
+    launches = {
+        (labels["kernel"], labels["kernel_class"]): sample.value
+        for sample in shown(aggregator)
+        if sample.metric is kernel.LAUNCHES and (labels := dict(sample.attributes))
+    }
+    assert launches == {(label("gemm"), "compute"): 1, ("other", "compute"): 1, ("other", "collective"): 1}
+
+
+def test_what_a_kernel_did_before_its_admission_stays_in_other() -> None:
+    aggregator = Aggregator(max_kernels=5)
+    first = {f"k{number}": [1_000] for number in range(4)} | {"late": [1]}
+    aggregator.report(report(first))
+    assert values(shown(aggregator), kernel.LAUNCHES)["other"] == 1
+    aggregator.report(report(first | {"late": [1, 5_000, 5_000]}))
+    launches = values(shown(aggregator), kernel.LAUNCHES)
+    assert (launches["other"], launches[label("late")]) == (1, 2)
+
+
+def test_the_last_slots_wait_for_kernels_that_matter() -> None:
+    aggregator = Aggregator(max_kernels=5)
+    rows = {"hot": [1_000_000], **{f"tiny{number}": [1] for number in range(9)}}
+    aggregator.report(report(rows))
+    assert len(values(shown(aggregator), kernel.LAUNCHES)) == 4 + 1
+    aggregator.report(report({**rows, "hot2": [900_000]}))
+    launches = values(shown(aggregator), kernel.LAUNCHES)
+    assert launches[label("hot2")] == 1
+
+
+def test_without_a_cap_every_kernel_has_its_own_series() -> None:
+    aggregator = Aggregator(max_kernels=None)
+    names = [f"kernel_{letter}_{number}" for letter in "abcdefgh" for number in range(40)]
+    aggregator.report(report({name: [10] for name in names}))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label(name): 1 for name in names}
+
+
+def test_the_hottest_kernels_travel_with_buckets() -> None:
+    aggregator = Aggregator(detailed_kernels=1)
+    aggregator.report(report({"hot": [1_000], "cool": [10]}))
+    detailed = {
+        dict(sample.attributes)["kernel"]: sample.detailed
+        for sample in shown(aggregator)
+        if sample.metric is kernel.DURATION
+    }
+    assert detailed == {label("hot"): True, label("cool"): False}
+
+
+def test_a_kernel_whose_name_has_not_arrived_counts_as_other() -> None:
+    aggregator = Aggregator()
+    aggregator.report(ProcessReport(process(), DEVICE, (), (row("gemm", [100]),)))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {"other": 1}
+    aggregator.report(report({"gemm": [100, 200]}))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {"other": 1, label("gemm"): 1}
+
+
+def test_numbers_in_generated_names_do_not_split_a_kernel() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"triton_poi_fused_add_3": [1]}, of=process("a")))
+    aggregator.report(report({"triton_poi_fused_add_7": [1]}, of=process("b")))
+    assert list(values(shown(aggregator), kernel.LAUNCHES).values()) == [2]
+
+
+def test_untimed_launches_show_in_the_coverage() -> None:
+    aggregator = Aggregator()
+    names = (KernelName(kernel_id("gemm"), "gemm"),)
+    aggregator.report(ProcessReport(process(), DEVICE, names, (row("gemm", [10], untimed=3),)))
+    samples = shown(aggregator)
+    assert values(samples, kernel.LAUNCHES) == {label("gemm"): 4}
+    assert values(samples, kernel.TIMED_LAUNCHES) == {label("gemm"): 1}
+    assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.25}
+
+
+def test_copies_waits_and_device_time_are_summed_over_processes() -> None:
+    aggregator = Aggregator()
+    counters = Counters(0, (("h2d", "true", 10, 1, SECOND_NS),), (("stream", SECOND_NS // 2),), (("idle", SECOND_NS),))
+    for nonce in "ab":
+        aggregator.report(report({}, of=process(nonce), counters=counters))
+    samples = shown(aggregator)
+    assert values(samples, kernel.MEMCPY_BYTES, "kind") == {"h2d": 20}
+    assert values(samples, kernel.MEMCPY_SECONDS, "pinned") == {"true": 2.0}
+    assert values(samples, kernel.SYNC_WAIT, "type") == {"stream": 1.0}
+    assert values(samples, kernel.DEVICE_TIME, "state") == {"idle": 2.0}
+    assert aggregator.counts.copies == 2
+    assert not values(samples, kernel.PROBE_OVERHEAD)
+
+
+def test_a_probe_says_what_it_costs() -> None:
+    aggregator = Aggregator()
+    counters = Counters(0, overhead_ns=SECOND_NS, dropped_frames=2)
+    aggregator.report(report({}, counters=counters, method="event", version="0.1.0"))
+    samples = shown(aggregator)
+    assert values(samples, kernel.PROBE_OVERHEAD) == {"": 1.0}
+    assert values(samples, kernel.PROBE_DROPPED) == {"": 2}
+    assert values(samples, kernel.PROBE_INFO, "method") == {"event": 1}
+
+
+def test_tunables_are_shown_while_their_process_lives() -> None:
+    aggregator = Aggregator()
+    claim = TunableClaim("block", "128", ("128", "256"), device_model="H200")
+    aggregator.report(report({"gemm": [1]}, tunables=(claim,)))
+    assert values(shown(aggregator), kernel.TUNABLE_INFO, "allowed") == {"128,256": 1}
+    aggregator.report(report({"gemm": [1]}, final=True))
+    assert not values(shown(aggregator), kernel.TUNABLE_INFO)
+
+
+def test_variants_add_up_to_their_kernel_and_the_many_are_summed() -> None:
+    aggregator = Aggregator()
+    number = kernel_id("gemm")
+    variants = {(number, f"grid={size}"): row("gemm", [size]) for size in range(1, 13)}
+    aggregator.report(report({"gemm": list(range(1, 13))}, variants=variants))
+    launches = values(shown(aggregator), kernel.VARIANT_LAUNCHES, "variant")
+    assert len(launches) == 9
+    assert sum(int(str(count)) for count in launches.values()) == 12
+    assert launches["other"] == 4
+
+
+def test_the_launch_configuration_last_seen_is_told() -> None:
+    aggregator = Aggregator()
+    name = KernelName(kernel_id("gemm"), "gemm", "4,1,1", "128,1,1", 32, 1024)
+    aggregator.report(ProcessReport(process(), DEVICE, (name,), (row("gemm", [5]),)))
+    (info,) = [dict(sample.attributes) for sample in shown(aggregator) if sample.metric is kernel.KERNEL_INFO]
+    assert (info["grid"], info["block"], info["registers"], info["shared_memory"]) == ("4,1,1", "128,1,1", "32", "1024")
+
+
+def test_outcomes_of_hints_are_counted_for_their_program() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}))
+    kept = Outcome("h1", "train", "block", OutcomeState.KEPT, measured_ratio=0.8, hostname="node1", uuid="GPU-1")
+    aggregator.outcome(kept)
+    aggregator.outcome(Outcome("h2", "unknown", "block", OutcomeState.KEPT))
+    samples = shown(aggregator)
+    assert values(samples, kernel.HINT_OUTCOMES, "state") == {"kept": 1}
+    assert values(samples, kernel.HINT_MEASURED, "tunable") == {"block": 0.8}
+    assert aggregator.counts.unmatched == 1
+
+
+def test_programs_share_a_group_only_with_their_own_host() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}))
+    aggregator.report(report({"gemm": [1]}, device=Device("node2", "GPU-2")))
+    aggregator.report(report({"gemm": [1]}, device=Device("node1", "GPU-3")))
+    groups = {(group.hostname, group.program): group for group in aggregator.samples(NOW_NS)}
+    assert set(groups) == {("node1", "train"), ("node2", "train")}
+    uuids = {dict(sample.attributes)["UUID"] for sample in groups["node1", "train"].samples}
+    assert uuids == {"GPU-1", "GPU-3"}
+
+
+def test_a_replay_says_so_on_every_series() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}, of=Process("train", "n", 1, source="replayed")))
+    assert {dict(sample.attributes)["source"] for sample in shown(aggregator)} == {"replayed"}
+
+
+def test_a_finished_program_is_retired_and_comes_back_with_a_later_start() -> None:
+    aggregator = Aggregator(retire_after_seconds=60)
+    aggregator.report(report({"gemm": [1, 1]}, final=True))
+    assert {sample.start_ns for sample in shown(aggregator) if sample.start_ns} == {900 * SECOND_NS}
+    assert shown(aggregator, NOW_NS + 59 * SECOND_NS)
+    assert not shown(aggregator, NOW_NS + 60 * SECOND_NS)
+    assert aggregator.counts.retired == 1
+    aggregator.report(report({"gemm": [1]}, of=process("b")))
+    samples = shown(aggregator, NOW_NS + 70 * SECOND_NS)
+    assert values(samples, kernel.LAUNCHES) == {label("gemm"): 1}
+    assert {sample.start_ns for sample in samples if sample.start_ns} == {NOW_NS + 60 * SECOND_NS}
+
+
+def test_a_living_program_is_never_retired_however_quiet() -> None:
+    aggregator = Aggregator(retire_after_seconds=60)
+    aggregator.report(report({"gemm": [1]}))
+    for minutes in range(5):
+        assert shown(aggregator, NOW_NS + minutes * 61 * SECOND_NS)
+
+
+@pytest.mark.parametrize("start_ns", [0, NOW_NS + SECOND_NS])
+def test_a_start_that_cannot_be_is_brought_back_to_now(start_ns: int) -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}, of=process(start_ns=start_ns)))
+    assert {sample.start_ns for sample in shown(aggregator) if sample.start_ns} == {NOW_NS}

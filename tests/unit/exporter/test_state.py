@@ -1,0 +1,244 @@
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelcast.exporter import state as state_module
+from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
+from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.state import FILE_NAME, StateFile
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.frames import KernelName, KernelRow
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.kernels import kernel_id, label
+
+SECOND_NS = 1_000_000_000
+DEVICE = Device("node1", "GPU-1")
+NAMES = ("gemm", "softmax", "copy")
+
+
+class KilledError(BaseException):
+    """Stands for kill -9: nothing may catch it and go on."""
+
+
+class Truth:
+    """A source whose processes count on, whatever happens to the exporter."""
+
+    def __init__(self) -> None:
+        self.totals: dict[tuple[str, str], DurationTotals] = {}
+        self.connected = True
+
+    def launch(self, nonce: str, name: str) -> None:
+        self.totals.setdefault((nonce, name), DurationTotals()).observe(1_000_003)
+
+    def poll(self, now_ns: int) -> Batch:  # noqa: ARG002  the protocol's
+        if not self.connected:
+            return Batch()
+        reports = [
+            ProcessReport(
+                Process("train", nonce, SECOND_NS),
+                DEVICE,
+                (KernelName(kernel_id(name), name),),
+                (KernelRow(kernel_id(name), totals.count, totals),),
+            )
+            for (nonce, name), totals in self.totals.items()
+        ]
+        return Batch(tuple(reports))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def launches(self) -> Counter[str]:
+        truth: Counter[str] = Counter()
+        for (_, name), totals in self.totals.items():
+            truth[label(name)] += totals.count
+        return truth
+
+
+class Broker:
+    """Keeps what was published, and dies when told to."""
+
+    def __init__(self) -> None:
+        self.shown: Counter[str] = Counter()
+        self.dies_before = -1
+        self.points = 0
+        self.messages = 0
+        self.size_bytes = 0
+
+    def kernels(self, group: ProgramSamples) -> None:
+        for number, sample in enumerate(group.samples):
+            if number == self.dies_before:
+                raise KilledError
+            if sample.metric is kernel.LAUNCHES:
+                name, value = dict(sample.attributes)["kernel"], int(str(sample.value))
+                assert value >= self.shown[name], f"{name} fell from {self.shown[name]} to {value}"
+                self.shown[name] = value
+
+    def devices(self, samples: object) -> None:
+        """This test has none."""
+
+
+def aggregator_of(file: StateFile) -> Aggregator:
+    aggregator = Aggregator(epoch_ns=2 * SECOND_NS)
+    file.load(aggregator)
+    return aggregator
+
+
+def filled(count: int = 3) -> Aggregator:
+    truth = Truth()
+    for _ in range(count):
+        truth.launch("a", "gemm")
+    aggregator = Aggregator()
+    for report in truth.poll(0).reports:
+        aggregator.report(report)
+    list(aggregator.samples(5 * SECOND_NS))
+    return aggregator
+
+
+def launches(aggregator: Aggregator) -> dict[str, Any]:
+    return {
+        dict(sample.attributes)["kernel"]: sample.value
+        for group in aggregator.samples(9 * SECOND_NS)
+        for sample in group.samples
+        if sample.metric is kernel.LAUNCHES
+    }
+
+
+kill = st.sampled_from(["never", "before_save", "in_write", "before_rename", "after_save", "in_publish"])
+interval = st.tuples(
+    st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(NAMES)), max_size=5),
+    kill,
+    st.integers(0, 20),
+    st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(interval, min_size=1, max_size=8))
+def test_after_a_kill_at_any_point_no_series_falls_and_totals_equal_the_truth(
+    tmp_path_factory: pytest.TempPathFactory, intervals: list[tuple[list[tuple[str, str]], str, int, bool]]
+) -> None:
+    directory = tmp_path_factory.mktemp("state")
+    truth, broker = Truth(), Broker()
+    file = StateFile(directory)
+    pipeline = Pipeline([truth], aggregator_of(file), broker, file)  # type: ignore[arg-type]
+    for number, (launched, point, depth, connected) in enumerate([*intervals, ([], "never", 0, True)]):
+        truth.connected = connected
+        for nonce, name in launched:
+            truth.launch(nonce, name)
+        with pytest.MonkeyPatch.context() as patch:
+            arm(patch, broker, point, depth)
+            try:
+                pipeline.tick((10 + number) * SECOND_NS)
+            except KilledError:
+                file = StateFile(directory)
+                pipeline = Pipeline([truth], aggregator_of(file), broker, file)  # type: ignore[arg-type]
+        broker.dies_before = -1
+    assert broker.shown == truth.launches()
+    assert file.refused == 0
+
+
+def arm(patch: pytest.MonkeyPatch, broker: Broker, point: str, depth: int) -> None:
+    def die(*_: object, **__: object) -> None:
+        raise KilledError
+
+    def save_and_die(self: StateFile, aggregator: Aggregator, save: Any = StateFile.save) -> None:
+        save(self, aggregator)
+        raise KilledError
+
+    if point == "before_save":
+        patch.setattr(StateFile, "save", die)
+    elif point == "in_write":
+        patch.setattr(os, "fsync", die)
+    elif point == "before_rename":
+        patch.setattr(Path, "replace", die)
+    elif point == "after_save":
+        patch.setattr(StateFile, "save", save_and_die)
+    elif point == "in_publish":
+        broker.dies_before = depth
+
+
+def test_what_was_saved_is_there_after_a_restart(tmp_path: Path) -> None:
+    StateFile(tmp_path).save(filled())
+    restored = Aggregator()
+    assert StateFile(tmp_path).load(restored)
+    assert launches(restored) == {label("gemm"): 3}
+
+
+def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
+    file, aggregator = StateFile(tmp_path), filled()
+    file.save(aggregator)
+    file.save(aggregator)
+    assert file.saves == 1
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: content[:-1],
+        lambda content: content.replace(b"gemm", b"gemn"),
+        lambda content: b"something else entirely",
+        lambda content: b"",
+        lambda content: content.replace(b"-state 1 ", b"-state 9 "),
+    ],
+    ids=["truncated", "changed", "foreign", "empty", "another version"],
+)
+def test_a_file_that_cannot_be_used_is_put_aside_and_the_exporter_starts_afresh(tmp_path: Path, spoil: Any) -> None:
+    StateFile(tmp_path).save(filled())
+    path = tmp_path / FILE_NAME
+    spoilt = spoil(path.read_bytes())
+    path.write_bytes(spoilt)
+    file, aggregator = StateFile(tmp_path), Aggregator()
+    assert not file.load(aggregator)
+    assert file.refused == 1
+    assert launches(aggregator) == {}
+    assert path.with_suffix(".refused").read_bytes() == spoilt
+
+
+def test_a_document_of_another_shape_is_refused_whole(tmp_path: Path) -> None:
+    body = b'{"epoch_ns":1,"finished":[],"programs":[{"key":[]}]}'
+    (tmp_path / FILE_NAME).write_bytes(state_module._header(body) + body)
+    file, aggregator = StateFile(tmp_path), Aggregator()
+    assert not file.load(aggregator)
+    assert aggregator.epoch_ns == 0
+
+
+def test_a_snapshot_that_cannot_be_replaced_is_taken_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = StateFile(tmp_path)
+    file.save(filled(1))
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    file.save(filled(2))
+    assert (file.errors, (tmp_path / FILE_NAME).exists()) == (1, False)
+
+
+def test_two_exporters_cannot_share_a_directory(tmp_path: Path) -> None:
+    first = StateFile(tmp_path / "state").open()
+    with pytest.raises(ConfigurationError, match="used by another exporter"):
+        StateFile(tmp_path / "state").open()
+    first.close()
+    StateFile(tmp_path / "state").open().close()
+
+
+def test_a_directory_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match="state_directory"):
+        StateFile(tmp_path / "file" / "state").open()
+
+
+def test_after_a_restart_an_idle_program_keeps_its_series_until_it_is_retired(tmp_path: Path) -> None:
+    StateFile(tmp_path).save(filled())
+    aggregator = Aggregator(retire_after_seconds=10)
+    StateFile(tmp_path).load(aggregator)
+    assert list(aggregator.samples(20 * SECOND_NS))
+    assert not list(aggregator.samples(31 * SECOND_NS))
