@@ -9,17 +9,32 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+# Without numba's reference counts (`_nrt=False`): nothing here allocates, and the caller's arrays outlive the call. With
+# them, each array taken out of a tuple costs two atomic operations and pages of machine code.
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# No wrappers either, save for entries: only compiled code calls the others.
+_INNER = {"nogil": True, "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def compiled(function: F) -> F:
-    """A function that other compiled ones call; the linker decides whether to inline it."""
-    return cast("F", njit(nogil=True)(function))
+    """A function that other compiled ones call."""
+    return cast("F", njit(**_INNER)(function))
 
 
 def inlined(function: F) -> F:
-    """A small function on the path of every point, always inlined."""
-    return cast("F", njit(nogil=True, forceinline=True)(function))
+    """A small function on the path of every point, inlined by LLVM wherever it is called."""
+    return cast("F", njit(**_INNER, forceinline=True)(function))
+
+
+def spliced(function: F) -> F:
+    """A large function called from one place, made part of its caller before compilation.
+
+    Each compiled function is optimised together with everything below it; eight levels of a walk would be so eight times.
+    """
+    return cast("F", njit(**_INNER, inline="always")(function))
 
 
 def entry(function: F) -> F:
@@ -29,9 +44,9 @@ def entry(function: F) -> F:
     closure holds is part of the cache's key, so a change in any file of this package compiles anew.
     """
     try:
-        return cast("F", njit(nogil=True, cache=True)(function))
+        return cast("F", njit(nogil=True, _nrt=False, cache=True)(function))
     except RuntimeError:  # numba's "no locator available": read-only installation and no writable home either
-        return cast("F", njit(nogil=True)(function))
+        return cast("F", njit(nogil=True, _nrt=False)(function))
 
 
 def source_digest() -> str:

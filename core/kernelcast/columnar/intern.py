@@ -21,7 +21,7 @@ from kernelcast.columnar.layout import (
     State,
     Store,
 )
-from kernelcast.columnar.stream import equal, hash_bytes
+from kernelcast.columnar.stream import copy_bytes, equal, hash_bytes
 
 
 @compiled
@@ -70,8 +70,7 @@ def take_number(store: Store) -> int:
 @compiled
 def append(store: Store, b: UInt8Array, p: int, length: int) -> None:
     """Copy bytes to the arena's end; there is room."""
-    at = store.counters[ARENA_USED]
-    store.arena[at : at + length] = b[p : p + length]
+    copy_bytes(store.arena, store.counters[ARENA_USED], b, p, length)
     store.counters[ARENA_USED] += length
 
 
@@ -177,7 +176,7 @@ def compact(store: Store, arena: UInt8Array) -> None:
         if store.entries[number].parent != UNUSED:
             start = store.entries[number].offset
             length = store.entries[number].length + store.entries[number].extra
-            arena[at : at + length] = store.arena[start : start + length]
+            copy_bytes(arena, at, store.arena, start, length)
             store.entries[number].offset = at
             at += length
     store.counters[ARENA_USED] = at

@@ -28,7 +28,7 @@ from kernelcast.columnar.layout import (
     VERIFY,
     State,
 )
-from kernelcast.columnar.stream import delimited, equal
+from kernelcast.columnar.stream import copy_bytes, delimited, equal
 
 METRIC_KEY_HEADER = 7
 """Type, temporality, monotonic, and the name's length in 4 bytes; name and unit follow."""
@@ -84,9 +84,9 @@ def metric_key(state: State, b: UInt8Array, kind: tuple[int, int, int], name: tu
         key[i] = kind[i]
     for i in range(4):
         key[3 + i] = (name_length >> (8 * i)) & 0xFF
-    key[METRIC_KEY_HEADER : METRIC_KEY_HEADER + name_length] = b[name[0] : name[1]]
+    copy_bytes(key, METRIC_KEY_HEADER, b, name[0], name_length)
     at = METRIC_KEY_HEADER + name_length
-    key[at : at + unit_length] = b[unit[0] : unit[1]]
+    copy_bytes(key, at, b, unit[0], unit_length)
     return at + unit_length
 
 

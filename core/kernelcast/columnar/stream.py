@@ -121,3 +121,10 @@ def is_ascii(b: UInt8Array, p: int, end: int) -> bool:
         high |= np.uint64(b[p])
         p += 1
     return bool(high & np.uint64(0x8080808080808080) == 0)
+
+
+@compiled
+def copy_bytes(into: UInt8Array, at: int, b: UInt8Array, p: int, length: int) -> None:
+    """Copy `length` bytes from b[p] to into[at]; a slice would need numba's memory manager, which is off."""
+    for k in range(length):
+        into[at + k] = b[p + k]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.columnar.columns import Int64Array, UInt8Array
-from kernelcast.columnar.compiled import compiled, inlined
+from kernelcast.columnar.compiled import compiled, spliced
 from kernelcast.columnar.histograms import explicit_point, exponential_point
 from kernelcast.columnar.intern import begin, undo
 from kernelcast.columnar.layout import (
@@ -94,7 +94,7 @@ def room_for(state: State, tag: int, points: int) -> int:
     return GROW_HISTOGRAMS if control[HISTOGRAM_ROWS] + points > len(state.histograms) else OK
 
 
-@inlined
+@spliced
 def container_points(state: State, metric: int, b: UInt8Array, tag: int, p: int, end: int) -> int:
     """Read every data point of a container whose header has been read."""
     while p < end:
@@ -114,7 +114,7 @@ def container_points(state: State, metric: int, b: UInt8Array, tag: int, p: int,
     return OK
 
 
-@inlined
+@spliced
 def container(
     state: State,
     b: UInt8Array,
@@ -142,7 +142,7 @@ def container(
     return container_points(state, metric, b, tag, data[0], data[1])
 
 
-@inlined
+@spliced
 def metric(state: State, b: UInt8Array, p: int, end: int) -> int:
     """Read a Metric: its texts first, wherever they stand, then its data."""
     name = NOWHERE
@@ -209,7 +209,7 @@ def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, int, int
     return OK, found[0], found[1]
 
 
-@inlined
+@spliced
 def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
     """Read a ScopeMetrics: its scope first, wherever it stands, then its metrics."""
     status, scope, scope_stop = header(state, b, p, end)
@@ -234,7 +234,7 @@ def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
     return OK
 
 
-@inlined
+@spliced
 def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
     """Read a ResourceMetrics: its resource first, wherever it stands, then its scopes."""
     status, resource, resource_stop = header(state, b, p, end)
@@ -256,7 +256,7 @@ def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
     return OK
 
 
-@inlined
+@spliced
 def message(state: State, b: UInt8Array, p: int, end: int) -> int:
     """Read one ExportMetricsServiceRequest."""
     while p < end:
@@ -283,7 +283,7 @@ def roll_back(state: State) -> None:
     undo(state)
 
 
-@inlined
+@spliced
 def batch(state: State, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
     """Read messages that lie end to end, from number `first`, until one needs more than this walk can give.
 
