@@ -10,7 +10,9 @@ from kernelcast.columnar.columns import (
     NumberColumns,
 )
 from kernelcast.columnar.decoder import Decoder
+from kernelcast.columnar.encoder import encode
 from kernelcast.columnar.limits import Limits
+from kernelcast.columnar.samples import Export, Resource, Sample
 from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
 
 __all__ = [
@@ -21,10 +23,14 @@ __all__ = [
     "Attributes",
     "Decoded",
     "Decoder",
+    "Export",
     "HistogramColumns",
     "Limits",
     "NumberColumns",
     "PointType",
+    "Resource",
+    "Sample",
     "SeriesIdentity",
     "Temporality",
+    "encode",
 ]

@@ -33,7 +33,7 @@ def varint_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) -> 
         if at - first >= state.control[MAX_BUCKETS]:
             return TOO_MANY_BUCKETS
         if at >= state.data.shape[1]:
-                return GROW_BUCKETS
+            return GROW_BUCKETS
         word, p = varint(b, p, end)
         if p < 0:
             return ODD

@@ -111,7 +111,10 @@ ENTRY: Final = np.dtype(
         ("extra", np.int32),  # how many follow that are not: a description
         ("refs", np.int32),  # entries that have this one as their parent
         ("successor", np.int32),  # what followed it the last time: a guess, always checked
-        ("free", np.int32),  # not of this entry: the stack of numbers given back, in the same array to have fewer of them
+        (
+            "free",
+            np.int32,
+        ),  # not of this entry: the stack of numbers given back, in the same array to have fewer of them
         ("fresh", np.int32),  # likewise: numbers made by the present message
     ],
     align=True,

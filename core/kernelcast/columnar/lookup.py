@@ -73,7 +73,9 @@ def enclosing_scope(state: State, b: UInt8Array) -> int:
 
 
 @compiled
-def metric_key(state: State, b: UInt8Array, kind: tuple[int, int, int], name: tuple[int, int], unit: tuple[int, int]) -> int:
+def metric_key(
+    state: State, b: UInt8Array, kind: tuple[int, int, int], name: tuple[int, int], unit: tuple[int, int]
+) -> int:
     """Write a metric's key to the scratch and return its length, or a status below 0."""
     key = state.key
     name_length = name[1] - name[0]

@@ -45,5 +45,7 @@ def over_limit(status: Status, control: Int64Array, where: int) -> DecodeError:
         "than bounds, or none of either; look at the producer",
         Status.BOUNDS_UNSORTED: "a histogram's bounds do not rise strictly; look at the producer",
     }
-    reason = texts.get(status, f"the walk stops with {status.name}, though protobuf accepts the message; please report it")
+    reason = texts.get(
+        status, f"the walk stops with {status.name}, though protobuf accepts the message; please report it"
+    )
     return DecodeError(f"{reason} (in or after the field at byte {where})")

@@ -1,0 +1,173 @@
+"""Samples to OTLP export requests, split between points before they grow too long."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from kernelcast.columnar import fields
+from kernelcast.columnar.samples import Export, Resource, Sample
+from kernelcast.columnar.series import Attributes, PointType, Temporality
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.errors import WireError
+from kernelcast.wire.histogram import SCALE, DurationTotals
+from kernelcast.wire.topics import MAX_EXPORT_BYTES
+
+NESTING_BYTES = 6
+"""A tag of one byte and a length of at most five: what one level of nesting adds."""
+
+KNOWN_ATTRIBUTES = 65_536
+"""Label sets whose bytes are kept between exports: more than a node has series."""
+
+NUMBER_ATTRIBUTES = 7
+HISTOGRAM_ATTRIBUTES = 9
+EXPONENTIAL_ATTRIBUTES = 1
+
+
+def encode(
+    resource: Resource, samples: Iterable[Sample], *, scope: str, max_bytes: int = MAX_EXPORT_BYTES
+) -> Iterator[Export]:
+    """Export requests of all samples; metrics in the order of their first sample, samples of each in theirs.
+
+    Args:
+        resource: Who writes.
+        samples: All are taken before the first export is given, so that points of one metric lie together.
+        scope: The instrumentation scope's name.
+        max_bytes: No export is longer, unless one point alone is.
+
+    Raises:
+        WireError: A value that its metric's kind or the wire cannot carry.
+    """
+    metrics: dict[tuple[Metric, PointType], list[bytes]] = {}
+    for sample in samples:
+        kind = point_type(sample)
+        metrics.setdefault((sample.metric, kind), []).append(fields.delimited(1, point(sample, kind)))
+    request = _Request(resource, scope)
+    for (metric, kind), points in metrics.items():
+        request.open(metric, kind)
+        for body in points:
+            if request.points and request.size_with(body) > max_bytes:
+                yield request.close()
+                request = _Request(resource, scope)
+                request.open(metric, kind)
+            request.add(body)
+    if request.points:
+        yield request.close()
+
+
+class _Request:
+    """One export request in the making; its size is reckoned from above, lengths at their longest."""
+
+    def __init__(self, resource: Resource, scope: str) -> None:
+        self._head = fields.delimited(1, *(_key_value(1, key, value) for key, value in resource.attributes))
+        self._scope = fields.delimited(1, fields.text(1, scope))
+        self._metrics: list[bytes] = []
+        self._opened: tuple[Metric, PointType] | None = None
+        self._open_points: list[bytes] = []
+        self._size = len(self._head) + len(self._scope) + 2 * NESTING_BYTES
+        self._overhead = 0
+        self.points = 0
+
+    def open(self, metric: Metric, kind: PointType) -> None:
+        """Begin a metric; it takes no room until a point comes."""
+        self._finish_metric()
+        self._opened = (metric, kind)
+        self._overhead = len(_metric_fields(metric)) + len(_container_fields(kind, metric)) + 2 * NESTING_BYTES
+
+    def size_with(self, point_field: bytes) -> int:
+        """At most how long the request would be with one more point."""
+        return self._size + len(point_field) + (0 if self._open_points else self._overhead)
+
+    def add(self, point_field: bytes) -> None:
+        """Add a point to the opened metric."""
+        self._size = self.size_with(point_field)
+        self._open_points.append(point_field)
+        self.points += 1
+
+    def close(self) -> Export:
+        """The request's bytes."""
+        self._finish_metric()
+        scope_metrics = fields.delimited(2, self._scope, *self._metrics)
+        return Export(fields.delimited(1, self._head, scope_metrics), self.points)
+
+    def _finish_metric(self) -> None:
+        if self._opened is not None and self._open_points:
+            metric, kind = self._opened
+            container = fields.delimited(int(kind), *self._open_points, _container_fields(kind, metric))
+            self._metrics.append(fields.delimited(2, _metric_fields(metric), container))
+        self._open_points = []
+
+
+def point_type(sample: Sample) -> PointType:
+    """The kind of point a sample becomes.
+
+    Raises:
+        WireError: Durations in a metric that is no histogram, or the other way round.
+    """
+    if isinstance(sample.value, DurationTotals) != (sample.metric.kind is Kind.HISTOGRAM):
+        raise WireError(
+            f"{sample.metric.otlp_name} is a {sample.metric.kind.value} in the catalogue and got a "
+            f"{type(sample.value).__name__}; histograms take DurationTotals, other kinds int or float"
+        )
+    if sample.metric.kind is Kind.HISTOGRAM:
+        return PointType.EXPONENTIAL_HISTOGRAM if sample.detailed else PointType.HISTOGRAM
+    return PointType.SUM if sample.metric.kind is Kind.COUNTER else PointType.GAUGE
+
+
+def point(sample: Sample, kind: PointType) -> bytes:
+    """The data point's bytes.
+
+    Raises:
+        WireError: A time or value outside the wire's range.
+    """
+    try:
+        head = fields.fixed64(2, sample.start_ns) if sample.start_ns else b""
+        head += fields.fixed64(3, sample.time_ns)
+        if not isinstance(sample.value, DurationTotals):
+            value = 1 if sample.metric.kind is Kind.INFO else sample.value
+            body = fields.signed64(6, value) if isinstance(value, int) else fields.double(4, value)
+            return head + body + attribute_fields(sample.attributes, NUMBER_ATTRIBUTES)
+        head += fields.fixed64(4, sample.value.count) + fields.double(5, sample.value.sum_seconds)
+        if kind is PointType.HISTOGRAM:
+            return head + attribute_fields(sample.attributes, HISTOGRAM_ATTRIBUTES)
+        return attribute_fields(sample.attributes, EXPONENTIAL_ATTRIBUTES) + head + _exponential_fields(sample.value)
+    except struct.error as error:
+        raise WireError(
+            f"{sample.metric.otlp_name}{dict(sample.attributes)} is {sample.value} at {sample.time_ns} ns; times and counts "
+            "must fit 64 bits without, integers 64 bits with a sign; send larger values as floats"
+        ) from error
+
+
+def _exponential_fields(totals: DurationTotals) -> bytes:
+    parts = fields.integer(6, fields.zigzag(SCALE))
+    if totals.zero_count:
+        parts += fields.fixed64(7, totals.zero_count)
+    if totals.buckets:
+        first, last = min(totals.buckets), max(totals.buckets)
+        counts = b"".join(fields.varint(totals.buckets.get(index, 0)) for index in range(first, last + 1))
+        parts += fields.delimited(8, fields.integer(1, fields.zigzag(first)), fields.delimited(2, counts))
+    return parts
+
+
+@lru_cache(maxsize=KNOWN_ATTRIBUTES)
+def attribute_fields(attributes: Attributes, number: int) -> bytes:
+    """The attributes of a point, as the field of that number."""
+    return b"".join(_key_value(number, key, value) for key, value in attributes)
+
+
+def _key_value(number: int, key: str, value: str) -> bytes:
+    # The value's field is written even when empty: an empty text is a value, an empty AnyValue is none.
+    return fields.delimited(
+        number, fields.text(1, key), fields.delimited(2, fields.delimited(1, value.encode("utf-8", "replace")))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _metric_fields(metric: Metric) -> bytes:
+    return fields.text(1, metric.otlp_name) + fields.text(3, metric.unit)
+
+
+def _container_fields(kind: PointType, metric: Metric) -> bytes:
+    if kind is PointType.GAUGE:
+        return b""
+    temporality = fields.integer(2, Temporality.CUMULATIVE)
+    return temporality + fields.integer(3, 1) if metric.kind is Kind.COUNTER else temporality

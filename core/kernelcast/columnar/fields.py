@@ -1,0 +1,60 @@
+"""Protobuf fields as bytes."""
+
+import struct
+from typing import Final
+
+_FIXED64: Final = struct.Struct("<BQ")
+_SIGNED64: Final = struct.Struct("<Bq")
+_DOUBLE: Final = struct.Struct("<Bd")
+
+VARINT: Final = 0
+FIXED64: Final = 1
+DELIMITED: Final = 2
+
+
+def varint(value: int) -> bytes:
+    """A non-negative integer, 7 bits a byte, lowest first."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def zigzag(value: int) -> int:
+    """A sint32 as the non-negative integer that stands for it."""
+    return 2 * value if value >= 0 else -2 * value - 1
+
+
+def integer(number: int, value: int) -> bytes:
+    """A varint field with a number below 16."""
+    return bytes((number << 3 | VARINT,)) + varint(value)
+
+
+def delimited(number: int, *parts: bytes) -> bytes:
+    """A field with a number below 16 that holds bytes, text or a message, of the parts in order."""
+    body = b"".join(parts)
+    return bytes((number << 3 | DELIMITED,)) + varint(len(body)) + body
+
+
+def text(number: int, value: str) -> bytes:
+    """A string field; what UTF-8 cannot hold (halves of surrogate pairs) becomes `?`."""
+    return delimited(number, value.encode("utf-8", "replace")) if value else b""
+
+
+def fixed64(number: int, value: int) -> bytes:
+    """A fixed64 field with a number below 16."""
+    return _FIXED64.pack(number << 3 | FIXED64, value)
+
+
+def signed64(number: int, value: int) -> bytes:
+    """An sfixed64 field with a number below 16."""
+    return _SIGNED64.pack(number << 3 | FIXED64, value)
+
+
+def double(number: int, value: float) -> bytes:
+    """A double field with a number below 16."""
+    return _DOUBLE.pack(number << 3 | FIXED64, value)
