@@ -109,11 +109,11 @@ class Stack:
             if sample.name == name and wanted <= set(sample.labels.items())
         )
 
-    def prometheus(self, *, scrape_interval: str = "1s", alertmanager: str = "") -> PrometheusServer:
+    def prometheus(self, *, scrape_interval: int = 1, alertmanager: str = "") -> PrometheusServer:
         """A Prometheus that scrapes what runs, with our rules in their demonstration profile."""
         _checked("grafana", "generate", "--output", str(self.directory), "--profile", "demo")
         arguments = [f"--{name}={self.addresses[name]}" for name in SERVICES]
-        arguments += ["--rules", str(self.directory / "rules"), "--scrape-interval", scrape_interval]
+        arguments += ["--rules", str(self.directory / "rules"), "--scrape-interval", str(scrape_interval)]
         arguments += ["--alertmanager", alertmanager] if alertmanager else []
         configuration = self.directory / "prometheus.yml"
         configuration.write_text(_checked("grafana", "prometheus-config", *arguments))

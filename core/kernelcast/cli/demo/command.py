@@ -110,7 +110,7 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
         with EmbeddedBroker() as embedded:
             yield embedded.bootstrap_servers, "embedded"
         return
-    apply_topics(KafkaSettings(bootstrap_servers=address), replication_factor=None)
+    apply_topics(KafkaSettings(bootstrap_servers=address))
     yield address, "kafka"
 
 

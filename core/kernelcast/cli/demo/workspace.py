@@ -105,7 +105,7 @@ class Workspace:
 
     def _server_options(self, rules: Path) -> list[str]:
         alertmanager = ["--alertmanager", self.endpoints.alertmanager] if self.endpoints.alertmanager else []
-        return ["--rules", str(rules), "--scrape-interval", f"{SCRAPE_SECONDS}s", *alertmanager]
+        return ["--rules", str(rules), "--scrape-interval", str(SCRAPE_SECONDS), *alertmanager]
 
 
 def find(names: Iterable[str]) -> str | None:
