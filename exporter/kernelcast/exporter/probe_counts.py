@@ -1,0 +1,36 @@
+"""What the probe socket says about itself, made from the catalogue's rows."""
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.wire.catalogue.exporter import (
+    PROBE_CONNECTIONS,
+    PROBE_ERRORS,
+    PROBE_FRAMES,
+    PROBE_HINTS,
+    PROBE_OUTCOMES_DROPPED,
+    PROBE_PROCESSES,
+    PROBE_REFUSED,
+)
+
+
+class ProbeCounts:
+    """The collectors; every known label value is there from the start, at 0.
+
+    Args:
+        registry: Where they are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.connections = gauge(PROBE_CONNECTIONS, registry)
+        self.processes = gauge(PROBE_PROCESSES, registry)
+        frames = counter(PROBE_FRAMES, registry)
+        self.frames_used = frames.labels("used")
+        self.frames_bad = frames.labels("bad")
+        refused = counter(PROBE_REFUSED, registry)
+        self.refused = {reason: refused.labels(reason) for reason in ("user", "limit", "frames", "device", "foreign")}
+        hints = counter(PROBE_HINTS, registry)
+        self.hints_delivered = hints.labels("delivered")
+        self.hints_dropped = hints.labels("dropped")
+        self.outcomes_dropped = counter(PROBE_OUTCOMES_DROPPED, registry)
+        self.errors = counter(PROBE_ERRORS, registry)

@@ -1,0 +1,145 @@
+"""How much one program may make the daemon hold, and the checks at the door of the probe socket."""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kernelcast.wire.errors import FrameError
+from kernelcast.wire.frames import Counters, Hello, KernelRows, Names, Tunables
+from kernelcast.wire.identity import Process
+
+MAX_TEXT: Final = 256
+MAX_KINDS: Final = 33
+MAX_TOTAL: Final = 2**64
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeLimits:
+    """Bounds of the probe socket.
+
+    Attributes:
+        connections: Programs connected at one time.
+        processes: Processes remembered at one time, connected or not.
+        devices: GPUs of one process.
+        kernels: Kernels of one process.
+        names_bytes: Kernel signatures of one process, together.
+        buckets: Histogram buckets of one process that wait for the next poll.
+        bad_frames: Frames of one connection that may break the contract before it is closed.
+        hints: Hints that wait for one process.
+        outcomes: Outcomes that wait to be taken.
+        absence_seconds: How long a process whose connection broke may be away before its totals are final, where its
+            pid cannot tell that it has ended.
+    """
+
+    connections: int = 256
+    processes: int = 1024
+    devices: int = 64
+    kernels: int = 8192
+    names_bytes: int = 8 * 1024 * 1024
+    buckets: int = 400_000
+    bad_frames: int = 8
+    hints: int = 64
+    outcomes: int = 4096
+    absence_seconds: float = 60.0
+
+
+def check_hello(hello: Hello, limits: ProbeLimits, pid: int) -> Process:
+    """The process that speaks.
+
+    Raises:
+        FrameError: Its names are unusable, or it has too many devices.
+    """
+    devices = _items("Hello", "devices", hello.devices)
+    if len(devices) > limits.devices:
+        raise FrameError(f"Hello has {len(devices)} devices; the limit is {limits.devices}; report the ones in use")
+    texts = [hello.nonce, hello.rank, hello.method, hello.version, hello.code_version]
+    texts += [text for claim in devices for text in (claim.uuid, claim.gpu, claim.model_name, claim.gi_id)]
+    _check_texts("Hello", texts)
+    if not hello.nonce or hello.start_ns < 0:
+        raise FrameError(f"Hello has nonce {hello.nonce!r} and start {hello.start_ns}; use the probe of this version")
+    return Process(hello.program, hello.nonce, hello.start_ns, hello.rank, pid or max(hello.pid, 0), hello.source)
+
+
+def check_names(frame: Names) -> None:
+    """Raises FrameError where a kernel's configuration cannot be a label."""
+    names = _items("Names", "names", frame.names)
+    _check_texts("Names", [text for name in names for text in (name.grid, name.block)])
+    for name in names:
+        if not name.signature or name.kernel < 0:
+            raise FrameError(f"Names has kernel {name.kernel} called {name.signature!r}; it is ignored")
+
+
+def check_rows(frame: KernelRows, devices: int, known: Container[int]) -> None:
+    """Raises FrameError where rows speak of a device or a kernel that was not introduced."""
+    _check_device(frame.device, devices)
+    for row in frame.rows:
+        if row.kernel not in known:
+            raise FrameError(f"KernelRows has kernel {row.kernel:x} without a name; Names must come first")
+        if row.launches < row.durations.count:
+            raise FrameError(f"KernelRows has {row.launches} launches but {row.durations.count} timed; it is ignored")
+
+
+def check_counters(frame: Counters, devices: int) -> None:
+    """Raises FrameError where a row has not the shape and the range that the contract gives it."""
+    _check_device(frame.device, devices)
+    shapes = (
+        ("memcpy", frame.memcpy, (str, str, int, int, int)),
+        ("sync", frame.sync, (str, int)),
+        ("device_time", frame.device_time, (str, int)),
+    )
+    for name, rows, shape in shapes:
+        if len(_items("Counters", name, rows)) > MAX_KINDS:
+            raise FrameError(f"Counters has {len(rows)} rows of {name}; the limit is {MAX_KINDS}; it is ignored")
+        for row in rows:
+            _check_row(name, row, shape)
+    _check_total("overhead_ns", frame.overhead_ns)
+    _check_total("dropped_frames", frame.dropped_frames)
+
+
+def check_tunables(frame: Tunables) -> None:
+    """Raises FrameError where a tunable's words cannot be labels."""
+    for item in _items("Tunables", "tunables", frame.tunables):
+        lists = (_texts("allowed", item.allowed), _texts("kernels", item.kernels))
+        _check_texts("Tunables", [item.name, item.value, item.kind, item.scope, item.granularity, *lists[0]])
+        _check_texts("Tunables", [item.device_model, item.code_version])
+
+
+def _items(frame: str, name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, tuple):
+        raise FrameError(f"{frame} has {name} of type {type(value).__name__}, not a list; it is ignored")
+    return value
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    texts = _items("Tunables", name, value)
+    if not all(isinstance(text, str) for text in texts):
+        raise FrameError(f"Tunables has {name} that are not texts; it is ignored")
+    return texts
+
+
+def _check_texts(frame: str, texts: list[str]) -> None:
+    for text in texts:
+        if len(text) > MAX_TEXT or "\x00" in text:
+            raise FrameError(
+                f"{frame} has {text[:40]!r} of {len(text)} characters; the limit is {MAX_TEXT}; shorten it"
+            )
+
+
+def _check_device(device: int, devices: int) -> None:
+    if not 0 <= device < devices:
+        raise FrameError(f"frame is about device {device}; Hello named {devices}; start the probe with all devices")
+
+
+def _check_row(name: str, row: Any, shape: tuple[type, ...]) -> None:
+    if not isinstance(row, tuple) or tuple(type(part) for part in row) != shape:
+        raise FrameError(f"Counters has {name} row {str(row)[:80]}; it is not of the contract's shape")
+    for part in row:
+        if isinstance(part, int):
+            _check_total(name, part)
+        else:
+            _check_texts("Counters", [part])
+
+
+def _check_total(name: str, value: int) -> None:
+    if not 0 <= value < MAX_TOTAL:
+        raise FrameError(f"Counters has {name} {value}; a total lies between 0 and 2**64; it is ignored")

@@ -1,0 +1,182 @@
+"""All processes that report to this node, and the hints that wait for them.
+
+Not thread-safe; the server holds a lock.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.exporter.probe_counts import ProbeCounts
+from kernelcast.exporter.probe_limits import ProbeLimits, check_hello
+from kernelcast.exporter.probe_session import ProbeSession
+from kernelcast.exporter.probe_socket import Peer, has_ended
+from kernelcast.exporter.report import ProcessReport
+from kernelcast.wire.errors import DeviceError, FrameError
+from kernelcast.wire.events import NANOSECONDS, Hint, Outcome
+from kernelcast.wire.frames import DeviceClaim, Frame, Hello
+from kernelcast.wire.identity import Device
+
+MAX_HINTS: Final = 1024
+UNNAMED: Final = DeviceClaim(uuid="")
+
+Resolver = Callable[[DeviceClaim], Device]
+
+
+class RefusedError(FrameError):
+    """A process that cannot be taken in; `reason` is the label under which it is counted."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Entry:
+    """A process and its connection.
+
+    Attributes:
+        session: What it told.
+        peer: Who it is, as the kernel says.
+        connection: The number of its connection; None while it is away.
+        away_since_ns: Since when it has been away, Unix nanoseconds.
+    """
+
+    session: ProbeSession
+    peer: Peer
+    connection: int | None
+    away_since_ns: int = 0
+
+
+class ProbeRegistry:
+    """Processes by nonce.
+
+    Args:
+        devices: Completes what a process knows of its GPU.
+        limits: Bounds.
+        counts: Self metrics.
+        ended: Whether a pid has ended; passed in for tests.
+    """
+
+    def __init__(
+        self,
+        devices: Resolver,
+        limits: ProbeLimits,
+        counts: ProbeCounts,
+        ended: Callable[[int], bool] = has_ended,
+    ) -> None:
+        self._devices = devices
+        self._limits = limits
+        self._counts = counts
+        self._ended = ended
+        self._entries: dict[str, Entry] = {}
+        self._hints: OrderedDict[str, Hint] = OrderedDict()
+        self._outcomes: deque[Outcome] = deque()
+
+    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession:
+        """Take in a process, or take it back with all that it told before.
+
+        Raises:
+            RefusedError: It is not who it says, or there is no room.
+            FrameError: Its Hello breaks the contract.
+        """
+        process = check_hello(hello, self._limits, peer.pid)
+        known = self._entries.get(hello.nonce)
+        if known and not known.session.ended:
+            if known.peer != peer:
+                raise RefusedError("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
+            known.connection = connection
+            known.session.rejoin(hello)
+            return known.session
+        if len(self._entries) >= self._limits.processes:
+            raise RefusedError("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
+        try:
+            devices = tuple(self._devices(claim) for claim in hello.devices or (UNNAMED,))
+        except DeviceError as error:
+            raise RefusedError("device", str(error)) from error
+        session = ProbeSession(process, hello, devices, self._limits)
+        self._entries[hello.nonce] = Entry(session, peer, connection)
+        self._counts.processes.set(len(self._entries))
+        return session
+
+    def take(self, session: ProbeSession, frame: Frame, now_ns: int) -> None:
+        """Take in a frame of a process.
+
+        Raises:
+            FrameError: It breaks the contract.
+        """
+        before = session.tunables
+        outcome = session.take(frame)
+        if outcome is not None:
+            if len(self._outcomes) >= self._limits.outcomes:
+                self._outcomes.popleft()
+                self._counts.outcomes_dropped.inc()
+            self._outcomes.append(outcome)
+        if session.tunables is not before:
+            for hint in self._valid_hints(now_ns):
+                self._hand(hint, session, now_ns)
+
+    def leave(self, connection: int, now_ns: int) -> None:
+        """A connection has ended; its process may come back."""
+        for entry in self._entries.values():
+            if entry.connection == connection:
+                entry.connection, entry.away_since_ns = None, now_ns
+
+    def deliver(self, hint: Hint, now_ns: int) -> list[int]:
+        """Queue a hint for every process it fits, and keep it for those that come before it expires.
+
+        Returns:
+            The connections that now have something to send.
+        """
+        self._hints[hint.key] = hint
+        self._hints.move_to_end(hint.key)
+        if len(self._hints) > MAX_HINTS:
+            self._hints.popitem(last=False)
+        if hint.expires_at_ns <= now_ns:
+            del self._hints[hint.key]
+            return []
+        return [
+            entry.connection
+            for entry in self._entries.values()
+            if entry.connection is not None and self._hand(hint, entry.session, now_ns)
+        ]
+
+    def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
+        """What is new of every process; those that have ended report for the last time."""
+        found: list[ProcessReport] = []
+        for nonce, entry in list(self._entries.items()):
+            session = entry.session
+            if entry.connection is None and not session.ended:
+                absent_ns = now_ns - entry.away_since_ns
+                away_too_long = absent_ns >= self._limits.absence_seconds * NANOSECONDS
+                session.ended = away_too_long or self._ended(entry.peer.pid)
+            found.extend(session.reports())
+            if session.ended:
+                del self._entries[nonce]
+        self._counts.processes.set(len(self._entries))
+        return tuple(found)
+
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes since the last call."""
+        found = list(self._outcomes)
+        self._outcomes.clear()
+        return found
+
+    def sessions(self) -> list[tuple[ProbeSession, bool]]:
+        """Every process, and whether it is connected."""
+        return [(entry.session, entry.connection is not None) for entry in self._entries.values()]
+
+    def _hand(self, hint: Hint, session: ProbeSession, now_ns: int) -> bool:
+        if not session.fits(hint):
+            return False
+        if session.queue(hint, now_ns):
+            self._counts.hints_delivered.inc()
+            return True
+        self._counts.hints_dropped.inc()
+        return False
+
+    def _valid_hints(self, now_ns: int) -> list[Hint]:
+        for key in [key for key, hint in self._hints.items() if hint.expires_at_ns <= now_ns]:
+            del self._hints[key]
+        return list(self._hints.values())

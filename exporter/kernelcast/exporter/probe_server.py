@@ -1,0 +1,296 @@
+"""The daemon's end of the probe socket: programs report here and get their hints.
+
+One thread reads and writes all connections without blocking; the daemon's own thread takes what has come (`poll`,
+`outcomes`) and gives what should go (`deliver`). A lock lies between them, held for microseconds.
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.probe_counts import ProbeCounts
+from kernelcast.exporter.probe_limits import ProbeLimits
+from kernelcast.exporter.probe_registry import ProbeRegistry, RefusedError, Resolver
+from kernelcast.exporter.probe_session import ProbeSession
+from kernelcast.exporter.probe_socket import Peer, ProbeSocket, peer_of
+from kernelcast.exporter.report import Batch
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import FrameError
+from kernelcast.wire.events import Hint, Outcome
+from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, TunableClaim, decode
+from kernelcast.wire.identity import Device, Process
+
+PACKETS_AT_ONCE: Final = 64
+"""From one connection before the next has its turn."""
+STOP_SECONDS: Final = 2.0
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeProcess:
+    """A process that reports here, for people."""
+
+    process: Process
+    devices: tuple[Device, ...]
+    tunables: tuple[TunableClaim, ...]
+    method: str
+    version: str
+    connected: bool
+
+
+@dataclass(slots=True)
+class Connection:
+    """One connection: its socket, who is there, and what it has done so far."""
+
+    socket: socket.socket
+    peer: Peer
+    session: ProbeSession | None = None
+    bad_frames: int = 0
+    writing: bool = False
+
+
+class ProbeServer:
+    """A source of process reports: `poll` gives what is new since the last time.
+
+    A connection that ends with `Bye`, or whose process has ended, makes its last report final. A process whose
+    connection broke otherwise may come back: its totals go on, they are not added again.
+
+    Args:
+        path: The socket.
+        clock: Unix nanoseconds.
+        registry: For the self metrics.
+        devices: Completes what a process knows of its GPU.
+        allowed_uids: Users who may report; None for every user of the node.
+        limits: Bounds of connections, memory and queues.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        clock: Callable[[], int],
+        registry: CollectorRegistry,
+        devices: Resolver,
+        allowed_uids: Collection[int] | None = None,
+        limits: ProbeLimits | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._allowed_uids = allowed_uids
+        self._limits = limits or ProbeLimits()
+        self._counts = ProbeCounts(registry)
+        self._registry = ProbeRegistry(devices, self._limits, self._counts)
+        self._lock = threading.Lock()
+        self._connections: dict[int, Connection] = {}
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._stopping = threading.Event()
+        self._to_send: set[int] = set()
+        self._socket: ProbeSocket | None = None
+        self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
+
+    def start(self) -> None:
+        """Open the socket and start the thread.
+
+        Raises:
+            SourceError: The socket belongs to a living daemon, or its path cannot be used.
+        """
+        self._socket = ProbeSocket(self._path)
+        self._selector.register(self._socket.listener, selectors.EVENT_READ)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._thread.start()
+
+    def poll(self, now_ns: int) -> Batch:
+        """What every process told since the last call."""
+        with self._lock:
+            return Batch(reports=self._registry.reports(now_ns))
+
+    def deliver(self, hint: Hint) -> int:
+        """Queue a hint for every process it fits; also for those that register its tunable before it expires.
+
+        Returns:
+            For how many processes it was queued now.
+        """
+        with self._lock:
+            numbers = self._registry.deliver(hint, self._clock())
+            self._to_send.update(numbers)
+        self._wake()
+        return len(numbers)
+
+    def outcomes(self) -> list[Outcome]:
+        """What became of hints since the last call, with host name and UUID."""
+        with self._lock:
+            return self._registry.outcomes()
+
+    def processes(self) -> list[ProbeProcess]:
+        """The processes that report here."""
+        with self._lock:
+            return [
+                ProbeProcess(
+                    session.process,
+                    session.devices,
+                    session.tunables,
+                    session.hello.method,
+                    session.hello.version,
+                    connected,
+                )
+                for session, connected in self._registry.sessions()
+            ]
+
+    def close(self) -> None:
+        """End all connections and remove the socket; programs notice and keep trying. Safe to call twice."""
+        self._stopping.set()
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        for number in list(self._connections):
+            self._drop(number)
+        if self._socket:
+            self._socket.close()
+        for wake in (self._wake_read, self._wake_write):
+            wake.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001  one program's oddity must not silence the others
+                self._counts.errors.inc()
+                _log.warning("probe socket had an error", error=repr(error))
+                self._stopping.wait(0.1)
+
+    def _turn(self) -> None:
+        for key, events in self._selector.select():
+            if key.fileobj is self._wake_read:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_read.recv(4096)
+            elif self._socket and key.fileobj is self._socket.listener:
+                self._accept()
+            else:
+                self._serve(key.fd, events)
+        with self._lock:
+            ready, self._to_send = self._to_send, set()
+        for number in ready:
+            self._write(number)
+
+    def _accept(self) -> None:
+        if self._socket is None:
+            return
+        try:
+            accepted, _ = self._socket.listener.accept()
+        except OSError:
+            return
+        accepted.setblocking(False)
+        peer = peer_of(accepted)
+        if self._allowed_uids is not None and peer.uid not in self._allowed_uids:
+            self._refuse(accepted, "user", f"user {peer.uid} may not report here")
+        elif len(self._connections) >= self._limits.connections:
+            self._refuse(accepted, "limit", f"{len(self._connections)} programs are connected")
+        else:
+            self._connections[accepted.fileno()] = Connection(accepted, peer)
+            self._selector.register(accepted, selectors.EVENT_READ)
+            self._counts.connections.set(len(self._connections))
+
+    def _refuse(self, accepted: socket.socket, reason: str, message: str) -> None:
+        self._counts.refused[reason].inc()
+        _log.warning("probe refused", reason=reason, detail=message)
+        accepted.close()
+
+    def _serve(self, number: int, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._write(number)
+        if events & selectors.EVENT_READ:
+            for _ in range(PACKETS_AT_ONCE):
+                if not self._read(number):
+                    break
+
+    def _read(self, number: int) -> bool:
+        """Take in one packet; False when there is none left."""
+        connection = self._connections.get(number)
+        if connection is None:
+            return False
+        try:
+            packet = connection.socket.recv(MAX_FRAME_BYTES + 1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            packet = b""
+        if not packet:
+            self._drop(number)
+            return False
+        try:
+            self._take(number, connection, decode(packet))
+        except RefusedError as error:
+            self._part(number, error.reason, str(error))
+            return False
+        except FrameError as error:
+            return self._bad_frame(number, connection, error)
+        self._counts.frames_used.inc()
+        return True
+
+    def _take(self, number: int, connection: Connection, frame: Frame) -> None:
+        with self._lock:
+            if isinstance(frame, Hello):
+                connection.session = self._registry.join(frame, connection.peer, number)
+            elif connection.session is None:
+                raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
+            else:
+                self._registry.take(connection.session, frame, self._clock())
+                if connection.session.next_packet is not None:
+                    self._to_send.add(number)
+
+    def _bad_frame(self, number: int, connection: Connection, error: FrameError) -> bool:
+        self._counts.frames_bad.inc()
+        connection.bad_frames += 1
+        if connection.bad_frames < self._limits.bad_frames:
+            return True
+        self._part(number, "frames", f"{connection.bad_frames} bad frames, the last: {error}")
+        return False
+
+    def _part(self, number: int, reason: str, message: str) -> None:
+        self._counts.refused[reason].inc()
+        _log.warning("probe refused", reason=reason, detail=message, pid=self._connections[number].peer.pid)
+        self._drop(number)
+
+    def _write(self, number: int) -> None:
+        """Send what waits for a connection; the rest when it can take more."""
+        connection = self._connections.get(number)
+        if connection is None or connection.session is None:
+            return
+        full = False
+        with self._lock:
+            while (packet := connection.session.next_packet) is not None and not full:
+                try:
+                    connection.socket.send(packet)
+                    connection.session.packet_sent()
+                except BlockingIOError:
+                    full = True
+                except OSError:
+                    break
+        if full != connection.writing:
+            connection.writing = full
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0)
+            self._selector.modify(connection.socket, events)
+
+    def _drop(self, number: int) -> None:
+        connection = self._connections.pop(number)
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+        with self._lock:
+            self._registry.leave(number, self._clock())
+        self._counts.connections.set(len(self._connections))
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"\0")

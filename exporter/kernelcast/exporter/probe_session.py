@@ -1,0 +1,209 @@
+"""What the daemon knows of one process: its totals as last told, and what has changed since they were last taken."""
+
+from collections import deque
+from dataclasses import replace
+
+from kernelcast.exporter.probe_limits import (
+    ProbeLimits,
+    check_counters,
+    check_names,
+    check_rows,
+    check_tunables,
+)
+from kernelcast.exporter.report import ProcessReport
+from kernelcast.wire.errors import EventError, FrameError
+from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event
+from kernelcast.wire.frames import (
+    Bye,
+    Counters,
+    Frame,
+    Hello,
+    HintFrame,
+    KernelName,
+    KernelRow,
+    KernelRows,
+    Names,
+    OutcomeFrame,
+    TunableClaim,
+    Tunables,
+    encode,
+)
+from kernelcast.wire.identity import Device, Process
+
+
+class ProbeSession:
+    """One process, over all its connections. Totals replace each other, so nothing is counted twice.
+
+    Args:
+        process: Who; with the pid that the kernel says.
+        hello: How it introduced itself.
+        devices: Its devices, completed, in its own order.
+        limits: How much it may make the daemon hold.
+    """
+
+    def __init__(self, process: Process, hello: Hello, devices: tuple[Device, ...], limits: ProbeLimits) -> None:
+        self.process = process
+        self.hello = hello
+        self.devices = devices
+        self.tunables: tuple[TunableClaim, ...] = ()
+        self.ended = False
+        self._limits = limits
+        self._names: dict[int, KernelName] = {}
+        self._names_bytes = 0
+        self._told: dict[int, dict[int, KernelName]] = {}
+        self._new_rows: dict[int, dict[int, KernelRow]] = {}
+        self._new_counters: dict[int, Counters] = {}
+        self._new_tunables = False
+        self._buckets = 0
+        self._active: set[int] = set()
+        self._hints: deque[bytes] = deque()
+        self._delivered: dict[str, str] = {}
+
+    def take(self, frame: Frame) -> Outcome | None:
+        """Take in one frame.
+
+        Returns:
+            The outcome of a hint, where the frame brought one.
+
+        Raises:
+            FrameError: The frame breaks the contract or a limit; nothing of it is used.
+        """
+        if self.ended:
+            raise FrameError(f"{type(frame).__name__} frame came after Bye; it is ignored")
+        match frame:
+            case Names():
+                self._take_names(frame)
+            case KernelRows():
+                self._take_rows(frame)
+            case Counters():
+                check_counters(frame, len(self.devices))
+                self._new_counters[frame.device] = frame
+                self._active.add(frame.device)
+            case Tunables():
+                self._take_tunables(frame)
+            case OutcomeFrame():
+                return self._outcome(frame)
+            case Bye():
+                self.ended = True
+            case _:
+                raise FrameError(f"{type(frame).__name__} frame cannot come from a program here; it is ignored")
+        return None
+
+    def reports(self) -> list[ProcessReport]:
+        """What is new since the last call, one report per device; all devices in use where the process has ended."""
+        whole = self._new_tunables or self.ended
+        changed = self._active if whole else self._new_counters.keys() | self._new_rows.keys()
+        found = [self._report(device) for device in sorted(changed)]
+        self._new_rows = {}
+        self._new_counters = {}
+        self._new_tunables = False
+        self._buckets = 0
+        return found
+
+    def fits(self, hint: Hint) -> bool:
+        """Whether a hint is for this process: program, rank, tunable and, where both are known, the GPU's model."""
+        return (
+            not self.ended
+            and hint.program == self.process.program
+            and hint.rank in ("*", self.process.rank)
+            and any(tunable.name == hint.tunable for tunable in self.tunables)
+            and (not hint.device_model or self.devices[0].model_name in ("", hint.device_model))
+        )
+
+    def queue(self, hint: Hint, now_ns: int) -> bool:
+        """Queue a hint for the program, once; False where too many wait already."""
+        if self._delivered.get(hint.key) == hint.hint_id:
+            return True
+        if len(self._hints) >= self._limits.hints:
+            return False
+        event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)
+        self._hints.extend(encode(HintFrame(event)))
+        self._delivered[hint.key] = hint.hint_id
+        return True
+
+    @property
+    def next_packet(self) -> bytes | None:
+        """The packet to send next, if one waits."""
+        return self._hints[0] if self._hints else None
+
+    def packet_sent(self) -> None:
+        """The packet was handed over."""
+        self._hints.popleft()
+
+    def rejoin(self, hello: Hello) -> None:
+        """The process has connected anew; it will tell everything again, and hints it did not get are sent again."""
+        self.hello = hello
+        self._hints.clear()
+        self._delivered.clear()
+
+    def _take_names(self, frame: Names) -> None:
+        check_names(frame)
+        names = {name.kernel: name for name in frame.names}
+        added = sum(_length(name) - _length(self._names.get(kernel)) for kernel, name in names.items())
+        kernels = len(self._names.keys() | names)
+        if kernels > self._limits.kernels or self._names_bytes + added > self._limits.names_bytes:
+            raise FrameError(
+                f"process has {kernels} kernels with names of {self._names_bytes + added} characters; "
+                f"the limits are {self._limits.kernels} and {self._limits.names_bytes}; measure fewer kernels"
+            )
+        self._names.update(names)
+        self._names_bytes += added
+
+    def _take_rows(self, frame: KernelRows) -> None:
+        check_rows(frame, len(self.devices), self._names)
+        rows = self._new_rows.get(frame.device, {})
+        added = sum(_buckets(row) - _buckets(rows.get(row.kernel)) for row in frame.rows)
+        if self._buckets + added > self._limits.buckets:
+            raise FrameError(
+                f"process has {self._buckets + added} histogram buckets waiting; the limit is {self._limits.buckets}; "
+                "measure fewer kernels"
+            )
+        self._buckets += added
+        self._new_rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
+        self._active.add(frame.device)
+
+    def _take_tunables(self, frame: Tunables) -> None:
+        check_tunables(frame)
+        self.tunables = tuple(self._completed(tunable) for tunable in frame.tunables)
+        self._new_tunables = True
+        if not self._active:
+            self._active.add(0)
+
+    def _completed(self, claim: TunableClaim) -> TunableClaim:
+        """The model stands with the tunable, so that a hint can say for which one it was derived."""
+        return claim if claim.device_model else replace(claim, device_model=self.devices[0].model_name)
+
+    def _outcome(self, frame: OutcomeFrame) -> Outcome:
+        try:
+            outcome = outcome_from(frame.event)
+        except EventError as error:
+            raise FrameError(f"Outcome frame is malformed: {error}") from error
+        home = self.devices[min(self._active, default=0)]
+        process = self.process
+        return replace(outcome, program=process.program, rank=process.rank, hostname=home.hostname, uuid=home.uuid)
+
+    def _report(self, device: int) -> ProcessReport:
+        rows = tuple(self._new_rows.get(device, {}).values())
+        told = self._told.setdefault(device, {})
+        names = {row.kernel: self._names[row.kernel] for row in rows}
+        new_names = tuple(name for kernel, name in names.items() if told.get(kernel) != name)
+        told.update(names)
+        return ProcessReport(
+            self.process,
+            self.devices[device],
+            names=new_names,
+            rows=rows,
+            counters=self._new_counters.get(device),
+            tunables=self.tunables if self._new_tunables else None,
+            method=self.hello.method,
+            version=self.hello.version,
+            final=self.ended,
+        )
+
+
+def _buckets(row: KernelRow | None) -> int:
+    return len(row.durations.buckets) if row else 0
+
+
+def _length(name: KernelName | None) -> int:
+    return len(name.signature) if name else 0

@@ -1,0 +1,135 @@
+"""The listening socket: one per node, never taken from a living daemon, left behind by none."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kernelcast.wire.errors import SourceError
+
+DIRECTORY_MODE: Final = 0o755
+OPEN_MODE: Final = 0o666
+"""Programs run as any user of the node; who they are is checked by peer credentials, not by the file's mode."""
+OWNER_MODE: Final = 0o600
+BACKLOG: Final = 128
+_CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7))
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end, as the kernel says; pid 0 where it lies outside this pid namespace."""
+
+    pid: int
+    uid: int
+
+
+class ProbeSocket:
+    """Owns the socket's path for as long as it lives.
+
+    Args:
+        path: Where; the directory is made if need be.
+        mode: Permissions of the socket.
+
+    Raises:
+        SourceError: Another daemon lives there, or the path cannot be used.
+    """
+
+    def __init__(self, path: Path, mode: int = OPEN_MODE) -> None:
+        self._path = path
+        self._lock = -1
+        try:
+            path.parent.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+            self._claim()
+            self._remove_stale()
+            self.listener = self._listen(mode)
+        except OSError as error:
+            self._release()
+            raise SourceError(
+                f"probe socket {path} cannot be opened: {error}; give another path or more rights"
+            ) from error
+        except SourceError:
+            self._release()
+            raise
+
+    def close(self) -> None:
+        """Stop listening and remove the socket, if it still is ours; safe to call twice."""
+        if self._lock < 0:
+            return
+        self.listener.close()
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+        self._release()
+
+    def _claim(self) -> None:
+        self._lock = os.open(f"{self._path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, OWNER_MODE)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise self._taken() from None
+
+    def _remove_stale(self) -> None:
+        try:
+            found = self._path.lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(found.st_mode):
+            raise SourceError(f"probe socket {self._path} is a file that is no socket; remove it or give another path")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as attempt:
+            attempt.setblocking(False)
+            try:
+                attempt.connect(str(self._path))
+            except ConnectionRefusedError:
+                self._path.unlink()
+                return
+            except OSError:
+                raise self._taken() from None
+        raise self._taken()
+
+    def _listen(self, mode: int) -> socket.socket:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.setblocking(False)
+            listener.bind(str(self._path))
+            self._path.chmod(mode)
+            self._inode = self._path.stat().st_ino
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    def _taken(self) -> SourceError:
+        return SourceError(
+            f"probe socket {self._path} belongs to a daemon that is running; stop it, or give another path"
+        )
+
+    def _release(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def peer_of(connection: socket.socket) -> Peer:
+    """Who is at the other end of a connection (SO_PEERCRED, unix(7))."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _gid = _CREDENTIALS.unpack(raw)
+    return Peer(pid, uid)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone or a zombie; False where its pid is not known here."""
+    if pid <= 0:
+        return False
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    except OSError:
+        return False
+    return fields[:1] in ([b"Z"], [b"X"])

@@ -1,0 +1,176 @@
+"""The probe of this process, for programs that do not want to carry it around."""
+
+import atexit
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kernelcast.probe.probe import Probe, known_source, settings_from
+from kernelcast.probe.recorder import Dimensions
+from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
+from kernelcast.wire.frames import DeviceClaim
+from kernelcast.wire.identity import LIVE
+
+
+class _Current:
+    """Which probe is in force; a holder, so that the functions below need no `global`."""
+
+    def __init__(self) -> None:
+        self.probe: Probe | None = None
+        self.hooked = False
+
+    def forked(self) -> None:
+        probe, self.probe = self.probe, None
+        if probe:
+            probe.abandon()
+
+
+_current = _Current()
+
+
+def start(  # noqa: PLR0913  the door of the library; everything has a default
+    program: str | None = None,
+    rank: str | int | None = None,
+    *,
+    socket_path: str | None = None,
+    devices: Sequence[DeviceClaim] | None = None,
+    source: str = LIVE,
+    code_version: str | None = None,
+    method: str = "manual",
+) -> Probe:
+    """Start to report this process; called again, it gives the probe that runs already.
+
+    Args:
+        program: What you call the job; default `KERNELCAST_PROGRAM`.
+        rank: Its rank; default `KERNELCAST_RANK`, `RANK`, `OMPI_COMM_WORLD_RANK` or `SLURM_PROCID`.
+        socket_path: The exporter's socket; default `KERNELCAST_SOCKET`, else `/run/kernelcast/probe.sock`.
+        devices: In CUDA's order; by default the CUDA driver is asked, once this process uses it.
+        source: `simulated` for a program without a GPU.
+        code_version: Your program's version: hints for another one are refused.
+        method: How you measure durations: `manual`, or `event` for CUDA events.
+
+    Returns:
+        The probe. It never raises into the program, never blocks it, and is silent after a fork until started again.
+    """
+    if _current.probe:
+        return _current.probe
+    settings = settings_from(program, rank, os.environ)
+    settings = replace(
+        settings,
+        socket_path=socket_path or settings.socket_path,
+        devices=tuple(devices) if devices else None,
+        source=known_source(source),
+        code_version=settings.code_version if code_version is None else code_version,
+        method=method,
+    )
+    probe = Probe(settings)
+    probe.start()
+    _current.probe = probe
+    if not _current.hooked:
+        _current.hooked = True
+        os.register_at_fork(after_in_child=_current.forked)
+        atexit.register(stop)
+    return probe
+
+
+def stop() -> None:
+    """Send what is left and end, in at most 200 ms; nothing happens where no probe runs."""
+    probe, _current.probe = _current.probe, None
+    if probe:
+        probe.stop()
+
+
+def observe(  # noqa: PLR0913  a launch has this many properties
+    kernel_signature: str,
+    duration_ns: int,
+    *,
+    grid: Dimensions = None,
+    block: Dimensions = None,
+    registers: int = 0,
+    shared_memory_bytes: int = 0,
+    device: int = 0,
+) -> None:
+    """Report one timed launch; nothing happens where no probe runs. `Probe.observe` is a little quicker.
+
+    Args:
+        kernel_signature: The kernel's demangled name.
+        duration_ns: Its time on the device.
+        grid: Launch configuration, as `"48x1x1"` or `(48, 1, 1)`.
+        block: Likewise.
+        registers: Per thread.
+        shared_memory_bytes: Per block.
+        device: Index into the devices of this process.
+    """
+    probe = _current.probe
+    if probe:
+        probe.observe(
+            kernel_signature,
+            duration_ns,
+            grid=grid,
+            block=block,
+            registers=registers,
+            shared_memory_bytes=shared_memory_bytes,
+            device=device,
+        )
+
+
+def count(kernel_signature: str, launches: int = 1, *, device: int = 0) -> None:
+    """Report launches that were not timed."""
+    probe = _current.probe
+    if probe:
+        probe.count(kernel_signature, launches, device=device)
+
+
+def copy(kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None) -> None:
+    """Report one copy; `kind` is `h2d`, `d2h`, `d2d`, `p2p` or `h2h`."""
+    probe = _current.probe
+    if probe:
+        probe.copy(kind, copied_bytes, duration_ns, pinned=pinned)
+
+
+def sync(kind: str, waited_ns: int) -> None:
+    """Report that the program waited for the device: `stream`, `event`, `context` or `device`."""
+    probe = _current.probe
+    if probe:
+        probe.sync(kind, waited_ns)
+
+
+def step(*, epoch: bool = False) -> None:
+    """A step of the program has ended: the only place where a tunable's value changes."""
+    probe = _current.probe
+    if probe:
+        probe.step(epoch=epoch)
+
+
+def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
+    name: str,
+    allowed: Sequence[Value],
+    value: Value,
+    *,
+    scope: str = "local",
+    granularity: str = "step",
+    kind: str = "generic",
+    kernels: Sequence[str] = (),
+    agree: Agreement | None = None,
+) -> Tunable[Value]:
+    """Register a tunable; its `.value` changes at step boundaries only, and only to an allowed value.
+
+    Args:
+        name: Its name, unique in the program.
+        allowed: The values it may take, all of one type: int, float or str.
+        value: The value it starts with.
+        scope: `local`, or `collective` where all ranks need the same value.
+        granularity: `call` or `step` (may change in `step()`), `epoch` (in `step(epoch=True)`), `restart` (never here).
+        kind: `block_size` or another word that hint rules know.
+        kernels: Signatures of the kernels it acts on; empty for all.
+        agree: For `collective`: called on all ranks at the same step with this rank's proposal or None; returns what
+            they agreed on or None.
+
+    Raises:
+        TunableError: The name, a value or the number of them is not acceptable.
+    """
+    terms = Terms(scope, granularity, kind, tuple(kernels), agree)
+    probe = _current.probe
+    if probe:
+        return probe.tunable(name, allowed, value, terms)
+    return Tunable(name, allowed, value, replace(terms, kernels=printable_kernels(terms.kernels)))

@@ -1,0 +1,122 @@
+"""The connection to the node's exporter: never blocks, comes back by itself."""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from kernelcast.wire.frames import MAX_FRAME_BYTES
+
+FIRST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 5.0
+SEND_BUFFER_BYTES: Final = 4 * MAX_FRAME_BYTES
+MAX_RECEIVED: Final = 64
+
+
+class Sent(Enum):
+    """What became of a packet."""
+
+    HANDED_OVER = "handed over"
+    FULL = "full"
+    LOST = "lost"
+
+
+class Link:
+    """A SOCK_SEQPACKET client.
+
+    Args:
+        path: The exporter's socket.
+        monotonic: Seconds that only move forward.
+    """
+
+    def __init__(self, path: str, monotonic: Callable[[], float]) -> None:
+        self.path = path
+        self._monotonic = monotonic
+        self._socket: socket.socket | None = None
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._next_try = monotonic()
+        self.failure = ""
+        """Why the last attempt to connect failed; empty after one that did not."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._socket is not None
+
+    def fileno(self) -> int | None:
+        """What to wait on for a hint; None without a connection."""
+        return self._socket.fileno() if self._socket else None
+
+    def connect(self) -> bool:
+        """Try to connect if it is time to; a failure makes the pause before the next try longer."""
+        if self._monotonic() < self._next_try:
+            return False
+        fresh: socket.socket | None = None
+        try:
+            fresh = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            fresh.setblocking(False)
+            fresh.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            fresh.connect(self.path)
+        except OSError as error:
+            if fresh:
+                fresh.close()
+            self.failure = str(error)
+            self._postpone()
+            return False
+        self._socket = fresh
+        self.failure = ""
+        return True
+
+    def proven(self) -> None:
+        """The exporter took what was sent: the next interruption is waited out from the shortest pause again."""
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+
+    def send(self, packet: bytes) -> Sent:
+        """Hand a packet to the kernel, or say why not."""
+        if self._socket is None:
+            return Sent.LOST
+        try:
+            self._socket.send(packet)
+        except BlockingIOError:
+            return Sent.FULL
+        except OSError as error:
+            if error.errno in (errno.ENOBUFS, errno.ENOMEM):
+                return Sent.FULL
+            self.close()
+            return Sent.LOST
+        return Sent.HANDED_OVER
+
+    def receive(self) -> list[bytes]:
+        """The packets that wait, 64 at most; the end of the connection closes it."""
+        packets: list[bytes] = []
+        while self._socket is not None and len(packets) < MAX_RECEIVED:
+            try:
+                packet = self._socket.recv(MAX_FRAME_BYTES + 1)
+            except BlockingIOError:
+                break
+            except OSError:
+                packet = b""
+            if not packet:
+                self.close()
+                break
+            packets.append(packet)
+        return packets
+
+    def close(self) -> None:
+        """End the connection, if there is one, and wait before the next."""
+        if self._socket is not None:
+            self.abandon()
+            self._postpone()
+
+    def abandon(self) -> None:
+        """Let go of the socket and touch nothing else: after a fork it is the parent's."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def _postpone(self) -> None:
+        self._next_try = self._monotonic() + self._pause_seconds
+        self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,60 @@
+"""What became of hints, waiting to be handed over."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
+
+MAX_WAITING: Final = 256
+
+
+class Outcomes:
+    """A bounded queue of outcome events; the oldest goes first when it overflows, and is counted.
+
+    Args:
+        program: Who speaks.
+        rank: Its rank.
+        clock: Unix nanoseconds.
+        wake: Called after each addition.
+    """
+
+    def __init__(self, program: str, rank: str, clock: Callable[[], int], wake: Callable[[], None]) -> None:
+        self._program = program
+        self._rank = rank
+        self._clock = clock
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._waiting: deque[dict[str, Any]] = deque()
+        self.dropped = 0
+
+    def add(self, hint: Hint, state: OutcomeState, reason: str, **facts: Any) -> None:
+        """Note what became of a hint; `facts` are further fields of `Outcome`."""
+        outcome = Outcome(
+            hint_id=hint.hint_id,
+            program=self._program,
+            tunable=hint.tunable,
+            state=state,
+            rank=self._rank,
+            reason=reason,
+            **facts,
+        )
+        event = to_event(outcome, source="/kernelcast/probe", time_ns=self._clock())
+        with self._lock:
+            if len(self._waiting) >= MAX_WAITING:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._waiting.append(event)
+        self._wake()
+
+    def first(self) -> dict[str, Any] | None:
+        """The oldest one, left in the queue until `discard` says that it was handed over."""
+        with self._lock:
+            return self._waiting[0] if self._waiting else None
+
+    def discard(self, event: dict[str, Any]) -> None:
+        """Drop the oldest one, if it still is `event`."""
+        with self._lock:
+            if self._waiting and self._waiting[0] is event:
+                self._waiting.popleft()

@@ -1,0 +1,214 @@
+"""One probe: what a program reports and what it lets others tune, joined to the sender."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from time import monotonic, time_ns
+from typing import Final
+
+from kernelcast.probe.driver import claims
+from kernelcast.probe.hints import Ground, HintDesk
+from kernelcast.probe.link import Link
+from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.sender import Sender, Subject
+from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
+from kernelcast.probe.verdict import CanaryPolicy
+from kernelcast.wire.frames import DeviceClaim, Hello
+from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
+
+STOP_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """Who reports, where to, and with what.
+
+    Attributes:
+        program: What the user calls the job.
+        rank: Its rank; empty for a single process.
+        socket_path: The exporter's socket.
+        interval_seconds: Time between frames.
+        source: Empty for a live GPU, `simulated` for a program without one.
+        method: How durations are measured: `manual`, or `event` for CUDA events.
+        code_version: The program's version; a hint for another one is refused.
+        devices: The devices in CUDA's order; None asks the driver at the first frame.
+        policy: How a hinted value is tried.
+    """
+
+    program: str
+    rank: str = ""
+    socket_path: str = "/run/kernelcast/probe.sock"
+    interval_seconds: float = 1.0
+    source: str = LIVE
+    method: str = "manual"
+    code_version: str = ""
+    devices: tuple[DeviceClaim, ...] | None = None
+    policy: CanaryPolicy = field(default_factory=CanaryPolicy)
+
+
+class Probe:
+    """Measures one process. Made by `kernelcast.probe.start`; only `tunable` ever raises.
+
+    Args:
+        settings: Who reports, and where to.
+        environ: Where the kill switch `KERNELCAST_HINTS` stands.
+        clock: Unix nanoseconds.
+    """
+
+    def __init__(
+        self, settings: ProbeSettings, environ: Mapping[str, str] = os.environ, clock: Callable[[], int] = time_ns
+    ) -> None:
+        self.settings = settings
+        self.nonce = new_nonce()
+        self._clock = clock
+        self._start_ns = clock()
+        self._silent = False
+        self.steps = 0
+        self.recorder = Recorder()
+        self._tunables = TunableSet()
+        ground = Ground(
+            settings.program,
+            settings.rank,
+            settings.code_version,
+            self._device_model,
+            environ,
+            clock,
+            settings.policy,
+        )
+        self._outcomes = Outcomes(settings.program, settings.rank, clock, self._wake)
+        self._desk = HintDesk(self._tunables, self.recorder, self._outcomes, ground)
+        subject = Subject(self.recorder, self._tunables, self._outcomes, self._desk)
+        link = Link(settings.socket_path, monotonic)
+        self._sender = Sender(subject, link, settings.interval_seconds, self._hello)
+        self.observe = self.recorder.observe
+        self.count = self.recorder.count
+        self.sync = self.recorder.sync
+
+    @property
+    def dropped_frames(self) -> int:
+        """Frames that could not be handed over; later ones made them good."""
+        return self._sender.dropped_frames
+
+    @property
+    def connected(self) -> bool:
+        """Whether the exporter has heard of this process."""
+        return bool(self._sender.devices)
+
+    def copy(self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None) -> None:
+        """Add one copy; `kind` is `h2d`, `d2h`, `d2d`, `p2p` or `h2h`."""
+        self.recorder.copy(kind, copied_bytes, duration_ns, pinned="" if pinned is None else str(pinned).lower())
+
+    def tunable(self, name: str, allowed: Sequence[Value], value: Value, terms: Terms | None = None) -> Tunable[Value]:
+        """Register a tunable.
+
+        Args:
+            name: Its name, unique in the program.
+            allowed: The values it may take, of one type.
+            value: The value it has now; one of them.
+            terms: Scope, granularity, kind and kernels.
+
+        Raises:
+            TunableError: The name, a value or the number of them is not acceptable.
+        """
+        terms = terms or Terms()
+        kernels = printable_kernels(terms.kernels)
+        fitted = Terms(terms.scope, terms.granularity, terms.kind, kernels, terms.agree)
+        tunable: Tunable[Value] = Tunable(name, allowed, value, fitted)
+        self._tunables.add(tunable)
+        self._desk.watch(tunable)
+        return tunable
+
+    def step(self, *, epoch: bool = False) -> None:
+        """A step of the program has ended: the only place where a tunable's value changes.
+
+        Args:
+            epoch: An epoch has ended, too.
+        """
+        if self._silent:
+            return
+        if not self.steps:
+            self.recorder.touch()
+        self.steps += 1
+        self._desk.at_boundary(epoch=epoch)
+
+    def start(self) -> None:
+        """Start the sender."""
+        self._sender.start()
+
+    def stop(self) -> None:
+        """Send what is left, say good-bye and end, in at most 200 ms; safe to call twice."""
+        if not self._silent:
+            self._silent = True
+            self._sender.stop(STOP_SECONDS)
+
+    def abandon(self) -> None:
+        """Become silent in a forked child; its parent goes on as before."""
+        self._silent = True
+        self.observe = self.count = self.sync = _nothing
+        self._sender.abandon()
+
+    def _hello(self) -> Hello:
+        settings = self.settings
+        return Hello(
+            program=settings.program,
+            nonce=self.nonce,
+            start_ns=self._start_ns,
+            pid=os.getpid(),
+            rank=settings.rank,
+            source=settings.source,
+            method=settings.method,
+            version=package_version(),
+            code_version=settings.code_version,
+            devices=settings.devices or claims(settings.source),
+        )
+
+    def _device_model(self) -> str:
+        devices = self._sender.devices
+        return devices[0].model_name if devices else ""
+
+    def _wake(self) -> None:
+        self._sender.wake()
+
+
+def package_version() -> str:
+    """The installed version of kernelcast; empty where it is not installed as a package."""
+    try:
+        return version("kernelcast")
+    except PackageNotFoundError:
+        return ""
+
+
+def settings_from(program: str | None, rank: str | int | None, environ: Mapping[str, str]) -> ProbeSettings:
+    """Settings from arguments and environment; what is unusable becomes usable, because a probe stops no program.
+
+    Args:
+        program: Its name; None takes `KERNELCAST_PROGRAM`, else `program`.
+        rank: Its rank; None takes the first of `KERNELCAST_RANK`, `RANK`, `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID`.
+        environ: The environment.
+    """
+    named = str(program or environ.get("KERNELCAST_PROGRAM", ""))
+    clean = "".join(character for character in named if PROGRAM_PATTERN.fullmatch(character))[:128] or "program"
+    ranks = (environ.get(name) for name in ("KERNELCAST_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
+    shown = str(rank) if rank is not None else next((found for found in ranks if found), "")
+    try:
+        interval_seconds = float(environ.get("KERNELCAST_PROBE_INTERVAL_SECONDS", "1"))
+    except ValueError:
+        interval_seconds = 1.0
+    return ProbeSettings(
+        program=clean,
+        rank=shown[:64],
+        socket_path=environ.get("KERNELCAST_SOCKET") or "/run/kernelcast/probe.sock",
+        interval_seconds=min(max(interval_seconds, 0.02), 3600.0),
+        code_version=environ.get("KERNELCAST_CODE_VERSION", "")[:128],
+    )
+
+
+def known_source(source: str) -> str:
+    """A source that the contract knows; anything else is no live GPU, so it counts as simulated."""
+    return source if source in SOURCES else "simulated"
+
+
+def _nothing(*_arguments: object, **_named: object) -> None:
+    """What a forked child reports."""

@@ -1,0 +1,253 @@
+"""The probe's own thread: cumulative frames out, hints in, every interval and whenever there is something to hear."""
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from logging import getLogger
+from time import monotonic, sleep, thread_time_ns
+from typing import Final
+
+from kernelcast.probe.hints import HintDesk
+from kernelcast.probe.link import Link, Sent
+from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.recorder import Cell, Recorder
+from kernelcast.probe.tunables import TunableSet
+from kernelcast.wire.errors import FrameError
+from kernelcast.wire.frames import (
+    Bye,
+    DeviceClaim,
+    Frame,
+    Hello,
+    HintFrame,
+    KernelName,
+    KernelRows,
+    Names,
+    OutcomeFrame,
+    TunableClaim,
+    Tunables,
+    decode,
+    encode,
+)
+
+ROWS_AT_ONCE: Final = 256
+LAST_WORD_SECONDS: Final = 0.15
+"""With the join after it, the end of a program is held up by less than 200 ms."""
+RETRY_SECONDS: Final = 0.005
+
+_log = getLogger("kernelcast.probe")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What the sender speaks about."""
+
+    recorder: Recorder
+    tunables: TunableSet
+    outcomes: Outcomes
+    desk: HintDesk
+
+
+class Sender:
+    """Owns the thread and the connection.
+
+    Args:
+        subject: What is sent, and where hints go.
+        link: The connection.
+        interval_seconds: Time between two rounds of frames.
+        hello: Makes the first frame, when there is something to say.
+    """
+
+    def __init__(self, subject: Subject, link: Link, interval_seconds: float, hello: Callable[[], Hello]) -> None:
+        self._subject = subject
+        self._link = link
+        self._interval_seconds = interval_seconds
+        self._make_hello = hello
+        self._hello: Hello | None = None
+        self._named: dict[int, KernelName] = {}
+        self._tunables_sent: tuple[TunableClaim, ...] | None = None
+        self._greeted = False
+        self._warned = False
+        self._stopping = threading.Event()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="kernelcast-probe", daemon=True)
+        self.dropped_frames = 0
+        self.failures = 0
+        """Rounds that ended in an unexpected error; the first one is logged."""
+
+    @property
+    def devices(self) -> tuple[DeviceClaim, ...]:
+        """The devices as they were claimed; empty before the first frame."""
+        return self._hello.devices if self._hello else ()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have the next round now."""
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"\0")
+
+    def stop(self, timeout_seconds: float) -> None:
+        """Send what is left and `Bye`, within the time given; safe to call twice."""
+        self._stopping.set()
+        self.wake()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout_seconds)
+
+    def abandon(self) -> None:
+        """Let go of all sockets without a word to the exporter: at the end, or in a forked child."""
+        self._stopping.set()
+        self._link.abandon()
+        self._wake_read.close()
+        self._wake_write.close()
+
+    def round(self) -> None:
+        """Connect if need be, hear what the exporter says, and send what is new."""
+        if self._subject.recorder.home is None:
+            return
+        if not self._link.connected:
+            self._connect()
+        self._hear()
+        if self._link.connected and self._send_new():
+            self._link.proven()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._guarded(self.round)
+            self._guarded(self._wait)
+        self._guarded(self._last_word)
+        self.abandon()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        began_ns = thread_time_ns()
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  nothing here may reach the program
+            self.failures += 1
+            if self.failures == 1:
+                _log.warning("kernelcast probe had an error and goes on: %r", error)
+            self._stopping.wait(self._interval_seconds)
+        self._subject.recorder.charge(thread_time_ns() - began_ns)
+
+    def _wait(self) -> None:
+        deadline = monotonic() + self._interval_seconds
+        while not self._stopping.is_set() and (left := deadline - monotonic()) > 0:
+            number = self._link.fileno()
+            poller = select.poll()  # unlike select(), at ease with a program that has thousands of files open
+            poller.register(self._wake_read, select.POLLIN)
+            if number is not None:
+                poller.register(number, select.POLLIN)
+            ready = [ready_number for ready_number, _event in poller.poll(left * 1000)]
+            if number in ready:
+                self._hear()
+            if self._wake_read.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_read.recv(4096)
+                return
+
+    def _connect(self) -> None:
+        if not self._link.connect():
+            if self._link.failure and not self._warned:
+                self._warned = True
+                _log.warning(
+                    "kernelcast probe found no exporter at %s (%s); the program runs on and the probe "
+                    "keeps trying quietly; start `kernelcast exporter` on this node",
+                    self._link.path,
+                    self._link.failure,
+                )
+            return
+        self._greeted = False
+        self._named.clear()
+        self._tunables_sent = None
+        recorder = self._subject.recorder
+        for cell in (cell for device in recorder.devices() for cell in recorder.cells(device)):
+            cell.changed = True
+
+    def _hear(self) -> None:
+        for packet in self._link.receive():
+            try:
+                frame = decode(packet)
+            except FrameError:
+                self._subject.desk.malformed += 1
+                continue
+            if isinstance(frame, HintFrame):
+                self._subject.desk.receive(frame.event)
+
+    def _send_new(self) -> bool:
+        if self._hello is None:
+            self._hello = self._make_hello()
+        if not self._greeted:
+            self._greeted = self._send(self._hello)
+        return (
+            self._greeted
+            and self._send_tunables()
+            and all(self._send_totals(device) for device in self._subject.recorder.devices())
+            and self._send_outcomes()
+        )
+
+    def _send_tunables(self) -> bool:
+        model = self.devices[0].model_name if self.devices else ""
+        version = self._hello.code_version if self._hello else ""
+        claims = tuple(tunable.claim(model, version) for tunable in self._subject.tunables.all())
+        if claims == (self._tunables_sent or ()):
+            return True
+        if self._send(Tunables(claims)):
+            self._tunables_sent = claims
+            return True
+        return False
+
+    def _send_totals(self, device: int) -> bool:
+        recorder = self._subject.recorder
+        if not all(self._send_rows(device, cells) for cells in _changed(recorder.cells(device))):
+            return False
+        return self._send(recorder.counters(device, dropped_frames=self.dropped_frames))
+
+    def _send_rows(self, device: int, cells: list[Cell]) -> bool:
+        recorder = self._subject.recorder
+        names = tuple(name for name in (cell.name() for cell in cells) if self._named.get(name.kernel) != name)
+        if names:
+            if not self._send(Names(names)):
+                return False
+            self._named.update((name.kernel, name) for name in names)
+        if self._send(KernelRows(device, tuple(recorder.take(cell) for cell in cells))):
+            return True
+        for cell in cells:
+            cell.changed = True
+        return False
+
+    def _send_outcomes(self) -> bool:
+        outcomes = self._subject.outcomes
+        while event := outcomes.first():
+            if not self._send(OutcomeFrame(event)):
+                return False
+            outcomes.discard(event)
+        return True
+
+    def _send(self, frame: Frame) -> bool:
+        for packet in encode(frame):
+            sent = self._link.send(packet)
+            if sent is not Sent.HANDED_OVER:
+                self.dropped_frames += 1
+                return False
+        return True
+
+    def _last_word(self) -> None:
+        deadline = monotonic() + LAST_WORD_SECONDS
+        if self._subject.recorder.home is None:
+            return
+        if not self._link.connected:
+            self._connect()
+        while self._link.connected and not (self._send_new() and self._send(Bye())) and monotonic() < deadline:
+            sleep(RETRY_SECONDS)
+
+
+def _changed(cells: list[Cell]) -> Iterator[list[Cell]]:
+    wanted = [cell for cell in cells if cell.changed]
+    for start in range(0, len(wanted), ROWS_AT_ONCE):
+        yield wanted[start : start + ROWS_AT_ONCE]

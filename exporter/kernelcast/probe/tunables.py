@@ -1,0 +1,163 @@
+"""What a program lets others tune: a name, the values it allows, and the value in force."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from kernelcast.probe.recorder import printable
+from kernelcast.wire.errors import FrameError, TunableError
+from kernelcast.wire.frames import TunableClaim, Tunables, encode
+
+Plain = int | float | str
+Value = TypeVar("Value", bound=Plain)
+Value_co = TypeVar("Value_co", bound=Plain, covariant=True)
+Agreement = Callable[[str | None], str | None]
+"""Called on every rank at the same step with this rank's proposal (None: it has none); returns what all ranks agreed on
+(None: nothing), the same on all of them. A broadcast of rank 0's proposal is enough."""
+
+SCOPES: Final = ("local", "collective")
+GRANULARITIES: Final = ("call", "step", "epoch", "restart")
+MAX_TUNABLES: Final = 64
+MAX_ALLOWED: Final = 256
+MAX_TEXT: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a tunable may be changed, and what it acts on.
+
+    Attributes:
+        scope: `local`, or `collective` where all ranks must have the same value.
+        granularity: When it may change: at a `call` or `step` (both: at `step()`), at an `epoch`
+            (`step(epoch=True)`), or only by a `restart`.
+        kind: What it is, so that a rule can know it: `block_size`, `generic`, …
+        kernels: Signatures of the kernels it acts on, as given to `observe`; empty for all.
+        agree: Makes all ranks agree; without it a collective tunable refuses every hint.
+    """
+
+    scope: str = "local"
+    granularity: str = "step"
+    kind: str = "generic"
+    kernels: tuple[str, ...] = ()
+    agree: Agreement | None = None
+
+
+class Tunable(Generic[Value_co]):
+    """One tunable. Read `value` where it is used; it changes at step boundaries only."""
+
+    __slots__ = ("_allowed", "_value", "name", "rollbacks", "terms")
+
+    def __init__(self, name: str, allowed: Sequence[Value_co], value: Value_co, terms: Terms) -> None:
+        self.name = name
+        self.terms = terms
+        self._allowed = {text(item): item for item in allowed}
+        self._value = value
+        self.rollbacks = 0
+        """Hints in a row that were tried and rolled back."""
+        _check(self, value, len(allowed))
+
+    @property
+    def value(self) -> Value_co:
+        """The value in force, of the type in which it was registered."""
+        return self._value
+
+    @property
+    def shown(self) -> str:
+        """The value in force, as text."""
+        return text(self._value)
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The values it allows, as text, in the program's order."""
+        return tuple(self._allowed)
+
+    def put(self, shown: str) -> None:
+        """Put one of the allowed values, given as text, in force."""
+        self._value = self._allowed[shown]
+
+    def overlaps(self, other: "AnyTunable") -> bool:
+        """Whether both act on one kernel, so that only one may be tried at a time."""
+        mine, theirs = set(self.terms.kernels), set(other.terms.kernels)
+        return not mine or not theirs or bool(mine & theirs)
+
+    def claim(self, device_model: str, code_version: str) -> TunableClaim:
+        """As it is announced to the exporter."""
+        terms = self.terms
+        return TunableClaim(
+            self.name,
+            self.shown,
+            self.allowed,
+            terms.kind,
+            terms.scope,
+            terms.granularity,
+            terms.kernels,
+            device_model,
+            code_version,
+        )
+
+
+AnyTunable = Tunable[Plain]
+
+
+class TunableSet:
+    """The tunables of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tunables: dict[str, AnyTunable] = {}
+
+    def add(self, tunable: AnyTunable) -> None:
+        """Register a tunable; one of the same name is replaced.
+
+        Raises:
+            TunableError: There are too many, or together they are too long for a frame.
+        """
+        with self._lock:
+            tunables = {**self._tunables, tunable.name: tunable}
+            if len(tunables) > MAX_TUNABLES:
+                raise TunableError(f"{len(tunables)} tunables are registered; the limit is {MAX_TUNABLES}; drop some")
+            try:
+                list(encode(Tunables(tuple(item.claim("x" * 64, "x" * 64) for item in tunables.values()))))
+            except FrameError as error:
+                raise TunableError(f"tunable {tunable.name!r} makes them too long for one frame: {error}") from error
+            self._tunables = tunables
+
+    def get(self, name: str) -> AnyTunable | None:
+        """The tunable of that name, if there is one."""
+        return self._tunables.get(name)
+
+    def all(self) -> Iterable[AnyTunable]:
+        """All of them, in the order in which they were registered."""
+        return self._tunables.values()
+
+
+def text(value: Plain) -> str:
+    """A value as it travels."""
+    return value if isinstance(value, str) else repr(value)
+
+
+def printable_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
+    """Signatures as the recorder knows them."""
+    return tuple(dict.fromkeys(printable(kernel) for kernel in kernels))
+
+
+def _check(tunable: AnyTunable, value: Plain, listed: int) -> None:
+    name = tunable.name
+    for what, shown in (("name", name), *(("value", item) for item in tunable.allowed)):
+        if not 1 <= len(shown) <= MAX_TEXT or not shown.isprintable() or "," in shown:
+            raise TunableError(
+                f"tunable {name!r} has {what} {shown!r}; it must be 1 to {MAX_TEXT} printable characters without comma"
+            )
+    if not 1 <= len(tunable.allowed) == listed <= MAX_ALLOWED:
+        raise TunableError(
+            f"tunable {name!r} allows {listed} values, {len(tunable.allowed)} of them different; "
+            f"1 to {MAX_ALLOWED} different ones can be; thin them out"
+        )
+    if text(value) not in tunable.allowed:
+        raise TunableError(f"tunable {name!r} is {value!r}, which {tunable.allowed} does not contain; add it")
+    if tunable.terms.scope not in SCOPES or tunable.terms.granularity not in GRANULARITIES:
+        raise TunableError(
+            f"tunable {name!r} has scope {tunable.terms.scope!r} and granularity {tunable.terms.granularity!r}; "
+            f"they must be one of {SCOPES} and one of {GRANULARITIES}"
+        )
