@@ -1,7 +1,8 @@
 """A broker inside this process: librdkafka's mock cluster, which other processes can connect to as well.
 
 It keeps about 5 MiB a partition and has no CreateTopics, no time index, no compaction and no append time: for demos and
-tests. Its topics come into being when somebody asks for their metadata.
+tests. Its topics come into being when somebody asks for their metadata. The first member of a group waits 3 s; one
+that joins later waits for a session's timeout.
 """
 
 from collections.abc import Iterable

@@ -7,7 +7,7 @@ A service subclasses `ServiceSettings` with its own fields and gives `web` its d
         ttl_seconds: Annotated[float, Field(ge=1), Remedy("raise it above two export intervals")] = 300.0
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -42,10 +42,8 @@ class KafkaSettings(Section):
     @field_validator("properties", mode="before")
     @classmethod
     def _write_as_librdkafka_does(cls, value: Any) -> Any:
-        """YAML reads `true` and `5`; librdkafka wants text."""
-        if not isinstance(value, Mapping):
-            return value
-        return {key: _as_property(item) for key, item in value.items()}
+        """YAML reads `true`, `5` and nested keys; librdkafka wants text under dotted names."""
+        return dict(_properties("", value)) if isinstance(value, Mapping) else value
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Hide secrets wherever the settings are printed or logged."""
@@ -116,7 +114,9 @@ def load(
         raise ConfigurationError(explain(error, model, layers)) from None
 
 
-def _as_property(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+def _properties(prefix: str, value: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            yield from _properties(f"{prefix}{key}.", item)
+        else:
+            yield f"{prefix}{key}", str(item).lower() if isinstance(item, bool) else str(item)
