@@ -1,6 +1,6 @@
 """Recording and alerting rules for Prometheus, and the runbooks that alerts lead to."""
 
-from kernelcast.grafana.rules.model import DEMO, PRODUCTION, PROFILES, Profile, profile_named
+from kernelcast.grafana.rules.model import DEMO, PRODUCTION, PROFILES, Alert, Profile, profile_named
 from kernelcast.grafana.rules.render import (
     ALERTS_FILE,
     CLASSIC_FILE,
@@ -19,6 +19,7 @@ __all__ = [
     "PRODUCTION",
     "PROFILES",
     "RUNBOOKS_FILE",
+    "Alert",
     "Profile",
     "alerts",
     "profile_named",

@@ -1,0 +1,71 @@
+"""`docs/metrics.md`, from the catalogue: `python -m kernelcast.wire.catalogue.document` prints it."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import MappingProxyType
+from typing import Final
+
+from kernelcast.wire.catalogue import bridge, device, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue.model import Metric
+
+_SECTIONS: Final = MappingProxyType(
+    {
+        "Kernels and programs": (
+            "What programs do on their GPUs. The node's exporter writes these; Prometheus reads them from the bridge.",
+            kernel.ROWS,
+        ),
+        "Devices": (
+            "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged.",
+            device.ROWS,
+        ),
+        "Forecasts, degradation and hints": (
+            "What the predictor writes; Prometheus reads them from the bridge.",
+            forecast.ROWS,
+        ),
+        "Every daemon": ("On each daemon's own `/metrics`; these do not travel through Kafka.", runtime.ROWS),
+        "Exporter": ("On the exporter's own `/metrics`.", exporter.ROWS),
+        "Bridge": ("On the bridge's own `/metrics`.", bridge.ROWS),
+        "Predictor": ("On the predictor's own `/metrics`.", predictor.ROWS),
+    }
+)
+_PREAMBLE: Final = """\
+# Metrics
+
+<!-- Made by `python -m kernelcast.wire.catalogue.document`; change core/kernelcast/wire/catalogue instead. -->
+
+Every metric that kernelcast emits. Series that passed through Kafka also carry `job` (who measured: the service's name)
+and `instance` (its host), so scrape the bridge with `honor_labels: true`. `source` is `replayed` or `simulated` on
+every series that does not come from a live GPU, and absent where it does. A histogram has `_bucket`, `_sum`, `_count`.
+"""
+
+
+def document() -> str:
+    """The whole page, in Markdown."""
+    sections = (_section(title, purpose, rows) for title, (purpose, rows) in _SECTIONS.items() if rows)
+    return "\n".join([_PREAMBLE, *sections])
+
+
+def _section(title: str, purpose: str, rows: Iterable[Metric]) -> str:
+    head = "| Prometheus name | kind | OTLP name, unit | labels | meaning | from |\n|---|---|---|---|---|---|"
+    return "\n".join([f"## {title}", "", purpose, "", head, *_lines(rows), ""])
+
+
+def _lines(rows: Iterable[Metric]) -> Iterator[str]:
+    for row in rows:
+        kind = row.kind.value if row.exposed else f"{row.kind.value}, not exposed"
+        cells = (f"`{row.prometheus_name}`", kind, _wire(row), _labels(row), row.help, row.source)
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _wire(row: Metric) -> str:
+    if not row.otlp_name:
+        return ""
+    return f"`{row.otlp_name}`" + (f" `{row.unit}`" if row.unit else "")
+
+
+def _labels(row: Metric) -> str:
+    return ", ".join(f"`{label}`" for label in row.labels)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

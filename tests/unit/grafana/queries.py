@@ -1,0 +1,124 @@
+"""What the tests of dashboards and rules share: queries taken apart, and what may stand in them."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import promql_parser
+import yaml
+
+from kernelcast.grafana import dashboards, rules
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
+
+REPOSITORY: Final = Path(__file__).parents[3]
+GENERATED: Final = REPOSITORY / "grafana"
+SCRAPED: Final = frozenset({"job", "instance"})
+"""Labels that every series has: from OTLP's resource, or from Prometheus."""
+
+_SUFFIXES: Final = ("_bucket", "_sum", "_count")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A query taken apart.
+
+    Attributes:
+        selectors: Metric name (or a pattern of names) and the labels its matchers name.
+        labels: Labels that aggregations and matching name.
+    """
+
+    selectors: tuple[tuple[str, frozenset[str]], ...]
+    labels: frozenset[str]
+
+
+def parse(expr: str) -> Parsed:
+    selectors: list[tuple[str, frozenset[str]]] = []
+    labels: set[str] = set()
+
+    def visit(node: Any) -> None:
+        if isinstance(node, promql_parser.MatrixSelector):
+            selectors.append(_selector(node.vector_selector))
+        elif isinstance(node, promql_parser.VectorSelector):
+            selectors.append(_selector(node))
+        elif isinstance(node, promql_parser.AggregateExpr) and node.modifier:
+            labels.update(node.modifier.labels)
+        elif isinstance(node, promql_parser.BinaryExpr) and node.modifier:
+            labels.update(node.modifier.matching.labels if node.modifier.matching else ())
+            labels.update(node.modifier.group_labels or ())
+
+    promql_parser.walk(promql_parser.parse(without_variables(expr)), visit)
+    return Parsed(tuple(selectors), frozenset(labels))
+
+
+def _selector(node: Any) -> tuple[str, frozenset[str]]:
+    matchers = {matcher.name: matcher.value for matcher in node.matchers.matchers}
+    name = node.name or matchers.pop("__name__", "")
+    return name, frozenset(matchers)
+
+
+def without_variables(expr: str) -> str:
+    """Grafana's variables replaced by what they could stand for."""
+    expr = expr.replace("$__rate_interval", "5m").replace("$__range", "1h")
+    return re.sub(r"\$\{?(\w+)\}?", r"\1", expr)
+
+
+def recorded() -> dict[str, frozenset[str]]:
+    """Labels of what our recording rules record, by name."""
+    known: dict[str, frozenset[str]] = {}
+    for text in rules.render(rules.PRODUCTION).values():
+        for group in yaml.safe_load(text)["groups"]:
+            for rule in group["rules"]:
+                if "record" in rule:
+                    parsed = parse(rule["expr"])
+                    of = frozenset[str]().union(*(labels_of(name, known) for name, _ in parsed.selectors))
+                    known[rule["record"]] = (
+                        known.get(rule["record"], frozenset()) | of | frozenset(rule.get("labels", ()))
+                    )
+    return known
+
+
+def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str]:
+    """The labels that a metric can have; fails for a metric that nobody emits."""
+    if name in recordings:
+        return recordings[name]
+    if name == "up":
+        return SCRAPED
+    if name == "ALERTS":
+        ours = frozenset(label for row in BY_PROMETHEUS_NAME.values() for label in row.labels)
+        return SCRAPED | ours | {"alertname", "alertstate", "severity"}
+    base = next((name.removesuffix(end) for end in _SUFFIXES if name.removesuffix(end) in BY_PROMETHEUS_NAME), name)
+    assert base in BY_PROMETHEUS_NAME, f"{name} is not in the catalogue"
+    row = BY_PROMETHEUS_NAME[base]
+    assert row.exposed, f"{name} travels but is not exposed"
+    histogram = row.kind is Kind.HISTOGRAM
+    assert (base == name) or histogram, f"{name}: {base} is no histogram"
+    return SCRAPED | frozenset(row.labels) | (frozenset({"le"}) if histogram else frozenset())
+
+
+def boards() -> dict[str, dict[str, Any]]:
+    return {name: json.loads(text) for name, text in dashboards.render().items()}
+
+
+def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every panel that shows something, also those folded away in rows."""
+    for panel in board["panels"]:
+        if panel["type"] == "row":
+            yield from panel["panels"]
+        else:
+            yield panel
+
+
+def run(*command: str | Path) -> str:
+    """Run a tool to its end; its output, which a failure shows."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def legend_labels(text: str) -> frozenset[str]:
+    """The labels that a legend, in Grafana's `{{label}}`, names."""
+    return frozenset(re.findall(r"{{\s*(\w+)\s*}}", text))

@@ -1,0 +1,145 @@
+"""Dashboards are what Grafana 11 to 13 load unchanged, and hold to the rules of Grafana's dashboard linter.
+
+The rules are those of grafana/dashboard-linter v0.2.0 that concern Prometheus; its binary needs Go.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.unit.grafana.queries import boards, panels, parse, without_variables
+
+BOARDS = boards()
+PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
+COUNTERS = ("_total", "_sum", "_count", "_bucket")
+
+
+@pytest.fixture(params=sorted(BOARDS))
+def board(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return BOARDS[request.param]
+
+
+def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    yield path, value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from walk(item, f"{path}/{key}")
+
+
+def targets(board: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for panel in panels(board):
+        for target in panel["targets"]:
+            yield panel["title"], target
+
+
+def test_nothing_is_null_but_the_lower_end_of_the_lowest_threshold(board: dict[str, Any]) -> None:
+    nulls = [path for path, value in walk(board) if value is None]
+    assert all(re.search(r"/thresholds/steps/0/value$", path) for path in nulls), nulls
+
+
+def test_no_remnant_of_older_formats(board: dict[str, Any]) -> None:
+    assert board["schemaVersion"] == 39
+    assert not {"__inputs", "rows", "style", "hideControls", "sharedCrosshair", "gnetId", "id"} & board.keys()
+    for panel in panels(board):
+        assert panel["type"] in {"timeseries", "stat", "table", "heatmap", "state-timeline"}
+        assert not {"maxDataPoints", "span", "height", "editable", "cacheTimeout", "fieldOptions"} & panel.keys()
+    for _, target in targets(board):
+        assert not {"intervalFactor", "step", "target", "metric", "query", "hide"} & target.keys()
+        assert {"editorMode", "range", "instant"} <= target.keys()
+        assert target["range"] != target["instant"]
+
+
+def test_every_data_source_is_the_variable(board: dict[str, Any]) -> None:
+    first = board["templating"]["list"][0]
+    assert (first["type"], first["name"], first["query"]) == ("datasource", "datasource", "prometheus")
+    sources = [value for path, value in walk(board) if path.endswith("/datasource") and isinstance(value, dict)]
+    assert all(source in (PROMETHEUS, {"type": "grafana", "uid": "-- Grafana --"}) for source in sources)
+    assert all(panel["datasource"] == PROMETHEUS for panel in panels(board))
+
+
+def test_every_panel_says_what_it_is_for(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        assert panel["title"]
+        assert len(panel["description"]) > 20, panel["title"]
+        assert panel["description"].endswith((".", "?")), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+        assert panel["targets"], panel["title"]
+    titles = [panel["title"] for panel in panels(board)]
+    assert len(titles) == len(set(titles))
+
+
+def test_a_share_has_its_natural_range(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        defaults = panel["fieldConfig"]["defaults"]
+        if defaults["unit"] in ("percentunit", "percent"):
+            assert defaults["min"] == 0, panel["title"]
+
+
+def test_rates_use_the_window_that_grafana_chooses(board: dict[str, Any]) -> None:
+    for title, target in targets(board):
+        windows = re.findall(r"\[([^\]]+)\]", target["expr"])
+        assert set(windows) <= {"$__rate_interval"}, title
+
+
+def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
+    """A counter's height is its age: outside `rate` and `increase` it may only be counted."""
+    for title, target in targets(board):
+        bare = re.sub(r"(rate|increase)\([^\]]*\][^)]*\)", "", without_variables(target["expr"]))
+        bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)\)", "", bare)
+        names = [name for name, _ in parse(bare).selectors] if "{" in bare else []
+        assert not [name for name in names if name.endswith(COUNTERS)], title
+
+
+def test_every_selector_is_narrowed_to_a_job(board: dict[str, Any]) -> None:
+    for title, target in targets(board):
+        for metric, matched in parse(target["expr"]).selectors:
+            assert metric == "ALERTS" or "job" in matched, f"{title}: {metric}"
+
+
+def test_choosing_all_matches_everything(board: dict[str, Any]) -> None:
+    for variable in board["templating"]["list"]:
+        if variable.get("includeAll"):
+            assert variable["allValue"] == ".+"
+            assert variable["refresh"] == 2, "values that appear later are found when the time range changes"
+
+
+def test_viewers_share_a_crosshair_and_cannot_edit_by_mistake(board: dict[str, Any]) -> None:
+    assert board["graphTooltip"] == 1
+    assert board["editable"] is False
+    assert board["timezone"] == "browser"
+
+
+def test_dashboards_link_to_each_other_with_time_and_variables(board: dict[str, Any]) -> None:
+    assert "kernelcast" in board["tags"]
+    (link,) = board["links"]
+    assert link["type"] == "dashboards"
+    assert link["tags"] == ["kernelcast"]
+    assert link["keepTime"]
+    assert link["includeVars"]
+    assert link["asDropdown"]
+
+
+def test_panels_lie_side_by_side_on_the_grid(board: dict[str, Any]) -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {(place["x"] + column, place["y"] + line) for column in range(place["w"]) for line in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_heatmap_takes_buckets_as_they_are(board: dict[str, Any]) -> None:
+    heatmaps = [panel for panel in panels(board) if panel["type"] == "heatmap"]
+    for panel in heatmaps:
+        assert panel["options"]["calculate"] is False
+        assert all(target["format"] == "heatmap" and "by (le)" in target["expr"] for target in panel["targets"])
+
+
+def test_the_dashboard_of_kernels_answers_its_questions() -> None:
+    titles = {panel["title"] for panel in panels(BOARDS["kernelcast-kernels.json"])}
+    assert {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Where device time goes"} <= titles
+    assert {"Copy throughput", "Predicted degradation", "Tunables", "What became of hints", "Daemons"} <= titles

@@ -1,0 +1,91 @@
+"""Every query of every dashboard asks for metrics and labels that kernelcast emits."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.grafana.queries import boards, labels_of, legend_labels, panels, parse, recorded, without_variables
+
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
+
+ANY_SUBJECT = "metric"
+MADE = {"Value"}
+
+
+def queries() -> Iterator[tuple[str, str, str]]:
+    """Where a query stands, the query, its legend."""
+    for name, board in boards().items():
+        for panel in panels(board):
+            for target in panel["targets"]:
+                yield f"{name}: {panel['title']} {target['refId']}", target["expr"], target["legendFormat"]
+        for annotation in board["annotations"]["list"]:
+            if "expr" in annotation:
+                legend = annotation["titleFormat"] + annotation["textFormat"]
+                yield f"{name}: annotation {annotation['name']}", annotation["expr"], legend
+
+
+def variables() -> Iterator[tuple[str, str, str]]:
+    """Where a variable stands, its selector, its label."""
+    for name, board in boards().items():
+        for variable in board["templating"]["list"]:
+            if variable["type"] == "query":
+                asked = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"])
+                assert asked, variable
+                yield f"{name}: ${variable['name']}", asked[1], asked[2]
+
+
+def known_labels(metric: str) -> frozenset[str]:
+    """Labels of a metric, of a choice of metrics, or of whichever one the variable names."""
+    if metric in (ANY_SUBJECT, f"{ANY_SUBJECT}_sum", f"{ANY_SUBJECT}_count"):
+        return frozenset({"job", "instance"}).union(*(row.labels for row in BY_PROMETHEUS_NAME.values()))
+    return frozenset().union(*(labels_of(name, {}) for name in metric.split("|")))
+
+
+@pytest.mark.parametrize(("where", "expr", "legend"), tuple(queries()), ids=lambda value: value[:60])
+def test_a_query_names_only_metrics_and_labels_that_are_emitted(where: str, expr: str, legend: str) -> None:
+    parsed = parse(expr)
+    assert parsed.selectors, where
+    available: frozenset[str] = frozenset()
+    for metric, matched in parsed.selectors:
+        labels = known_labels(metric)
+        assert matched <= labels, f"{where}: {metric} has no {matched - labels}"
+        available |= labels
+    assert parsed.labels <= available, f"{where}: {parsed.labels - available} of none of the metrics"
+    if legend != "__auto":
+        assert legend_labels(legend) <= available, f"{where}: the legend names labels that cannot be there"
+
+
+@pytest.mark.parametrize(("where", "selector", "label"), tuple(variables()))
+def test_a_variable_lists_a_label_that_its_metrics_have(where: str, selector: str, label: str) -> None:
+    ((metric, matched),) = parse(selector).selectors
+    labels = known_labels(metric)
+    assert {label, *matched} <= labels, where
+
+
+def test_dashboards_work_without_our_recording_rules() -> None:
+    """A person who imports the JSON alone sees data: no panel depends on rules being loaded."""
+    recordings = recorded()
+    asked = {metric for _, expr, _ in queries() for metric, _ in parse(expr).selectors}
+    assert not asked & recordings.keys()
+
+
+def test_every_table_column_comes_from_a_query() -> None:
+    for board in boards().values():
+        for panel in panels(board):
+            if panel["type"] == "table":
+                organize = panel["transformations"][1]["options"]
+                values = {f"Value #{target['refId']}" for target in panel["targets"]}
+                labels = frozenset[str]().union(*(parse(target["expr"]).labels for target in panel["targets"]))
+                assert set(organize["renameByName"]) <= values | labels, panel["title"]
+                headings = set(organize["renameByName"].values())
+                assert {item["matcher"]["options"] for item in panel["fieldConfig"]["overrides"]} <= headings
+                assert panel["options"]["sortBy"][0]["displayName"] in headings
+
+
+def test_every_variable_used_is_defined() -> None:
+    for board in boards().values():
+        defined = {variable["name"] for variable in board["templating"]["list"]}
+        for _, expr, _ in queries():
+            used = set(re.findall(r"\$\{?(\w+)\}?", expr))
+            assert used - {"__rate_interval"} <= defined, expr
+        assert without_variables("${metric}_sum[$__rate_interval]") == "metric_sum[5m]"

@@ -1,0 +1,74 @@
+"""`kernelcast grafana`: what is committed is what is generated, and the command shows where it is not."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.unit.grafana.queries import GENERATED
+from typer.testing import CliRunner
+
+from kernelcast.grafana import output, rules
+from kernelcast.grafana.command import grafana
+
+
+def call(*arguments: str | Path) -> tuple[int, str]:
+    result = CliRunner().invoke(grafana, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("name", output.tree(rules.PRODUCTION))
+def test_the_committed_file_is_what_is_generated(name: str) -> None:
+    expected = output.tree(rules.PRODUCTION)[name]
+    assert (GENERATED / name).read_text() == expected, "run: kernelcast grafana generate"
+
+
+def test_generating_twice_gives_the_same_bytes() -> None:
+    assert output.tree(rules.PRODUCTION) == output.tree(rules.PRODUCTION)
+
+
+def test_check_is_quiet_after_generate_and_names_the_file_that_was_changed(tmp_path: Path) -> None:
+    assert call("generate", "--output", tmp_path)[0] == 0
+    assert call("generate", "--output", tmp_path, "--check") == (0, "")
+    changed = tmp_path / "rules" / rules.ALERTS_FILE
+    changed.write_text(changed.read_text() + "# by hand\n")
+    code, said = call("generate", "--output", tmp_path, "--check")
+    assert code == 1
+    assert str(changed) in said
+    assert said.count("is not what is generated") == 1
+    assert changed.read_text().endswith("# by hand\n"), "--check writes nothing"
+
+
+def test_check_of_an_empty_directory_names_every_file(tmp_path: Path) -> None:
+    code, said = call("generate", "--output", tmp_path, "--check")
+    assert code == 1
+    assert said.count("is not what is generated") == len(output.tree(rules.PRODUCTION))
+
+
+def test_the_demo_profile_writes_shorter_rules(tmp_path: Path) -> None:
+    call("generate", "--output", tmp_path, "--profile", "demo")
+    groups = yaml.safe_load((tmp_path / "rules" / rules.ALERTS_FILE).read_text())["groups"]
+    assert {group["interval"] for group in groups} == {"1s"}
+
+
+def test_an_unknown_profile_is_a_usage_error(tmp_path: Path) -> None:
+    code, said = call("generate", "--output", tmp_path, "--profile", "fast")
+    assert code == 2
+    assert "production, demo" in said
+
+
+def test_prometheus_config_is_ready_to_run() -> None:
+    arguments = ("--bridge", "h:1", "--bridge", "h:2", "--rules", "/rules", "--alertmanager", "h:3")
+    code, said = call("prometheus-config", *arguments, "--scrape-interval", "1", "--predictor", "h:4")
+    document = yaml.safe_load(said)
+    assert code == 0
+    assert document["rule_files"] == ["/rules/recording.yaml", "/rules/alerts.yaml"]
+    assert document["global"]["scrape_interval"] == "1s"
+    assert [job["job_name"] for job in document["scrape_configs"]] == ["kernelcast-bridge", "kernelcast-predictor"]
+
+
+def test_alertmanager_config_takes_the_webhook() -> None:
+    code, said = call("alertmanager-config", "--webhook-url", "http://b:1/api/v1/alerts", "--profile", "demo")
+    document = yaml.safe_load(said)
+    assert code == 0
+    assert document["receivers"][0]["webhook_configs"][0]["url"] == "http://b:1/api/v1/alerts"
+    assert document["route"]["group_wait"] == "1s"

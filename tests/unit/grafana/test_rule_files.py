@@ -1,0 +1,147 @@
+"""The rules say what is wrong to whom, from metrics that exist; promtool proves that they fire and that they do not."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from tests.service.require import binary
+from tests.unit.grafana.queries import GENERATED, SCRAPED, labels_of, parse, recorded, run
+
+from kernelcast.grafana import rules
+from kernelcast.wire.errors import ConfigurationError
+
+RECORDED = recorded()
+ALERTS = rules.alerts(rules.PRODUCTION)
+TEST_FILES = sorted((GENERATED / "rules" / "tests").glob("*.yaml"))
+RECORD_NAME = re.compile(r"[a-z]+:[A-Za-z_]+:[a-z0-9]+")
+
+
+def expressions(profile: rules.Profile) -> list[dict[str, Any]]:
+    documents = [yaml.safe_load(text) for text in rules.render(profile).values()]
+    return [rule for document in documents for group in document["groups"] for rule in group["rules"]]
+
+
+def available(expr: str) -> frozenset[str]:
+    return frozenset().union(*(labels_of(name, RECORDED) for name, _ in parse(expr).selectors))
+
+
+@pytest.mark.parametrize("rule", expressions(rules.PRODUCTION), ids=lambda rule: rule.get("alert") or rule["record"])
+def test_a_rule_names_only_metrics_and_labels_that_are_emitted(rule: dict[str, Any]) -> None:
+    parsed = parse(rule["expr"])
+    assert parsed.selectors or rule["expr"] == "vector(1)"
+    for metric, matched in parsed.selectors:
+        assert matched <= labels_of(metric, RECORDED), f"{metric} has no {matched - labels_of(metric, RECORDED)}"
+    # kernel_class, say, is left out of the forecasts of GPUs, but the forecasts of kernels have it.
+    assert parsed.labels <= available(rule["expr"]) | SCRAPED
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_tells_what_was_seen_and_what_to_do(alert: rules.Alert) -> None:
+    rule = alert.to_rule(rules.PRODUCTION)
+    assert re.fullmatch(r"([A-Z][a-z0-9]+)+", alert.name)
+    assert set(rule["annotations"]) == {"summary", "description", "action", "runbook_url", "dashboard_url"}
+    assert rule["labels"]["severity"] in {"critical", "warning", "info", "none"}
+    assert "$value" not in str(rule["labels"]), "a label that changes makes a new alert each time"
+    named = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+    assert named <= (available(alert.expr) | SCRAPED), "a text names a label that the alert cannot have"
+    assert all(text.count("{{") == text.count("}}") for text in rule["annotations"].values())
+
+
+def test_alerts_of_ours_are_found_by_their_names() -> None:
+    names = [alert.name for alert in ALERTS]
+    assert len(names) == len(set(names))
+    assert all(name.startswith("Kernelcast") for name in names if name != "Watchdog")
+
+
+def test_every_alert_has_a_runbook() -> None:
+    page = rules.runbooks(rules.PRODUCTION)
+    for alert in ALERTS:
+        assert f"## {alert.name}\n" in page
+        assert alert.action in page
+
+
+@pytest.mark.parametrize("name", sorted(RECORDED))
+def test_a_recording_says_level_metric_operation(name: str) -> None:
+    assert RECORD_NAME.fullmatch(name)
+
+
+def test_both_dialects_record_the_same_names() -> None:
+    files = rules.render(rules.PRODUCTION)
+    names = [
+        {rule["record"] for group in yaml.safe_load(files[name])["groups"] for rule in group["rules"]}
+        for name in (rules.CLASSIC_FILE, rules.NATIVE_FILE)
+    ]
+    assert names[0] == names[1] == RECORDED.keys()
+
+
+def test_sums_forget_the_instance_so_that_a_series_outlives_a_restart_elsewhere() -> None:
+    for rule in expressions(rules.PRODUCTION):
+        if "record" in rule and "rate(" in rule["expr"]:
+            assert "sum without (instance) (rate(" in rule["expr"], rule["record"]
+
+
+@pytest.mark.parametrize("profile", tuple(rules.PROFILES.values()), ids=lambda profile: profile.name)
+def test_promtool_accepts_the_rules(profile: rules.Profile, tmp_path: Path) -> None:
+    promtool = binary("promtool", "prometheus")
+    for name, text in rules.render(profile).items():
+        (tmp_path / name).write_text(text)
+        run(promtool, "check", "rules", tmp_path / name)
+
+
+@pytest.mark.parametrize("file", TEST_FILES, ids=lambda file: file.stem)
+def test_promtool_sees_the_rules_fire_and_not_fire(file: Path) -> None:
+    run(binary("promtool", "prometheus"), "test", "rules", file)
+
+
+def test_every_alert_is_proved_to_fire_and_not_to_fire() -> None:
+    fires, silent = set[str](), set[str]()
+    for file in TEST_FILES:
+        for case in yaml.safe_load(file.read_text())["tests"]:
+            for check in case.get("promql_expr_test", []):
+                if wanted := re.search(r'alertname="(\w+)"', check["expr"]):
+                    (fires if check["exp_samples"] else silent).add(wanted[1])
+    names = {alert.name for alert in ALERTS} - {"Watchdog"}
+    assert names <= fires, f"no test sees these fire: {names - fires}"
+    assert names <= silent, f"no test sees these keep still: {names - silent}"
+
+
+def test_the_demo_profile_changes_durations_and_nothing_else() -> None:
+    def timeless(rule: dict[str, Any]) -> str:
+        return re.sub(r"\b\d+(ms|[smhdwy])\b", "T", str({**rule, "for": "T"}))
+
+    production, demo = (list(map(timeless, expressions(profile))) for profile in (rules.PRODUCTION, rules.DEMO))
+    assert production == demo
+
+
+def test_the_demo_profile_is_done_within_seconds() -> None:
+    for rule in expressions(rules.DEMO):
+        held = promql_parser.parse_duration(rule["for"]).total_seconds() if "for" in rule else 0
+        assert held <= 60, rule
+
+
+def test_the_demo_profile_fires_a_prediction_two_seconds_after_it_is_made(tmp_path: Path) -> None:
+    for name, text in rules.render(rules.DEMO).items():
+        (tmp_path / name).write_text(text)
+    probability = (
+        'kernelcast_degradation_probability_ratio{instance="p", Hostname="n", metric="m", horizon="60", cause="c"}'
+    )
+    firing = 'count(ALERTS{alertname="KernelcastDegradationPredicted", alertstate="firing"})'
+    case = {
+        "interval": "1s",
+        "input_series": [{"series": probability, "values": "0.1x5 0.9x10"}],
+        "promql_expr_test": [
+            {"expr": firing, "eval_time": "5s", "exp_samples": []},
+            {"expr": firing, "eval_time": "9s", "exp_samples": [{"labels": "{}", "value": 1}]},
+        ],
+    }
+    document = {"rule_files": [rules.CLASSIC_FILE, rules.ALERTS_FILE], "evaluation_interval": "1s", "tests": [case]}
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
+    run(binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
+
+
+def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    with pytest.raises(ConfigurationError, match="production, demo"):
+        rules.profile_named("staging")
