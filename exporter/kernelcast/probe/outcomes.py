@@ -8,6 +8,7 @@ from typing import Any, Final
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, to_event
 
 MAX_WAITING: Final = 256
+MAX_HISTORY: Final = 64
 
 
 class Outcomes:
@@ -27,6 +28,7 @@ class Outcomes:
         self._wake = wake
         self._lock = threading.Lock()
         self._waiting: deque[dict[str, Any]] = deque()
+        self._history: deque[Outcome] = deque(maxlen=MAX_HISTORY)
         self.dropped = 0
 
     def add(self, hint: Hint, state: OutcomeState, reason: str, **facts: Any) -> None:
@@ -46,7 +48,14 @@ class Outcomes:
                 self._waiting.popleft()
                 self.dropped += 1
             self._waiting.append(event)
+            self._history.append(outcome)
         self._wake()
+
+    @property
+    def history(self) -> tuple[Outcome, ...]:
+        """The last 64, oldest first, handed over or not."""
+        with self._lock:
+            return tuple(self._history)
 
     def first(self) -> dict[str, Any] | None:
         """The oldest one, left in the queue until `discard` says that it was handed over."""

@@ -15,6 +15,7 @@ from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.sender import Sender, Subject
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.verdict import CanaryPolicy
+from kernelcast.wire.events import Outcome
 from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
 
@@ -90,6 +91,11 @@ class Probe:
     def dropped_frames(self) -> int:
         """Frames that could not be handed over; later ones made them good."""
         return self._sender.dropped_frames
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of the last hints, oldest first."""
+        return self._outcomes.history
 
     @property
     def connected(self) -> bool:
