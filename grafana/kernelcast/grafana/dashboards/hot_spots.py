@@ -110,7 +110,7 @@ def _regression() -> Placed:
         "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
         "too.",
     )
-    query = Query(_of_hottest(f"{_mean()} / {_mean(' offset 1d')}", _LINES), "{{program}} {{kernel}}")
+    query = Query(_of_hottest(f"({_mean()}) / ({_mean(' offset 1d')})", _LINES), "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("percentunit", low=0))
 
 

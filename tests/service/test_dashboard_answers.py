@@ -1,0 +1,149 @@
+"""Every panel shows something where every metric of the catalogue is there: a real Prometheus answers its queries."""
+
+import itertools
+import json
+import re
+import subprocess
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from tests.service.require import binary
+from tests.service.servers import PrometheusServer, answers, get
+
+from kernelcast.grafana import dashboards
+from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric
+
+pytestmark = pytest.mark.service
+
+NOW = 1_790_000_000
+STEP_SECONDS = 60
+HISTORY_SECONDS = 25 * 3600
+RECENT_STEPS = 75
+DEVICE_METRIC = "DCGM_FI_DEV_GPU_TEMP"
+SUBJECTS = ("cuda_kernel_duration_seconds", DEVICE_METRIC)
+DAEMON = {"job": "kernelcast-bridge", "instance": "b:1"}
+MEASURED = {"job": "kernelcast-exporter", "instance": "node-1"}
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "kernel": ("gemm<float>(int)#0a1b2c3d", "other"),
+    "state": ("compute", "idle", "kept"),
+    "bound": ("mean", "lower", "upper"),
+    "quantile": ("0.1", "0.5", "0.9"),
+    "metric": SUBJECTS,
+    "gpu": ("0",),
+    "outcome": ("acknowledged", "failed", "sent"),
+    "horizon": ("3600",),
+    "source": ("", "simulated"),
+}
+
+
+def label_sets(row: Metric) -> Iterator[dict[str, str]]:
+    """Some of the label sets that a metric can have; a forecast for a GPU has no program and no kernel."""
+    seen = set()
+    for values in itertools.product(*(VALUES.get(label, (f"a-{label}",)) for label in row.labels)):
+        labels = dict(zip(row.labels, values, strict=True))
+        if labels.get("metric") == DEVICE_METRIC:
+            labels = {name: value for name, value in labels.items() if name not in ("program", "rank", "kernel")}
+        identity = tuple(sorted(labels.items()))
+        if identity not in seen:
+            seen.add(identity)
+            yield (MEASURED if row.otlp_name else DAEMON) | {name: value for name, value in labels.items() if value}
+
+
+def line(name: str, labels: Mapping[str, str], value: float, at: int) -> str:
+    inside = ",".join(f'{key}="{text}"' for key, text in labels.items())
+    return f"{name}{{{inside}}} {value} {at}"
+
+
+def samples(row: Metric, labels: Mapping[str, str], at: int, step: int) -> Iterator[str]:
+    name, total = row.prometheus_name, float(step * 60)
+    if row.kind is not Kind.HISTOGRAM:
+        yield line(name, labels, total if row.kind is Kind.COUNTER else 0.9, at)
+        return
+    for bound, part in (("0.0078125", 0.5), ("0.015625", 1.0), ("+Inf", 1.0)):
+        yield line(f"{name}_bucket", {**labels, "le": bound}, total * part, at)
+    yield line(f"{name}_sum", labels, total * 0.01, at)
+    yield line(f"{name}_count", labels, total, at)
+
+
+def openmetrics() -> Iterator[str]:
+    """The last hour of every exposed metric, of histograms also that of the day before; `up`, and alerts that fire."""
+    moments = tuple(enumerate(range(NOW - HISTORY_SECONDS, NOW, STEP_SECONDS)))
+    lately, day_before = moments[-RECENT_STEPS:], moments[:RECENT_STEPS]
+    for row in (row for row in CATALOGUE if row.exposed):
+        # Without metadata lines: a name without `_total`, such as DCGM's, is no counter to OpenMetrics.
+        shown = (*day_before, *lately) if row.kind is Kind.HISTOGRAM else lately
+        for labels, (step, at) in itertools.product(label_sets(row), shown):
+            yield from samples(row, labels, at, step)
+    for _, at in moments[-10:]:
+        yield line("up", DAEMON, 1, at)
+        for name in ("KernelcastDeadLetters", "Watchdog"):
+            yield line("ALERTS", {"alertname": name, "alertstate": "firing", "severity": "none"}, 1, at)
+    yield "# EOF\n"
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+    directory = tmp_path_factory.mktemp("answers")
+    history = directory / "history.om"
+    history.write_text("\n".join(openmetrics()))
+    backfill = [binary("promtool", "prometheus"), "tsdb", "create-blocks-from", "openmetrics", "-q"]
+    done = subprocess.run([*backfill, history, directory / "tsdb"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    configuration = directory / "prometheus.yaml"
+    configuration.write_text("scrape_configs: []\n")
+    server = PrometheusServer(directory, configuration)
+    server.command.append("--storage.tsdb.retention.time=100y")
+    server.start(lambda: answers(f"{server.url}/-/ready"))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def substituted(expr: str, metric: str) -> str:
+    """The query as Grafana sends it with everything chosen, and one forecast."""
+    chosen = {"metric": metric, "horizon": "3600", "__rate_interval": "4m"}
+    return re.sub(r"\$\{?(\w+)\}?", lambda found: chosen.get(found[1], ".+"), expr)
+
+
+def ask(prometheus: PrometheusServer, expr: str) -> list[dict[str, Any]]:
+    query = urllib.parse.urlencode({"query": expr, "time": NOW - STEP_SECONDS})
+    found: list[dict[str, Any]] = json.loads(get(f"{prometheus.url}/api/v1/query?{query}"))["data"]["result"]
+    return found
+
+
+def targets() -> list[Any]:
+    boards = [json.loads(text) for text in dashboards.render().values()]
+    shown = [panel for board in boards for panel in board["panels"]]
+    shown += [inner for panel in shown for inner in panel.get("panels", ())]
+    return [
+        pytest.param(target["expr"], id=f"{panel['title']} {target['refId']}")
+        for panel in shown
+        for target in panel.get("targets", ())
+    ]
+
+
+@pytest.mark.parametrize("expr", targets())
+def test_a_panel_is_not_empty_and_not_nan(prometheus: PrometheusServer, expr: str) -> None:
+    found = [series for metric in SUBJECTS for series in ask(prometheus, substituted(expr, metric))]
+    assert found, expr
+    assert any(series["value"][1] != "NaN" for series in found), expr
+
+
+def panel(prometheus: PrometheusServer, title: str) -> list[float]:
+    (expr,) = (parameter.values[0] for parameter in targets() if parameter.id == f"{title} A")
+    return [float(series["value"][1]) for series in ask(prometheus, substituted(str(expr), DEVICE_METRIC))]
+
+
+def test_shares_of_device_time_add_up_to_one(prometheus: PrometheusServer) -> None:
+    assert sum(panel(prometheus, "Where device time goes")) == pytest.approx(1)
+
+
+def test_shares_of_all_kernels_add_up_to_one(prometheus: PrometheusServer) -> None:
+    assert sum(panel(prometheus, "Hottest kernels (25)")) == pytest.approx(1)
+
+
+def test_a_kernel_as_fast_as_a_day_before_stands_at_one(prometheus: PrometheusServer) -> None:
+    assert panel(prometheus, "Mean duration against a day before") == pytest.approx([1, 1])
