@@ -1,7 +1,92 @@
-"""The metrics of Predictor processes about themselves, on their own `/metrics`; they do not travel through Kafka."""
+"""The metrics of predictor processes about themselves, on their own `/metrics`; they do not travel through Kafka."""
 
 from typing import Final
 
-from kernelcast.wire.catalogue.model import Metric
+from kernelcast.wire.catalogue.model import Kind, Metric
 
-ROWS: Final[tuple[Metric, ...]] = ()
+_PREDICTOR: Final = "predictor"
+
+
+def _own(name: str, kind: Kind, help: str, *labels: str) -> Metric:  # noqa: A002  the field's name
+    return Metric(f"kernelcast_predictor_{name}", kind, help, labels=labels, source=_PREDICTOR)
+
+
+POINTS: Final = _own("points_total", Kind.COUNTER, "Points read from Kafka, by topic.", "topic")
+MESSAGES: Final = _own(
+    "messages_total",
+    Kind.COUNTER,
+    "Messages read from Kafka, by topic and by what became of them: used, empty or unusable.",
+    "topic",
+    "outcome",
+)
+SERIES: Final = _own("series", Kind.GAUGE, "Series that have a window.")
+SERIES_REFUSED: Final = _own(
+    "series_refused_total", Kind.COUNTER, "Series turned away because predictor.max_series was reached."
+)
+IGNORED_POINTS: Final = _own(
+    "ignored_points_total", Kind.COUNTER, "Points that no window takes: foreign metrics, deltas, refused series."
+)
+TUNABLES: Final = _own("tunables", Kind.GAUGE, "Tunables that running programs have registered.")
+SWEEPS: Final = _own("sweeps_total", Kind.COUNTER, "Sweeps over all windows.")
+SWEEP_SECONDS: Final = _own("sweep_duration_seconds", Kind.GAUGE, "Time that the last sweep took.")
+SWEEP_FAILURES: Final = _own("sweep_failures_total", Kind.COUNTER, "Sweeps that ended in an error.")
+FLAGGED: Final = _own("flagged_series", Kind.GAUGE, "Series that the last sweep flagged.")
+RAISED: Final = _own("raised_series", Kind.GAUGE, "Series with a forecast after the last sweep.")
+FITS: Final = _own(
+    "fits_total",
+    Kind.COUNTER,
+    "Models fitted, by model and outcome: estimated, reused (parameters of an earlier fit) or failed (a fallback).",
+    "model",
+    "outcome",
+)
+FIT_SECONDS: Final = _own("fit_seconds_total", Kind.COUNTER, "Time spent on fitting and simulating.")
+ABSTENTIONS: Final = _own(
+    "abstentions_total", Kind.COUNTER, "Flagged series about which nothing was predicted, by reason.", "reason"
+)
+REGIMES: Final = _own(
+    "regime_changes_total", Kind.COUNTER, "New regimes begun instead of raising alarms, by what showed them.", "sign"
+)
+UNSCORED: Final = _own(
+    "unscored_forecasts_total", Kind.COUNTER, "Forecasts that could not be scored: no value came, or too many wait."
+)
+HINTS: Final = _own("hints_total", Kind.COUNTER, "Hints written to Kafka, by rule.", "rule")
+HINTS_WITHHELD: Final = _own(
+    "hints_withheld_total", Kind.COUNTER, "Proposals that did not become a hint, by reason.", "reason"
+)
+SNAPSHOT_TIME: Final = _own(
+    "snapshot_timestamp_seconds", Kind.GAUGE, "When windows were last written to Kafka, in Unix time; 0 before."
+)
+SNAPSHOT_FAILURES: Final = _own(
+    "snapshot_failures_total", Kind.COUNTER, "Snapshots that were not used, by reason.", "reason"
+)
+RESTORED: Final = _own("restored_series_total", Kind.COUNTER, "Series whose windows came from a snapshot.")
+LAG: Final = _own("lag_messages", Kind.GAUGE, "Messages that wait on Kafka, by topic.", "topic")
+SKIPPED: Final = _own(
+    "skipped_messages_total", Kind.COUNTER, "Messages skipped because the predictor was too far behind.", "topic"
+)
+
+ROWS: Final[tuple[Metric, ...]] = (
+    POINTS,
+    MESSAGES,
+    SERIES,
+    SERIES_REFUSED,
+    IGNORED_POINTS,
+    TUNABLES,
+    SWEEPS,
+    SWEEP_SECONDS,
+    SWEEP_FAILURES,
+    FLAGGED,
+    RAISED,
+    FITS,
+    FIT_SECONDS,
+    ABSTENTIONS,
+    REGIMES,
+    UNSCORED,
+    HINTS,
+    HINTS_WITHHELD,
+    SNAPSHOT_TIME,
+    SNAPSHOT_FAILURES,
+    RESTORED,
+    LAG,
+    SKIPPED,
+)

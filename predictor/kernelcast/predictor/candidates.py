@@ -1,0 +1,189 @@
+"""From all windows to the few series worth a model: screen, baselines, regimes, alarm hysteresis."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.blocks import BoolArray
+from kernelcast.predictor.cases import Case
+from kernelcast.predictor.judge import Judge
+from kernelcast.predictor.regimes import Regimes, Watch
+from kernelcast.predictor.screen import Screening, ScreenOptions, screen
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.windows import IntArray, WindowArray, Windows
+
+CHUNK_ROWS: Final = 4096
+"""Rows copied under the lock at a time, so that reading from Kafka never waits long."""
+
+STALE_INTERVALS: Final = 5.0
+_CHANGED_RATIO: Final = 0.1
+_MANY_KERNELS: Final = 3
+_WIDE_SHARE: Final = 0.5
+
+
+@dataclass(slots=True)
+class Survey:
+    """What one sweep saw.
+
+    Attributes:
+        rows: Live rows.
+        generations: Of those rows.
+        subjects: Whose they are.
+        cases: Flagged series, not judged yet.
+        regimes_begun: Rows for which a new regime began.
+    """
+
+    rows: IntArray
+    generations: IntArray
+    subjects: list[Subject]
+    cases: list[Case] = field(default_factory=list)
+    regimes_begun: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some rows, copied."""
+
+    rows: IntArray
+    newest: IntArray
+    window: WindowArray
+    seen: Screening
+
+
+class Surveyor:
+    """Looks at all windows once per sweep."""
+
+    def __init__(
+        self, settings: PredictorSettings, windows: Windows, regimes: Regimes, judge: Judge, lock: threading.RLock
+    ) -> None:
+        self._settings = settings
+        self._windows = windows
+        self._regimes = regimes
+        self._judge = judge
+        self._lock = lock
+        self._options = ScreenOptions(settings.min_points, settings.judge.drift_z)
+        self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
+
+    def survey(self, *, now_seconds: float, redeployed: set[str]) -> Survey:
+        """Screen every series that still speaks.
+
+        Args:
+            now_seconds: This process's clock.
+            redeployed: Programs with a new code version.
+        """
+        survey = self._census(now_seconds)
+        for program in redeployed:
+            survey.regimes_begun += self._begin_program(survey, program)
+        chunks = list(self._chunks(survey))
+        wide = self._program_wide(survey, chunks)
+        for chunk, wide_rows in zip(chunks, wide, strict=True):
+            flagged = self._flagged(chunk)
+            survey.cases += self._cases(survey, chunk, flagged, wide_rows)
+        return survey
+
+    def _census(self, now_seconds: float) -> Survey:
+        with self._lock:
+            rows = self._windows.rows()
+            rows = rows[self._windows.touched[rows] >= now_seconds - self._stale_seconds]
+            subjects = [one for row in rows.tolist() if (one := self._windows.subject(row)) is not None]
+            generations = self._windows.generation[rows]
+            self._regimes.sync(rows, generations, subjects)
+            self._judge.know_devices(subjects)
+        return Survey(rows, generations, subjects)
+
+    def _begin_program(self, survey: Survey, program: str) -> int:
+        rows = self._regimes.program_rows(survey.rows, program)
+        with self._lock:
+            newest = self._windows.newest[rows]
+        self._regimes.begin(rows, newest)
+        return len(rows)
+
+    def _chunks(self, survey: Survey) -> Iterator[Chunk]:
+        watched = survey.rows[self._regimes.watch[survey.rows] != Watch.NOTHING]
+        for begin in range(0, len(watched), CHUNK_ROWS):
+            rows = watched[begin : begin + CHUNK_ROWS]
+            with self._lock:
+                window = self._windows.matrix(rows, since=self._regimes.since[rows])
+                newest = self._windows.newest[rows]
+            self._regimes.learn(rows, window, min_points=self._settings.min_points)
+            yield Chunk(rows, newest, window, screen(window, self._options))
+
+    def _flagged(self, chunk: Chunk) -> BoolArray:
+        baseline = self._regimes.baseline[chunk.rows]
+        over = chunk.seen.level > baseline * (1 + self._settings.judge.kernel_slowdown_ratio)
+        watch = self._regimes.watch[chunk.rows]
+        flagged: BoolArray = (chunk.seen.drift & (watch != Watch.CLOCK)) | ((watch == Watch.KERNEL) & over)
+        return flagged
+
+    def _cases(self, survey: Survey, chunk: Chunk, flagged: BoolArray, wide: BoolArray) -> Iterator[Case]:
+        seen = chunk.seen
+        for index in np.flatnonzero(flagged).tolist():
+            at = int(np.searchsorted(survey.rows, chunk.rows[index]))
+            subject = survey.subjects[at]
+            yield Case(
+                row=int(chunk.rows[index]),
+                generation=int(survey.generations[at]),
+                subject=subject,
+                watch=Watch(int(self._regimes.watch[chunk.rows[index]])),
+                window=chunk.window[index].astype(np.float64),
+                newest=int(chunk.newest[index]),
+                span=int(seen.span[index]),
+                level=float(seen.level[index]),
+                slope=float(seen.slope[index]) if seen.drift[index] else 0.0,
+                settling=bool(seen.settling[index]),
+                drift=bool(seen.drift[index]),
+                program_wide=bool(wide[index]),
+                shared_device=bool(wide[index]) and self._is_shared(survey, subject),
+            )
+
+    def _is_shared(self, survey: Survey, subject: Subject) -> bool:
+        here = subject.device
+        return len({one.program for one in survey.subjects if one.is_judged_kernel and one.device == here}) > 1
+
+    def _program_wide(self, survey: Survey, chunks: list[Chunk]) -> list[BoolArray]:
+        """Kernels of programs most of whose kernels changed; a step that they share begins a new regime."""
+        if not chunks:
+            return []
+        rows = np.concatenate([chunk.rows for chunk in chunks])
+        level = np.concatenate([chunk.seen.level for chunk in chunks])
+        stepped = np.concatenate([chunk.seen.step_age for chunk in chunks])
+        newest = np.concatenate([chunk.newest for chunk in chunks])
+        judged = (self._regimes.watch[rows] == Watch.KERNEL) & np.isfinite(self._regimes.baseline[rows])
+        changed = judged & (np.abs(level / self._regimes.baseline[rows] - 1) > _CHANGED_RATIO)
+        program = self._regimes.program[rows]
+        size = int(program.max(initial=0)) + 1
+        kernels = np.bincount(program[judged], minlength=size)
+        moved = np.bincount(program[changed], minlength=size)
+        whole = (kernels >= _MANY_KERNELS) & (moved >= _WIDE_SHARE * kernels)
+        wide = judged & whole[program]
+        for number in np.flatnonzero(whole).tolist():
+            mine = np.flatnonzero(changed & (program == number))
+            with_step = mine[stepped[mine] >= 0]
+            if len(with_step) >= _WIDE_SHARE * len(mine) and not self._explained(survey, rows[mine]):
+                every = np.flatnonzero(judged & (program == number))
+                since = newest[every] - int(np.median(stepped[with_step])) + 1
+                self._regimes.begin(rows[every], since)
+                survey.regimes_begun += len(every)
+                for index in every.tolist():
+                    _forget_finding(chunks, index)
+        return np.split(wide, np.cumsum([len(chunk.rows) for chunk in chunks])[:-1])
+
+    def _explained(self, survey: Survey, rows: IntArray) -> bool:
+        """Whether a lower clock or a second program on the GPU explains it: then it is no deploy."""
+        subject = survey.subjects[int(np.searchsorted(survey.rows, rows[0]))]
+        with self._lock:
+            return self._is_shared(survey, subject) or self._judge.clock_fell_on(subject.device)
+
+
+def _forget_finding(chunks: list[Chunk], index: int) -> None:
+    """What was seen of a row belongs to the regime before."""
+    for chunk in chunks:
+        if index < len(chunk.rows):
+            chunk.seen.drift[index] = False
+            chunk.seen.level[index] = np.nan
+            return
+        index -= len(chunk.rows)

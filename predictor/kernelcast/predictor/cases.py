@@ -1,0 +1,98 @@
+"""A series that the screen flagged, with what it takes to judge it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.regimes import Watch
+from kernelcast.predictor.subjects import Subject
+
+FloatArray = NDArray[np.float64]
+
+
+class Cause(StrEnum):
+    """What a predicted degradation points to."""
+
+    THERMAL = "thermal"
+    MEMORY_LEAK = "memory_leak"
+    KERNEL_SLOWDOWN = "kernel_slowdown"
+    CONTENTION = "contention"
+
+
+class Abstention(StrEnum):
+    """Why nothing is predicted about a series that the screen flagged."""
+
+    NO_THRESHOLD = "no_threshold"
+    NO_BASELINE = "no_baseline"
+    WIDE_BASELINE = "wide_baseline"
+    RECOVERING = "recovering"
+    SETTLING = "settling"
+    LOAD_CHANGED = "load_changed"
+    CLOCK_FELL = "clock_fell"
+    PROGRAM_WIDE = "program_wide"
+    REFILLING = "refilling"
+    UNUSABLE_WINDOW = "unusable_window"
+    OVER_BUDGET = "over_budget"
+
+
+ABSTENTIONS: Final = tuple(Abstention)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One flagged series.
+
+    Attributes:
+        row: Its row in the windows.
+        generation: Of that row.
+        subject: Whose values.
+        watch: What it is watched for.
+        window: Shape (points,), oldest first, NaN where missing or of an earlier regime.
+        newest: Number of the last interval.
+        span: Intervals that show the trend.
+        level: Median of the most recent values.
+        slope: Per interval; 0 where there is no drift.
+        settling: The trend dies away.
+        drift: A drift; otherwise the level alone is out of bounds.
+        program_wide: Most kernels of its program changed at once.
+        shared_device: Several programs run on its GPU.
+    """
+
+    row: int
+    generation: int
+    subject: Subject
+    watch: Watch
+    window: FloatArray
+    newest: int
+    span: int
+    level: float
+    slope: float
+    settling: bool
+    drift: bool
+    program_wide: bool = False
+    shared_device: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a case is taken for: a cause and a threshold, or the reason to abstain.
+
+    Attributes:
+        cause: None abstains.
+        threshold: In the series' unit.
+        abstention: None where there is a cause, or nothing to judge.
+        evidence: What the verdict rests on, for the log.
+    """
+
+    cause: Cause | None = None
+    threshold: float = float("nan")
+    abstention: Abstention | None = None
+    evidence: tuple[tuple[str, float], ...] = ()
+
+
+def abstain(reason: Abstention) -> Verdict:
+    """The verdict that says nothing, and why."""
+    return Verdict(abstention=reason)

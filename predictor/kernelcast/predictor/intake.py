@@ -1,0 +1,214 @@
+"""Decoded points into windows: which row each belongs to, and what becomes of its value there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
+from kernelcast.predictor.pairs import Pairs
+from kernelcast.predictor.subjects import VARIANT, Form, Subject
+from kernelcast.predictor.windows import NOT_ADMITTED, FloatArray, IntArray, Windows
+from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
+from kernelcast.wire.catalogue.kernel import TUNABLE_INFO, VARIANT_LAUNCHES, VARIANT_SECONDS, VARIANT_SQUARES
+
+
+class Role(IntEnum):
+    """What the points of one wire identity do."""
+
+    UNKNOWN = -2
+    IGNORED = -1
+    LEVEL = 0
+    RATE = 1
+    MEAN = 2
+    NUMERATOR = 3
+    DENOMINATOR = 4
+    TUNABLE = 5
+
+
+class Identities(Protocol):
+    """The part of a decoder that is needed here."""
+
+    def identity(self, number: int) -> SeriesIdentity: ...
+    def forget(self, numbers: NDArray[np.int64]) -> None: ...
+
+
+class TunableListener(Protocol):
+    """Who wants to know about tunables."""
+
+    def observe(self, attributes: Attributes, *, time_ns: int, owner: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points of one role; arrays of shape (n,), each row at most once."""
+
+    rows: IntArray
+    time_ns: IntArray
+    start_ns: IntArray
+    value: FloatArray
+    count: FloatArray
+
+
+_SKIPPED: Final = frozenset({Kind.INFO})
+_FORMS: Final = {Kind.GAUGE: Form.LEVEL, Kind.COUNTER: Form.RATE, Kind.HISTOGRAM: Form.MEAN}
+
+
+class Intake:
+    """Feeds one `Windows` from one decoder.
+
+    Attributes:
+        ignored: Points of series that are not watched: foreign metrics, deltas, and those beyond the limit.
+    """
+
+    def __init__(self, windows: Windows, identities: Identities, tunables: TunableListener) -> None:
+        self._windows = windows
+        self._identities = identities
+        self._tunables = tunables
+        self._pairs = Pairs()
+        self._role: IntArray = np.full(0, Role.UNKNOWN, np.int64)
+        self._row: IntArray = np.full(0, NOT_ADMITTED, np.int64)
+        self._seen: FloatArray = np.zeros(0)
+        self.ignored = 0
+
+    def take(self, decoded: Decoded, owners: Sequence[int], *, now_seconds: float) -> int:
+        """Put a batch into the windows.
+
+        Args:
+            decoded: The batch.
+            owners: Number of the partition of each message.
+            now_seconds: This process's clock, for expiry.
+
+        Returns:
+            Points looked at.
+        """
+        numbers, histograms = decoded.numbers, decoded.histograms
+        owner = np.asarray(owners, np.int64)
+        self._resolve(numbers.series, owner[numbers.message], now_seconds)
+        self._resolve(histograms.series, owner[histograms.message], now_seconds)
+        self._observe_tunables(decoded, owner)
+        nothing = np.zeros(len(numbers.series))
+        columns = (numbers.series, numbers.flags, numbers.time_ns, numbers.start_ns, numbers.value, nothing)
+        self._take_numbers(columns, now_seconds)
+        columns = (
+            histograms.series,
+            histograms.flags,
+            histograms.time_ns,
+            histograms.start_ns,
+            histograms.total,
+            histograms.count.astype(np.float64),
+        )
+        for points in self._rounds(columns, Role.MEAN):
+            self._windows.put_totals(
+                points.rows, points.time_ns, points.start_ns, (points.value, points.count), now_seconds=now_seconds
+            )
+        return len(numbers.series) + len(histograms.series)
+
+    def forget_rows(self, rows: IntArray) -> None:
+        """Rows that were dropped: their identities are looked up again when they return."""
+        gone = np.flatnonzero(np.isin(self._row, rows))
+        self._role[gone] = Role.UNKNOWN
+        self._row[gone] = NOT_ADMITTED
+        self._pairs.drop(rows)
+
+    def forget_silent(self, before_seconds: float) -> None:
+        """Wire identities that brought nothing since then; the decoder may use their numbers again."""
+        silent = np.flatnonzero((self._role != Role.UNKNOWN) & (self._seen < before_seconds))
+        if len(silent):
+            self._role[silent] = Role.UNKNOWN
+            self._row[silent] = NOT_ADMITTED
+            self._identities.forget(silent)
+
+    def _take_numbers(self, columns: "Columns", now_seconds: float) -> None:
+        for points in self._rounds(columns, Role.LEVEL):
+            self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds)
+        for points in self._rounds(columns, Role.RATE):
+            self._windows.put_totals(
+                points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
+            )
+        sums = self._rounds(columns, Role.NUMERATOR)
+        counts = self._rounds(columns, Role.DENOMINATOR)
+        for joined in self._pairs.join(sums, counts):
+            self._windows.put_totals(*joined, now_seconds=now_seconds)
+
+    def _resolve(self, series: NDArray[np.int32], owners: IntArray, now_seconds: float) -> None:
+        if not len(series):
+            return
+        self._grow(int(series.max()) + 1)
+        self._seen[series] = now_seconds
+        unknown = self._role[series] == Role.UNKNOWN
+        numbers, first = np.unique(series[unknown], return_index=True)
+        for number, owner in zip(numbers.tolist(), owners[unknown][first].tolist(), strict=True):
+            self._role[number], self._row[number] = self._place(self._identities.identity(number), owner)
+
+    def _place(self, identity: SeriesIdentity, owner: int) -> tuple[Role, int]:
+        metric = BY_OTLP_NAME.get(identity.name)
+        if metric is None or metric is VARIANT_SQUARES or identity.temporality is Temporality.DELTA:
+            return Role.IGNORED, NOT_ADMITTED
+        if metric is TUNABLE_INFO:
+            return Role.TUNABLE, NOT_ADMITTED
+        if metric.kind in _SKIPPED:
+            return Role.IGNORED, NOT_ADMITTED
+        if metric in (VARIANT_SECONDS, VARIANT_LAUNCHES):
+            role = Role.NUMERATOR if metric is VARIANT_SECONDS else Role.DENOMINATOR
+            subject = Subject(VARIANT, Form.MEAN, identity.attributes)
+        else:
+            form = _FORMS[metric.kind]
+            role, subject = Role(form), Subject(metric.prometheus_name, form, identity.attributes)
+        row = self._windows.admit(subject, owner=owner)
+        return (Role.IGNORED if row == NOT_ADMITTED else role), row
+
+    def _observe_tunables(self, decoded: Decoded, owner: IntArray) -> None:
+        numbers = decoded.numbers
+        self.ignored += int((self._role[numbers.series] == Role.IGNORED).sum())
+        self.ignored += int((self._role[decoded.histograms.series] == Role.IGNORED).sum())
+        for point in np.flatnonzero(self._role[numbers.series] == Role.TUNABLE).tolist():
+            self._tunables.observe(
+                self._identities.identity(int(numbers.series[point])).attributes,
+                time_ns=int(numbers.time_ns[point]),
+                owner=int(owner[numbers.message[point]]),
+            )
+
+    def _rounds(self, columns: "Columns", role: Role) -> Iterator[Points]:
+        """The points of a role in rounds: each row's oldest points first, none twice in a round."""
+        series, flags, time_ns, start_ns, value, count = columns
+        chosen = np.flatnonzero((self._role[series] == role) & (flags & NO_RECORDED_VALUE == 0))
+        rows = self._row[series[chosen]]
+        order = np.lexsort((time_ns[chosen], rows))
+        chosen, rows = chosen[order], rows[order]
+        turn = _occurrence(rows)
+        by_turn = np.argsort(turn, kind="stable")
+        bounds = np.searchsorted(turn[by_turn], np.arange(int(turn.max(initial=-1)) + 2))
+        for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            part = by_turn[begin:end]
+            at = chosen[part]
+            yield Points(
+                rows[part], time_ns[at].astype(np.int64), start_ns[at].astype(np.int64), value[at], count[at]
+            )
+
+    def _grow(self, size: int) -> None:
+        more = max(size, 2 * len(self._role)) - len(self._role) if size > len(self._role) else 0
+        if more:
+            self._role = np.concatenate([self._role, np.full(more, Role.UNKNOWN, np.int64)])
+            self._row = np.concatenate([self._row, np.full(more, NOT_ADMITTED, np.int64)])
+            self._seen = np.concatenate([self._seen, np.zeros(more)])
+
+
+Columns = tuple[
+    NDArray[np.int32],
+    NDArray[np.uint8],
+    NDArray[np.uint64],
+    NDArray[np.uint64],
+    FloatArray,
+    FloatArray,
+]
+
+
+def _occurrence(rows: IntArray) -> IntArray:
+    """How many equal rows stand before each, in sorted rows."""
+    places = np.arange(len(rows))
+    starts = np.concatenate([[True], rows[1:] != rows[:-1]]) if len(rows) else np.zeros(0, bool)
+    return places - np.maximum.accumulate(np.where(starts, places, 0)) if len(rows) else places

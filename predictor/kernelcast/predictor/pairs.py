@@ -1,0 +1,58 @@
+"""Sum and count that travel as two counters, joined where both speak of the same moment."""
+
+from collections.abc import Iterable, Iterator
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from kernelcast.predictor.intake import Points
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Joined = tuple[IntArray, IntArray, IntArray, tuple[FloatArray, FloatArray]]
+
+
+class Pairs:
+    """Keeps the half that came first until the other comes; totals are cumulative, so a lost half costs one interval."""
+
+    def __init__(self) -> None:
+        self._sum: FloatArray = np.zeros(0)
+        self._sum_ns: IntArray = np.zeros(0, np.int64)
+        self._count: FloatArray = np.zeros(0)
+        self._count_ns: IntArray = np.zeros(0, np.int64)
+        self._start_ns: IntArray = np.zeros(0, np.int64)
+
+    def join(self, sums: Iterable["Points"], counts: Iterable["Points"]) -> Iterator[Joined]:
+        """Rows whose halves agree on the time: rows, times, starts, (sums, counts)."""
+        for total, count in zip_longest(sums, counts):
+            touched = []
+            if total is not None:
+                self._grow(int(total.rows.max()) + 1)
+                self._sum[total.rows], self._sum_ns[total.rows] = total.value, total.time_ns
+                self._start_ns[total.rows] = total.start_ns
+                touched.append(total.rows)
+            if count is not None:
+                self._grow(int(count.rows.max()) + 1)
+                self._count[count.rows], self._count_ns[count.rows] = count.value, count.time_ns
+                touched.append(count.rows)
+            rows = np.unique(np.concatenate(touched))
+            rows = rows[self._sum_ns[rows] == self._count_ns[rows]]
+            yield rows, self._sum_ns[rows], self._start_ns[rows], (self._sum[rows], self._count[rows])
+
+    def drop(self, rows: IntArray) -> None:
+        """Forget what rows held."""
+        known = rows[rows < len(self._sum_ns)]
+        self._sum_ns[known] = 0
+        self._count_ns[known] = -1
+
+    def _grow(self, size: int) -> None:
+        more = max(size, 2 * len(self._sum)) - len(self._sum) if size > len(self._sum) else 0
+        if more:
+            self._sum = np.concatenate([self._sum, np.zeros(more)])
+            self._count = np.concatenate([self._count, np.zeros(more)])
+            self._sum_ns = np.concatenate([self._sum_ns, np.zeros(more, np.int64)])
+            self._count_ns = np.concatenate([self._count_ns, np.full(more, -1, np.int64)])
+            self._start_ns = np.concatenate([self._start_ns, np.zeros(more, np.int64)])

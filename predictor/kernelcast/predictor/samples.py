@@ -1,0 +1,96 @@
+"""Predictions as samples under the catalogue's rows, grouped by the key of the record that carries them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kernelcast.columnar import Attributes, Sample
+from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.sweep import Prediction
+from kernelcast.wire.catalogue.forecast import (
+    DEGRADATION_PROBABILITY,
+    DEGRADATION_THRESHOLD,
+    DEGRADATION_TIME,
+    FORECAST_COVERAGE,
+    FORECAST_VALUE,
+    HINTS_ISSUED,
+    SUBJECT_LABELS,
+)
+
+BOUNDS: Final = ("mean", "lower", "upper")
+_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
+
+
+def duration_label(seconds: float) -> str:
+    """Seconds as Prometheus writes a duration: `5m`, `1h`, `90s`."""
+    for size, unit in _UNITS:
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:g}s"
+
+
+def by_key(predictions: Iterable[Prediction], *, time_ns: int, interval_seconds: float) -> dict[bytes, list[Sample]]:
+    """Samples of all predictions by record key.
+
+    Variants of one kernel share the kernel's series; the most probable degradation speaks for them.
+
+    Args:
+        predictions: What a sweep found.
+        time_ns: When they are issued, Unix nanoseconds.
+        interval_seconds: The grid's step.
+    """
+    worst: dict[Subject, Prediction] = {}
+    for prediction in predictions:
+        published = prediction.case.subject.without_variant
+        if published not in worst or _weight(prediction) > _weight(worst[published]):
+            worst[published] = prediction
+    samples: defaultdict[bytes, list[Sample]] = defaultdict(list)
+    for published, prediction in worst.items():
+        samples[published.key].extend(_samples(published, prediction, time_ns, interval_seconds))
+    return dict(samples)
+
+
+def coverage(shares: Mapping[str, float], *, time_ns: int) -> list[Sample]:
+    """The share of past intervals that held, by metric."""
+    return [
+        Sample(FORECAST_COVERAGE, (("metric", metric),), time_ns, share) for metric, share in sorted(shares.items())
+    ]
+
+
+def hints_issued(counts: Mapping[tuple[str, str, str], int], *, time_ns: int, start_ns: int) -> dict[str, list[Sample]]:
+    """Hints so far, by program; counted since this process began."""
+    samples: defaultdict[str, list[Sample]] = defaultdict(list)
+    for (program, tunable, rule), count in sorted(counts.items()):
+        attributes = _sorted(program=program, tunable=tunable, rule=rule)
+        samples[program].append(Sample(HINTS_ISSUED, attributes, time_ns, count, start_ns))
+    return dict(samples)
+
+
+def _samples(published: Subject, prediction: Prediction, time_ns: int, interval_seconds: float) -> Iterator[Sample]:
+    base = {name: value for name, value in published.labels if name in SUBJECT_LABELS}
+    base["metric"] = published.metric
+    for horizon in prediction.horizons_seconds:
+        values = prediction.at(horizon, interval_seconds)
+        for bound, value in zip(BOUNDS, values, strict=True):
+            attributes = _sorted(**base, horizon=duration_label(horizon), bound=bound)
+            yield Sample(FORECAST_VALUE, attributes, time_ns, value)
+    degradation = prediction.degradation
+    if degradation is None:
+        return
+    yield Sample(DEGRADATION_THRESHOLD, _sorted(**base), time_ns, degradation.threshold)
+    for horizon, probability in degradation.passage.probability.items():
+        attributes = _sorted(**base, horizon=duration_label(horizon), cause=degradation.cause)
+        yield Sample(DEGRADATION_PROBABILITY, attributes, time_ns, probability)
+    for quantile, seconds in degradation.passage.seconds.items():
+        attributes = _sorted(**base, cause=degradation.cause, quantile=f"{quantile:g}")
+        yield Sample(DEGRADATION_TIME, attributes, time_ns, seconds)
+
+
+def _weight(prediction: Prediction) -> float:
+    if prediction.degradation is None:
+        return -1.0
+    return max(prediction.degradation.passage.probability.values(), default=0.0)
+
+
+def _sorted(**words: str) -> Attributes:
+    return tuple(sorted((name, str(value)) for name, value in words.items() if value))

@@ -1,0 +1,240 @@
+"""One sweep: survey, judge, fit, publish; runs beside the consumer and never holds the windows' lock for long."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.candidates import Survey, Surveyor
+from kernelcast.predictor.cases import Abstention, Case, Verdict
+from kernelcast.predictor.clean import prepare
+from kernelcast.predictor.degradation import Degradation, Passage, already_passed, first_passage
+from kernelcast.predictor.judge import Judge
+from kernelcast.predictor.models import ETS, ETS_DAMPED, Forecast, forecast
+from kernelcast.predictor.regimes import Regimes
+from kernelcast.predictor.scoring import Claim, Scores
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.windows import Windows
+from kernelcast.wire.errors import WindowError
+
+FloatArray = NDArray[np.float64]
+
+MAX_FITS_KEPT: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What is published about one series.
+
+    Attributes:
+        case: The series.
+        forecast: Its future, in its own unit.
+        horizons_seconds: Those that its history allows.
+        degradation: None where nothing points to a fault.
+    """
+
+    case: Case
+    forecast: Forecast
+    horizons_seconds: tuple[float, ...]
+    degradation: Degradation | None
+
+    def at(self, horizon_seconds: float, interval_seconds: float) -> tuple[float, float, float]:
+        """Mean, lower and upper bound at a horizon."""
+        step = -(-round(horizon_seconds / interval_seconds) // self.forecast.intervals) - 1
+        return float(self.forecast.mean[step]), float(self.forecast.lower[step]), float(self.forecast.upper[step])
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep did.
+
+    Attributes:
+        predictions: To be published.
+        flagged: Series that were flagged.
+        abstentions: Flagged series about which nothing is said, by reason.
+        fits: By (model, outcome).
+        fit_seconds: Time that models took.
+        regimes_begun: Series for which a new regime began.
+        seconds: How long the sweep took.
+    """
+
+    predictions: list[Prediction] = field(default_factory=list)
+    flagged: int = 0
+    abstentions: Counter[Abstention] = field(default_factory=Counter)
+    fits: Counter[tuple[str, str]] = field(default_factory=Counter)
+    fit_seconds: float = 0.0
+    regimes_begun: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Parameters of an earlier fit."""
+
+    generation: int
+    model: str
+    parameters: FloatArray
+    at_seconds: float
+
+
+class Sweeper:
+    """Runs sweeps over one set of windows."""
+
+    def __init__(
+        self,
+        settings: PredictorSettings,
+        windows: Windows,
+        lock: threading.RLock,
+        *,
+        seed: int = 0,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._settings = settings
+        self._windows = windows
+        self._lock = lock
+        self._timer = timer
+        self._rng = np.random.default_rng(seed)
+        self._fitted: dict[int, Fitted] = {}
+        self.regimes = Regimes()
+        self.scores = Scores()
+        self._judge = Judge(settings.judge, windows, self.regimes)
+        self._surveyor = Surveyor(settings, windows, self.regimes, self._judge, lock)
+
+    def sweep(self, *, now_seconds: float, redeployed: set[str] | None = None) -> SweepReport:
+        """Look at every series once.
+
+        Args:
+            now_seconds: This process's clock, the one that windows were written under.
+            redeployed: Programs with a new code version since the last sweep.
+        """
+        begun = self._timer()
+        survey = self._surveyor.survey(now_seconds=now_seconds, redeployed=redeployed or set())
+        report = SweepReport(flagged=len(survey.cases), regimes_begun=survey.regimes_begun)
+        self._settle_scores()
+        chosen = self._choose(survey, report)
+        self._fit_all(chosen, report, now_seconds)
+        report.seconds = self._timer() - begun
+        return report
+
+    def _settle_scores(self) -> None:
+        def newest(row: int, generation: int) -> int | None:
+            return int(self._windows.newest[row]) if self._windows.generation[row] == generation else None
+
+        with self._lock:
+            self.scores.settle(newest, self._windows.at)
+
+    def _choose(self, survey: Survey, report: SweepReport) -> list[tuple[Case, Verdict]]:
+        """Cases that have been flagged for long enough, the nearest to their threshold first."""
+        with self._lock:
+            judged = [(case, self._judge.judge(case)) for case in survey.cases]
+        report.abstentions.update(verdict.abstention for _, verdict in judged if verdict.abstention is not None)
+        flagged = {case.row for case, verdict in judged if verdict.abstention is None}
+        limits = self._settings.judge
+        self.regimes.note(
+            survey.rows,
+            np.isin(survey.rows, np.fromiter(flagged, np.int64, len(flagged))),
+            raise_sweeps=limits.raise_sweeps,
+            clear_sweeps=limits.clear_sweeps,
+        )
+        raised = set(survey.rows[self.regimes.raised(survey.rows, raise_sweeps=limits.raise_sweeps)].tolist())
+        chosen = [(case, verdict) for case, verdict in judged if case.row in raised]
+        return sorted(chosen, key=lambda pair: _intervals_left(*pair))
+
+    def _fit_all(self, chosen: list[tuple[Case, Verdict]], report: SweepReport, now_seconds: float) -> None:
+        allowed = self._settings.max_fits_per_sweep
+        budget_seconds = self._settings.fit_share_ratio * self._settings.sweep_every_seconds
+        begun = self._timer()
+        for done, (case, verdict) in enumerate(chosen):
+            if done >= allowed or self._timer() - begun > budget_seconds:
+                report.abstentions[Abstention.OVER_BUDGET] += len(chosen) - done
+                break
+            prediction = self._predict(case, verdict, report, now_seconds)
+            if prediction is not None:
+                report.predictions.append(prediction)
+        report.fit_seconds = self._timer() - begun
+
+    def _predict(self, case: Case, verdict: Verdict, report: SweepReport, now_seconds: float) -> Prediction | None:
+        horizons = self._horizons(case)
+        try:
+            segment = prepare(case.window, span=case.span)
+        except WindowError:
+            report.abstentions[Abstention.UNUSABLE_WINDOW] += 1
+            return None
+        if not horizons:
+            report.abstentions[Abstention.UNUSABLE_WINDOW] += 1
+            return None
+        damped = case.settling or not case.drift
+        fitted = self._fitted.get(case.row)
+        model = ETS_DAMPED if damped else ETS
+        usable = (
+            fitted is not None
+            and fitted.generation == case.generation
+            and fitted.model == model
+            and now_seconds - fitted.at_seconds < self._settings.refit_every_seconds
+        )
+        intervals = round(horizons[-1] / self._settings.interval_seconds)
+        found = forecast(
+            segment,
+            intervals=intervals,
+            damped=damped,
+            rng=self._rng,
+            parameters=fitted.parameters if fitted is not None and usable else None,
+        )
+        report.fits[found.model, "failed" if found.failed else "reused" if usable else "estimated"] += 1
+        self._keep(case, found, now_seconds, usable=usable)
+        self._claim(case, found, horizons)
+        return Prediction(case, found, horizons, self._degradation(case, verdict, found, horizons))
+
+    def _horizons(self, case: Case) -> tuple[float, ...]:
+        known = np.flatnonzero(np.isfinite(case.window[-case.span :]))
+        history = (case.span - int(known[0])) * self._settings.interval_seconds if len(known) else 0.0
+        reach = history * self._settings.judge.max_extrapolation
+        return tuple(horizon for horizon in self._settings.horizons_seconds if horizon <= reach)
+
+    def _degradation(
+        self, case: Case, verdict: Verdict, found: Forecast, horizons: tuple[float, ...]
+    ) -> Degradation | None:
+        if verdict.cause is None:
+            return None
+        passage = self._passage(case, verdict, found, horizons)
+        return Degradation(case.subject, verdict.cause, verdict.threshold, passage, verdict.evidence)
+
+    def _passage(self, case: Case, verdict: Verdict, found: Forecast, horizons: tuple[float, ...]) -> Passage:
+        if case.level > verdict.threshold:
+            return already_passed(horizons)
+        step_seconds = found.intervals * self._settings.interval_seconds
+        return first_passage(
+            found.paths, verdict.threshold, step_seconds=step_seconds, horizons_seconds=horizons
+        )
+
+    def _keep(self, case: Case, found: Forecast, now_seconds: float, *, usable: bool) -> None:
+        if found.parameters is None:
+            self._fitted.pop(case.row, None)
+        elif not usable:
+            self._fitted[case.row] = Fitted(case.generation, found.model, found.parameters, now_seconds)
+            while len(self._fitted) > MAX_FITS_KEPT:
+                del self._fitted[next(iter(self._fitted))]
+
+    def _claim(self, case: Case, found: Forecast, horizons: tuple[float, ...]) -> None:
+        metric = case.subject.without_variant.metric
+        for horizon in horizons:
+            intervals = round(horizon / self._settings.interval_seconds)
+            step = -(-intervals // found.intervals) - 1
+            due = case.newest + (step + 1) * found.intervals
+            self.scores.claim(
+                Claim(due, case.row, case.generation, metric, float(found.lower[step]), float(found.upper[step]))
+            )
+
+
+def _intervals_left(case: Case, verdict: Verdict) -> float:
+    """A straight line's time to the threshold, in intervals; series without a threshold come last."""
+    if verdict.cause is None:
+        return float("inf")
+    if case.level >= verdict.threshold:
+        return 0.0
+    return (verdict.threshold - case.level) / case.slope if case.slope > 0 else 1e12

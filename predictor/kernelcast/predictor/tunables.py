@@ -1,0 +1,144 @@
+"""The tunables that running programs have registered, and what share of the GPU's time their kernels take."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kernelcast.columnar import Attributes
+from kernelcast.predictor.subjects import DURATION
+from kernelcast.predictor.windows import Windows
+from kernelcast.wire import kernels
+from kernelcast.wire.kernels import normalise
+
+MAX_TUNABLES: Final = 10_000
+
+Key = tuple[str, str, str]
+"""Program, tunable, device model: one open hint for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """A tunable as a program last reported it.
+
+    Attributes:
+        program, name, value, kind, device_model, code_version: As registered.
+        allowed: The values the program takes.
+        kernel: What it says it speeds up: labels or names, joined by commas; empty where it does not say.
+        time_ns: When it was last reported.
+        owner: Number of the partition that it came from.
+    """
+
+    program: str
+    name: str
+    value: str
+    allowed: tuple[str, ...]
+    kind: str
+    kernel: str = ""
+    device_model: str = ""
+    code_version: str = ""
+    time_ns: int = 0
+    owner: int = field(default=-1, compare=False)
+
+    @property
+    def key(self) -> Key:
+        """What a hint for it is keyed by."""
+        return self.program, self.name, self.device_model
+
+
+class Tunables:
+    """The latest report of each tunable.
+
+    Attributes:
+        redeployed: Programs whose code version changed since somebody last took note.
+        refused: Tunables beyond the limit.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[Key, Tunable] = {}
+        self._versions: dict[str, str] = {}
+        self.redeployed: set[str] = set()
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def observe(self, attributes: Attributes, *, time_ns: int, owner: int) -> None:
+        """Take a point of `kernelcast.tunable.info`."""
+        words = dict(attributes)
+        tunable = Tunable(
+            program=words.get("program", ""),
+            name=words.get("tunable", ""),
+            value=words.get("value", ""),
+            allowed=tuple(part for part in words.get("allowed", "").split(",") if part),
+            kind=words.get("kind", ""),
+            kernel=words.get("kernel", ""),
+            device_model=words.get("device_model", ""),
+            code_version=words.get("code_version", ""),
+            time_ns=time_ns,
+            owner=owner,
+        )
+        before = self._latest.get(tunable.key)
+        if before is None and len(self._latest) >= MAX_TUNABLES:
+            self.refused += 1
+            return
+        if before is not None and before.time_ns > time_ns:
+            return
+        self._latest[tunable.key] = tunable
+        version = self._versions.setdefault(tunable.program, tunable.code_version)
+        if version != tunable.code_version:
+            self._versions[tunable.program] = tunable.code_version
+            self.redeployed.add(tunable.program)
+
+    def current(self) -> list[Tunable]:
+        """All of them."""
+        return list(self._latest.values())
+
+    def take_redeployed(self) -> set[str]:
+        """Programs with a new code version since the last call."""
+        programs, self.redeployed = self.redeployed, set()
+        return programs
+
+    def drop_owned_by(self, owners: set[int]) -> None:
+        """Forget what came from partitions that went elsewhere."""
+        self._latest = {key: one for key, one in self._latest.items() if one.owner not in owners}
+
+    def drop_silent(self, *, newest_ns: int, silent_ns: int) -> None:
+        """Forget what was not reported for so long, measured by the newest report of its program."""
+        newest: dict[str, int] = {}
+        for one in self._latest.values():
+            newest[one.program] = max(newest.get(one.program, newest_ns), one.time_ns)
+        self._latest = {
+            key: one for key, one in self._latest.items() if one.time_ns >= newest[one.program] - silent_ns
+        }
+        alive = {one.program for one in self._latest.values()}
+        self._versions = {program: version for program, version in self._versions.items() if program in alive}
+
+
+class GpuTime:
+    """GPU time by kernel since the windows first saw it, for a kernel's share of its program."""
+
+    def __init__(self, windows: Windows) -> None:
+        self._seconds: dict[str, dict[str, float]] = {}
+        for subject, row in windows.items():
+            if subject.metric == DURATION:
+                spent = float(windows.totals.numerator[row] - windows.totals.first_numerator[row])
+                if spent > 0:
+                    by_kernel = self._seconds.setdefault(subject.program, {})
+                    label = subject.label("kernel")
+                    by_kernel[label] = by_kernel.get(label, 0.0) + spent
+
+    def share(self, program: str, named: str) -> float | None:
+        """Share of a program's GPU time that the named kernels take; None where none of them was seen."""
+        by_kernel = self._seconds.get(program, {})
+        total = sum(by_kernel.values())
+        spent = sum(seconds for label, seconds in by_kernel.items() if _names(named, label))
+        return spent / total if spent and total else None
+
+
+def _names(named: str, label: str) -> bool:
+    """Whether one of the names a program gave is this kernel's label, signature, or the readable head of the label."""
+    head = label.rpartition("#")[0]
+    for part in {named, *named.split(",")}:
+        name = part.strip()
+        if name and (name in {label, head} or kernels.label(normalise(name)) == label):
+            return True
+    return False

@@ -1,0 +1,243 @@
+"""The recent past of every series: ring buffers on a grid of event time, NaN where nothing is known.
+
+Each series has its own newest interval, so that neither a host with a wrong clock nor a replay moves the windows of
+others. A point that is not newer than the last one is ignored: reading a message twice changes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
+from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.totals import RunningTotals, Totals
+
+FloatArray = NDArray[np.float64]
+WindowArray = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+
+NOT_ADMITTED: Final = -1
+EMPTY: Final = np.iinfo(np.int64).min // 4
+"""The newest interval of a series that has no value yet."""
+
+_FIRST_CAPACITY: Final = 1024
+
+
+class Windows:
+    """Windows of up to `max_series` series.
+
+    Attributes:
+        interval_ns: The grid's step.
+        points: Intervals per window.
+        refused: Series turned away because the limit was reached.
+    """
+
+    def __init__(self, *, interval_ns: int, points: int, max_series: int) -> None:
+        self.interval_ns = interval_ns
+        self.points = points
+        self.refused = 0
+        self._max_series = max_series
+        self._rows: dict[Subject, int] = {}
+        self._subjects: list[Subject | None] = []
+        self._free: list[int] = []
+        capacity = min(_FIRST_CAPACITY, max_series)
+        self._ring: WindowArray = np.full((capacity, points), np.nan, np.float32)
+        self.newest: IntArray = np.full(capacity, EMPTY, np.int64)
+        self.last_ns: IntArray = np.zeros(capacity, np.int64)
+        self.touched: FloatArray = np.zeros(capacity)
+        self.owner: IntArray = np.full(capacity, -1, np.int64)
+        self.generation: IntArray = np.zeros(capacity, np.int64)
+        self.totals = RunningTotals(capacity)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def admit(self, subject: Subject, *, owner: int) -> int:
+        """The row of a series, made where it has none; NOT_ADMITTED where the limit is reached.
+
+        Args:
+            subject: The series.
+            owner: Number of the partition that it comes from; its rows leave together.
+        """
+        row = self._rows.get(subject)
+        if row is not None:
+            self.owner[row] = owner
+            return row
+        if not self._free and len(self._subjects) >= self._max_series:
+            self.refused += 1
+            return NOT_ADMITTED
+        row = self._free.pop() if self._free else self._append()
+        self._rows[subject] = row
+        self._subjects[row] = subject
+        self.owner[row] = owner
+        self.generation[row] += 1
+        self._clear(np.array([row]))
+        return row
+
+    def row(self, subject: Subject) -> int | None:
+        """The row of a series, if it has one."""
+        return self._rows.get(subject)
+
+    def subject(self, row: int) -> Subject | None:
+        """The series in a row, if there is one."""
+        return self._subjects[row]
+
+    def items(self) -> Iterator[tuple[Subject, int]]:
+        """All series with their rows."""
+        return iter(self._rows.items())
+
+    def rows(self) -> IntArray:
+        """The rows in use, ascending."""
+        return np.sort(np.fromiter(self._rows.values(), np.int64, len(self._rows)))
+
+    def put_levels(self, rows: IntArray, time_ns: IntArray, values: FloatArray, *, now_seconds: float) -> IntArray:
+        """Write gauges.
+
+        Args:
+            rows: Shape (n,), each at most once.
+            time_ns: Shape (n,), when each was measured.
+            values: Shape (n,).
+            now_seconds: This process's clock, for expiry.
+
+        Returns:
+            The rows that took a value.
+        """
+        taken = self._newer(rows, time_ns, now_seconds)
+        self._write(rows[taken], time_ns[taken], values[taken])
+        return rows[taken]
+
+    def put_totals(
+        self,
+        rows: IntArray,
+        time_ns: IntArray,
+        start_ns: IntArray,
+        totals: tuple[FloatArray, FloatArray | None],
+        *,
+        now_seconds: float,
+    ) -> IntArray:
+        """Write cumulative totals; the window gets the increase of the first over that of the second.
+
+        Args:
+            rows: Shape (n,), each at most once.
+            time_ns: Shape (n,), when each was measured.
+            start_ns: Shape (n,), when its totals began to count; another start is a reset.
+            totals: Numerators and denominators, each of shape (n,); None as denominators makes rates per second.
+            now_seconds: This process's clock, for expiry.
+
+        Returns:
+            The rows that took a value.
+        """
+        taken = self._newer(rows, time_ns, now_seconds)
+        rows, time_ns = rows[taken], time_ns[taken]
+        bins = time_ns // self.interval_ns
+        over = totals[1]
+        now = Totals(
+            bins,
+            start_ns[taken],
+            totals[0][taken],
+            time_ns / NANOSECONDS_PER_SECOND if over is None else over[taken],
+            start_ns[taken] / NANOSECONDS_PER_SECOND if over is None else np.zeros(len(rows)),
+        )
+        values = self.totals.advance(rows, now, last_ns=self.last_ns[rows])
+        self._write(rows, time_ns, values)
+        return rows
+
+    def matrix(self, rows: IntArray, *, since: IntArray | None = None) -> WindowArray:
+        """Windows as a matrix.
+
+        Args:
+            rows: Shape (n,).
+            since: Shape (n,): values of earlier intervals read as NaN.
+
+        Returns:
+            Shape (n, points), each row up to its own newest interval, oldest first.
+        """
+        bins = self.newest[rows][:, None] + np.arange(1 - self.points, 1)
+        values = np.take_along_axis(self._ring[rows], bins % self.points, axis=1)
+        if since is not None:
+            values[bins < since[:, None]] = np.nan
+        return values
+
+    def at(self, row: int, number: int) -> float:
+        """The value of one interval; NaN where it is unknown or out of the window."""
+        newest = int(self.newest[row])
+        if not newest - self.points < number <= newest:
+            return float("nan")
+        return float(self._ring[row, number % self.points])
+
+    def expired(self, before_seconds: float) -> IntArray:
+        """Rows that took nothing since then."""
+        rows = self.rows()
+        return rows[self.touched[rows] < before_seconds]
+
+    def owned_by(self, owners: Sequence[int]) -> IntArray:
+        """Rows that came from these partitions."""
+        rows = self.rows()
+        return rows[np.isin(self.owner[rows], list(owners))]
+
+    def drop(self, rows: IntArray) -> None:
+        """Forget series; their rows will be used again."""
+        for row in rows.tolist():
+            subject = self._subjects[row]
+            if subject is not None:
+                del self._rows[subject]
+                self._subjects[row] = None
+                self._free.append(row)
+        self.owner[rows] = -1
+
+    def restore(self, row: int, values: WindowArray, *, newest: int, last_ns: int, now_seconds: float) -> None:
+        """Put back what a snapshot held: shape (points,), oldest first."""
+        self._ring[row, np.arange(newest - self.points + 1, newest + 1) % self.points] = values
+        self.newest[row] = newest
+        self.last_ns[row] = last_ns
+        self.touched[row] = now_seconds
+
+    def _newer(self, rows: IntArray, time_ns: IntArray, now_seconds: float) -> NDArray[np.bool_]:
+        span_ns = self.points * self.interval_ns
+        turned_back = time_ns < self.last_ns[rows] - span_ns
+        if turned_back.any():
+            # The writer's clock was ahead and has been set right: what it wrote before is of no use.
+            self._clear(rows[turned_back])
+        newer: NDArray[np.bool_] = time_ns > self.last_ns[rows]
+        self.touched[rows[newer]] = now_seconds
+        return newer
+
+    def _write(self, rows: IntArray, time_ns: IntArray, values: FloatArray) -> None:
+        if not len(rows):
+            return
+        bins = time_ns // self.interval_ns
+        newest = self.newest[rows]
+        gap = np.where(newest == EMPTY, 1, np.minimum(bins - newest, self.points))
+        for step in range(1, int(gap.max(initial=0))):
+            skipped = gap > step
+            self._ring[rows[skipped], (newest[skipped] + step) % self.points] = np.nan
+        wiped = (gap == self.points) & (newest != EMPTY)
+        self._ring[rows[wiped]] = np.nan
+        self._ring[rows, bins % self.points] = values
+        self.newest[rows] = bins
+        self.last_ns[rows] = time_ns
+
+    def _clear(self, rows: IntArray) -> None:
+        self._ring[rows] = np.nan
+        self.newest[rows] = EMPTY
+        self.last_ns[rows] = 0
+        self.totals.clear(rows)
+
+    def _append(self) -> int:
+        row = len(self._subjects)
+        self._subjects.append(None)
+        if row >= len(self._ring):
+            self._grow(min(2 * len(self._ring), self._max_series))
+        return row
+
+    def _grow(self, capacity: int) -> None:
+        more = capacity - len(self._ring)
+        self._ring = np.concatenate([self._ring, np.full((more, self.points), np.nan, np.float32)])
+        self.newest = np.concatenate([self.newest, np.full(more, EMPTY, np.int64)])
+        self.last_ns = np.concatenate([self.last_ns, np.zeros(more, np.int64)])
+        self.touched = np.concatenate([self.touched, np.zeros(more)])
+        self.owner = np.concatenate([self.owner, np.full(more, -1, np.int64)])
+        self.generation = np.concatenate([self.generation, np.zeros(more, np.int64)])
+        self.totals.grow(capacity)

@@ -1,0 +1,114 @@
+"""A small synthetic fleet that writes straight into windows, one second at a time, without Kafka or a clock."""
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kernelcast.predictor.cases import Abstention, Cause
+from kernelcast.predictor.settings import JudgeSettings, PredictorSettings
+from kernelcast.predictor.subjects import DURATION, VARIANT, Form, Subject
+from kernelcast.predictor.sweep import Prediction, Sweeper, SweepReport
+from kernelcast.predictor.windows import Windows
+
+SECOND_NS = 1_000_000_000
+START_SECONDS = 1_800_000_000
+Shape = Callable[[int], float]
+
+
+def device_subject(metric: str, *, gpu: str = "0") -> Subject:
+    return Subject(metric, Form.LEVEL, (("Hostname", "n1"), ("UUID", f"GPU-{gpu}"), ("gpu", gpu)))
+
+
+def kernel_subject(name: str, *, program: str = "train", variant: str = "", kernel_class: str = "compute") -> Subject:
+    labels = {
+        "Hostname": "n1",
+        "UUID": "GPU-0",
+        "gpu": "0",
+        "program": program,
+        "kernel": name,
+        "kernel_class": kernel_class,
+        "variant": variant,
+    }
+    pairs = tuple(sorted((key, value) for key, value in labels.items() if value))
+    return Subject(VARIANT if variant else DURATION, Form.MEAN, pairs)
+
+
+class Fleet:
+    """Series given as functions of the second; `run` writes them and sweeps as a service would."""
+
+    def __init__(self, settings: PredictorSettings) -> None:
+        self.settings = settings
+        self.lock = threading.RLock()
+        self.windows = Windows(
+            interval_ns=settings.interval_ns, points=settings.window_points, max_series=settings.max_series
+        )
+        self.sweeper = Sweeper(settings, self.windows, self.lock)
+        self.series: dict[Subject, Shape] = {}
+        self.second = 0
+        self.reports: list[SweepReport] = []
+
+    def add(self, subject: Subject, shape: Shape) -> None:
+        self.series[subject] = shape
+
+    def device(self, metric: str, shape: Shape, *, gpu: str = "0") -> None:
+        self.add(device_subject(metric, gpu=gpu), shape)
+
+    def run(self, seconds: int, *, redeployed: frozenset[str] = frozenset()) -> list[SweepReport]:
+        before = len(self.reports)
+        for _ in range(seconds):
+            self.write()
+            if self.second % round(self.settings.sweep_every_seconds) == 0:
+                self.reports.append(
+                    self.sweeper.sweep(now_seconds=float(START_SECONDS + self.second), redeployed=set(redeployed))
+                )
+                redeployed = frozenset()
+        return self.reports[before:]
+
+    def write(self) -> None:
+        values = [(subject, shape(self.second)) for subject, shape in self.series.items()]
+        present = [(subject, value) for subject, value in values if np.isfinite(value)]
+        rows = np.array([self.windows.admit(subject, owner=0) for subject, _ in present], np.int64)
+        times = np.full(len(rows), (START_SECONDS + self.second) * SECOND_NS, np.int64)
+        self.windows.put_levels(
+            rows,
+            times,
+            np.array([value for _, value in present]),
+            now_seconds=float(START_SECONDS + self.second),
+        )
+        self.second += 1
+
+    @property
+    def degradations(self) -> list[Prediction]:
+        return [one for report in self.reports for one in report.predictions if one.degradation is not None]
+
+    def causes(self) -> set[Cause]:
+        return {one.degradation.cause for one in self.degradations if one.degradation is not None}
+
+    def abstentions(self) -> set[Abstention]:
+        return {reason for report in self.reports for reason in report.abstentions}
+
+
+@pytest.fixture
+def fast_settings() -> PredictorSettings:
+    return PredictorSettings(
+        client_id="test",
+        interval_seconds=1.0,
+        window_points=240,
+        min_points=24,
+        horizons_seconds=(60.0, 300.0),
+        sweep_every_seconds=5.0,
+        judge=JudgeSettings(),
+    )
+
+
+@pytest.fixture
+def fleet(fast_settings: PredictorSettings) -> Fleet:
+    return Fleet(fast_settings)
+
+
+@pytest.fixture
+def noise() -> Callable[[float], float]:
+    rng = np.random.default_rng(7)
+    return lambda scale: float(rng.normal(0.0, scale))
