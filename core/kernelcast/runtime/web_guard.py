@@ -14,6 +14,7 @@ from typing import Any, Final
 import bcrypt
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +25,8 @@ _CACHED_LOGINS: Final = 100
 _UNKNOWN_USER_HASH: Final = bcrypt.hashpw(os.urandom(16), bcrypt.gensalt(10))
 """Compared for users who do not exist, so that the time of an answer does not tell who does."""
 
+_TOO_LARGE_CODE: Final = 413
+_TOO_LARGE: Final = "the request is too large\n"
 _CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="kernelcast"'}
 
 
@@ -132,21 +135,13 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
 
         async def counted(message: Message) -> None:
-            nonlocal started
             if message["type"] == "http.response.start":
-                started = True
                 self._on_response(scope["path"], message["status"])
             await send(message)
 
-        try:
-            await self._guarded(scope, receive, counted)
-        except _TooLargeError:
-            if started:
-                raise
-            await PlainTextResponse("the request is too large\n", status_code=413)(scope, receive, counted)
+        await self._guarded(scope, receive, counted)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -164,8 +159,18 @@ class Guard:
                 return
         announced = headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > self._max_body_bytes:
-            raise _TooLargeError
+            await self._drain(receive)
+            await PlainTextResponse(_TOO_LARGE, status_code=_TOO_LARGE_CODE)(scope, receive, send)
+            return
         await self._app(scope, self._limited(receive), send)
+
+    async def _drain(self, receive: Receive) -> None:
+        """Read some more of a body that is refused: a client whose connection breaks while it sends sees no answer."""
+        drained_bytes, more = 0, True
+        while more and drained_bytes <= self._max_body_bytes:
+            message = await receive()
+            drained_bytes += len(message.get("body", b""))
+            more = message.get("more_body", False)
 
     def _limited(self, receive: Receive) -> Receive:
         total_bytes = 0
@@ -175,7 +180,8 @@ class Guard:
             message = await receive()
             total_bytes += len(message.get("body", b""))
             if total_bytes > self._max_body_bytes:
-                raise _TooLargeError
+                await self._drain(receive)
+                raise HTTPException(_TOO_LARGE_CODE, _TOO_LARGE)
             return message
 
         return limited
@@ -204,10 +210,6 @@ class Logins:
             while len(self._known) > _CACHED_LOGINS:
                 self._known.popitem(last=False)
         return self._known[digest]
-
-
-class _TooLargeError(Exception):
-    """A body over the limit; becomes 413."""
 
 
 def _credentials(authorization: str) -> tuple[str, bytes] | None:
