@@ -1,0 +1,139 @@
+import math
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from kernelcast.cli.demo import summary, view
+from kernelcast.cli.demo.children import Child, Supervisor
+from kernelcast.cli.demo.snapshot import KernelStats, read
+from kernelcast.cli.demo.sources import DemoSource, choose, find_gpu
+from kernelcast.cli.demo.state import DemoState
+from kernelcast.cli.demo.workspace import Endpoints, Workspace
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+
+EXPOSITION = """\
+# TYPE cuda_kernel_launches counter
+cuda_kernel_launches_total{Hostname="n0",UUID="U",gpu="0",kernel="gemm#1",kernel_class="compute",program="p"} 30
+cuda_kernel_launches_total{Hostname="n0",UUID="U",gpu="0",kernel="nccl#2",kernel_class="collective",program="p"} 10
+cuda_kernel_duration_seconds_sum{Hostname="n0",UUID="U",gpu="0",kernel="gemm#1",program="p"} 0.25
+cuda_kernel_duration_seconds_sum{Hostname="n0",UUID="U",gpu="0",kernel="nccl#2",program="p"} 0.75
+cuda_kernel_duration_seconds_count{Hostname="n0",UUID="U",gpu="0",kernel="nccl#2",program="p"} 10
+DCGM_FI_DEV_GPU_TEMP{Hostname="n0",gpu="0",source="simulated"} 71
+kernelcast_forecast_value{metric="DCGM_FI_DEV_GPU_TEMP",gpu="0",horizon="300",bound="mean"} 80
+kernelcast_degradation_probability_ratio{metric="DCGM_FI_DEV_GPU_TEMP",Hostname="n0",gpu="0",cause="thermal"} 0.93
+go_gc_duration_seconds 1
+"""
+
+
+class FakeNvml:
+    """Answers as `pynvml` does on a node with some GPUs, or none."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, count: int | None) -> None:
+        self._count = count
+
+    def nvmlInit(self) -> None:  # noqa: N802  pynvml's name
+        if self._count is None:
+            raise self.NVMLError("Driver Not Loaded")
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802  pynvml's name
+        return self._count or 0
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802  pynvml's name
+        return index
+
+    def nvmlDeviceGetName(self, _handle: int) -> str:  # noqa: N802  pynvml's name
+        return "NVIDIA H200"
+
+
+def test_a_real_gpu_is_found_and_named() -> None:
+    assert find_gpu(FakeNvml(2)) == (True, "2 x NVIDIA H200")
+
+
+@pytest.mark.parametrize(("count", "reason"), [(0, "sees no GPU"), (None, "Driver Not Loaded")])
+def test_without_a_gpu_the_reason_is_said(count: int | None, reason: str) -> None:
+    found, said = find_gpu(FakeNvml(count))
+    assert not found
+    assert reason in said
+
+
+def test_a_simulation_and_a_replay_say_unmistakably_what_they_are(tmp_path: Path) -> None:
+    recording = tmp_path / "trace.json"
+    recording.touch()
+    assert "SIMULATED, not a real GPU" in choose("simulate").banner
+    replay = choose(f"kineto:{recording}")
+    assert replay.banner.startswith("REPLAY of ")
+    assert replay.label == "replayed"
+
+
+@pytest.mark.parametrize("text", ["gpu", "kineto", "kineto:", "kineto:/nowhere/x.json", "simulate:x", ""])
+def test_a_source_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--source"):
+        choose(text)
+
+
+def test_the_exposition_is_read_into_kernels_gpus_and_predictions() -> None:
+    snapshot = read(EXPOSITION)
+    assert snapshot.launches == 40
+    assert math.isclose(snapshot.kernel_seconds, 1.0)
+    assert [name for name, _ in snapshot.hottest(5)] == ["nccl#2", "gemm#1"]
+    assert snapshot.gpus == {("n0", "0"): {"DCGM_FI_DEV_GPU_TEMP": 71.0}}
+    assert snapshot.forecasts == 1
+    assert snapshot.degradations[0][1] == 0.93
+
+
+def test_quantiles_lie_within_a_rung_of_the_raw_values() -> None:
+    totals, values = DurationTotals(), [1000 * (number + 1) for number in range(1000)]
+    for value in values:
+        totals.observe(value)
+    stats = KernelStats()
+    stats.buckets.update(zip(LADDER_BOUNDS_SECONDS, ladder_counts(0, totals.buckets.items()), strict=True))
+    stats.buckets[math.inf] = totals.count
+    for quantile in (0.5, 0.99):
+        found, exact = stats.quantile_seconds(quantile), values[int(quantile * 1000) - 1] / 1e9
+        assert found is not None
+        assert exact / 2 <= found <= exact * 2
+    assert KernelStats().quantile_seconds(0.5) is None
+
+
+def state(tmp_path: Path, kind: str = "simulate") -> DemoState:
+    endpoints = Endpoints("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3")
+    filled = DemoState(DemoSource(kind, "asked for"), Workspace(tmp_path, endpoints, "127.0.0.1:9"), "embedded")
+    filled.snapshot = read(EXPOSITION)
+    return filled
+
+
+def test_the_screen_shows_kernels_gpus_predictions_and_addresses(tmp_path: Path) -> None:
+    console = Console(width=140, record=True, file=(tmp_path / "screen").open("w"))
+    console.print(view.render(state(tmp_path)))
+    text = console.export_text()
+    console.file.close()
+    for expected in ("SIMULATED", "nccl#2", "75.0%", "71", "93%", "thermal", "http://127.0.0.1:2/metrics"):
+        assert expected in text
+
+
+def test_the_summary_says_what_came_of_it(tmp_path: Path) -> None:
+    result = summary.summarise(state(tmp_path), {"kernels": 40}, {"bridge": 0})
+    target = tmp_path / "summary.json"
+    summary.write(result, target)
+    assert '"launches": 40' in target.read_text()
+    assert any("40 launches under 2 names" in line for line in summary.sentences(result))
+
+
+def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -> None:
+    supervisor = Supervisor()
+    code = "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); time.sleep(60)"
+    steady = supervisor.start(Child("steady", (sys.executable, "-c", code), tmp_path / "steady.log"))
+    dying = supervisor.start(Child("dying", (sys.executable, "-c", "raise SystemExit('no luck')"), tmp_path / "d.log"))
+    assert supervisor.wait_for(dying, 20)
+    assert supervisor.failed() == [dying]
+    assert "no luck" in dying.last_words()
+    while "up" not in steady.last_words():
+        time.sleep(0.02)
+    assert supervisor.stop() == {"steady": 0, "dying": 1}
