@@ -1,16 +1,16 @@
 """Device metrics through NVML, under DCGM's names: no DCGM, no daemon of NVIDIA's."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml_calls import CALLS, ENUMERATE_CALL, MIG_CALLS, Call, Reading
+from kernelcast.exporter.nvml_calls import CALLS, COUNT_CALL, ENUMERATE_CALL, INIT_CALL, MIG_CALLS, Call, Reading
 from kernelcast.exporter.report import Batch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.errors import DeviceError
-from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import Device, Labels
 
@@ -117,17 +117,8 @@ class NvmlSource:
         """Release NVML; safe to call twice."""
         if self._open:
             self._open = False
-            try:
+            with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
-            except self._nvml.NVMLError as error:
-                self._on_error("nvmlShutdown", str(error))
-
-    def resolve(self, claim: DeviceClaim) -> Device:
-        """A GPU as a program sees it, completed with what NVML knows of it."""
-        for device in self.devices:
-            if device.uuid.lower() == claim.uuid.lower() and device.gi_id == claim.gi_id:
-                return device
-        return Device(self._hostname, claim.uuid, claim.gpu, model_name=claim.model_name, gi_id=claim.gi_id)
 
     def _look_again(self, now_ns: int) -> None:
         known = {(gpu.device.uuid, gpu.device.gi_id): gpu.counters for gpu in self._gpus}
@@ -136,7 +127,7 @@ class NvmlSource:
             self._nvml.nvmlShutdown()
             self._nvml.nvmlInit()
         except self._nvml.NVMLError as error:
-            self._on_error("nvmlInit", _name(error))
+            self._on_error(INIT_CALL, _name(error))
         complete = self._enumerate()
         for gpu in self._gpus:
             gpu.counters.update(known.get((gpu.device.uuid, gpu.device.gi_id), {}))
@@ -146,26 +137,27 @@ class NvmlSource:
     def _enumerate(self) -> bool:
         """Find the GPUs; False where one did not answer, or fewer are there than once were."""
         nvml = self._nvml
-        self._gpus = []
+        gpus: list[Gpu] = []
         found = 0
         try:
             for index in range(nvml.nvmlDeviceGetCount()):
                 self._expected = max(self._expected, index + 1)
-                found += self._add(index)
+                added = self._found(index)
+                found += bool(added)
+                gpus += added
         except nvml.NVMLError as error:
-            self._on_error("nvmlDeviceGetCount", _name(error))
-            return False
-        return found >= self._expected
+            self._on_error(COUNT_CALL, _name(error))
+        # Other threads read `devices`: the list is exchanged as a whole.
+        self._gpus = gpus
+        return found >= max(self._expected, 1)
 
-    def _add(self, index: int) -> bool:
+    def _found(self, index: int) -> list[Gpu]:
         try:
             gpu = self._gpu(index)
         except self._nvml.NVMLError as error:
             self._on_error(ENUMERATE_CALL, _name(error))
-            return False
-        self._gpus.append(gpu)
-        self._gpus.extend(self._mig_instances(gpu))
-        return True
+            return []
+        return [gpu, *self._mig_instances(gpu)]
 
     def _gpu(self, index: int) -> Gpu:
         nvml = self._nvml

@@ -131,5 +131,8 @@ CALLS: Final = (
 MIG_CALLS: Final = (MEMORY_CALL,)
 """Asked of every MIG instance: what NVML tells of an instance without GPM."""
 
+INIT_CALL: Final = "nvmlInit"
+COUNT_CALL: Final = "nvmlDeviceGetCount"
 ENUMERATE_CALL: Final = "nvmlDeviceGetHandleByIndex"
-"""Errors met while looking for devices are counted under this name."""
+CALL_NAMES: Final = (INIT_CALL, COUNT_CALL, ENUMERATE_CALL, *(call.name for call in CALLS))
+"""Every name under which errors are counted."""

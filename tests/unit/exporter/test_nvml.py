@@ -12,7 +12,6 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml import FIRST_RETRY_NS, NvmlSource
 from kernelcast.wire.catalogue import Kind, device
 from kernelcast.wire.errors import DeviceError
-from kernelcast.wire.frames import DeviceClaim
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 1_000 * SECOND_NS
@@ -172,14 +171,6 @@ def test_mig_instances_show_their_memory_under_their_parents_uuid() -> None:
 def test_without_a_driver_the_error_says_what_to_do() -> None:
     with pytest.raises(DeviceError, match=r"install the NVIDIA driver.*exporter\.nvml to off"):
         source(FakeNvml(driver=False))
-
-
-def test_a_programs_gpu_is_completed_with_what_nvml_knows() -> None:
-    resolve = source(FakeNvml(gpu())).resolve
-    assert resolve(DeviceClaim("gpu-1", "5")).model_name == "NVIDIA H200"
-    assert resolve(DeviceClaim("gpu-1", "5")).gpu == "0"
-    unknown = resolve(DeviceClaim("cpu", "0", "a CPU"))
-    assert (unknown.hostname, unknown.uuid, unknown.model_name) == ("node1", "cpu", "a CPU")
 
 
 def test_the_double_has_pynvmls_constants_and_only_its_calls() -> None:

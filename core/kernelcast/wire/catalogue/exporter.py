@@ -59,4 +59,109 @@ PROBE_SERVER_ROWS: Final[tuple[Metric, ...]] = (
     PROBE_OUTCOMES_DROPPED,
     PROBE_ERRORS,
 )
-ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS,)
+_DAEMON: Final = "exporter"
+
+TICKS: Final = Metric("kernelcast_exporter_ticks_total", Kind.COUNTER, "Intervals completed.", source=_DAEMON)
+TICKS_MISSED: Final = Metric(
+    "kernelcast_exporter_missed_ticks_total",
+    Kind.COUNTER,
+    "Intervals left out because the one before took too long.",
+    source=_DAEMON,
+)
+TICK_LATENESS: Final = Metric(
+    "kernelcast_exporter_tick_lateness_seconds",
+    Kind.GAUGE,
+    "How long after its deadline the last interval was sampled.",
+    source=_DAEMON,
+)
+TICK_DURATION: Final = Metric(
+    "kernelcast_exporter_tick_duration_seconds",
+    Kind.GAUGE,
+    "How long the last interval took: reading, saving, encoding.",
+    source=_DAEMON,
+)
+TICK_ERRORS: Final = Metric(
+    "kernelcast_exporter_tick_errors_total",
+    Kind.COUNTER,
+    "Intervals in which a source failed; nothing was published, the next one makes it good.",
+    source=_DAEMON,
+)
+POINTS: Final = Metric(
+    "kernelcast_exporter_points_total", Kind.COUNTER, "Data points handed to the Kafka client.", source=_DAEMON
+)
+PROGRAMS: Final = Metric(
+    "kernelcast_exporter_programs", Kind.GAUGE, "Programs with series, each rank and GPU by itself.", source=_DAEMON
+)
+KERNELS: Final = Metric(
+    "kernelcast_exporter_kernels",
+    Kind.GAUGE,
+    'Kernels of all programs: admitted to a series of their own, or summed in kernel="other".',
+    labels=("state",),
+    source=_DAEMON,
+)
+TOTALS_IGNORED: Final = Metric(
+    "kernelcast_exporter_ignored_totals_total",
+    Kind.COUNTER,
+    "Reported totals that were not used: fallen (lower than the same process's last), refused (beyond a limit), "
+    "late (of a process that ended long ago).",
+    labels=("reason",),
+    source=_DAEMON,
+)
+PROGRAMS_RETIRED: Final = Metric(
+    "kernelcast_exporter_retired_programs_total",
+    Kind.COUNTER,
+    "Programs whose series are no longer written because they ended a while ago.",
+    source=_DAEMON,
+)
+HINTS: Final = Metric(
+    "kernelcast_exporter_hints_total",
+    Kind.COUNTER,
+    "Hints read from Kafka by what became of them: delivered (to a process here), elsewhere (none here wants it), "
+    "expired, superseded, withdrawn or invalid.",
+    labels=("outcome",),
+    source=_DAEMON,
+)
+OUTCOMES: Final = Metric(
+    "kernelcast_exporter_outcomes_total",
+    Kind.COUNTER,
+    "Outcomes of hints from programs: published, unmatched (published too, but the program has no series) or "
+    "dropped (too long for an event).",
+    labels=("outcome",),
+    source=_DAEMON,
+)
+STATE_SAVES: Final = Metric(
+    "kernelcast_exporter_state_saves_total", Kind.COUNTER, "Snapshots of the totals written to disk.", source=_DAEMON
+)
+STATE_ERRORS: Final = Metric(
+    "kernelcast_exporter_state_errors_total",
+    Kind.COUNTER,
+    "Snapshots that could not be saved, or found at the start and not usable (load).",
+    labels=("operation",),
+    source=_DAEMON,
+)
+NVML_ERRORS: Final = Metric(
+    "kernelcast_exporter_nvml_errors_total",
+    Kind.COUNTER,
+    "NVML calls that failed for another reason than that the GPU does not support them.",
+    labels=("call",),
+    source=_DAEMON,
+)
+
+DAEMON_ROWS: Final[tuple[Metric, ...]] = (
+    TICKS,
+    TICKS_MISSED,
+    TICK_LATENESS,
+    TICK_DURATION,
+    TICK_ERRORS,
+    POINTS,
+    PROGRAMS,
+    KERNELS,
+    TOTALS_IGNORED,
+    PROGRAMS_RETIRED,
+    HINTS,
+    OUTCOMES,
+    STATE_SAVES,
+    STATE_ERRORS,
+    NVML_ERRORS,
+)
+ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS)

@@ -1,0 +1,172 @@
+"""Puts the daemon together from its settings, and takes it apart again in order."""
+
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.daemon import Daemon, Parts
+from kernelcast.exporter.devices import Unsampled, open_nvml, wants_samples
+from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.hints import HintInbox, HintReader
+from kernelcast.exporter.nvml import NvmlSource
+from kernelcast.exporter.outcomes import OutcomeRelay
+from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.probe_devices import DeviceResolver
+from kernelcast.exporter.probe_server import ProbeServer
+from kernelcast.exporter.publish import SERVICE_NAME, Publisher
+from kernelcast.exporter.report import Source
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.exporter.state import StateFile
+from kernelcast.runtime import logging
+from kernelcast.runtime.consumer import Consumer
+from kernelcast.runtime.deadletter import DeadLetters
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.producer import Producer
+from kernelcast.runtime.web import WebServer
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.topics import DEADLETTER, DEVICE, HINTS, KERNELS, OUTCOMES
+
+FLUSH_SECONDS: Final = 10.0
+"""How long the end waits for Kafka; what it has not taken by then is told again by the next start."""
+READER_STOP_SECONDS: Final = 5.0
+
+_log = logging.get_logger(__name__)
+
+
+def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], ExporterSettings]) -> None:
+    """Run the daemon until asked to stop.
+
+    Args:
+        settings: How.
+        shutdown: Ends it, or has it read its settings again.
+        reload: Reads the settings; raises ConfigurationError where they are wrong, and the old ones stay.
+
+    Raises:
+        ConfigurationError: An address, a directory or a property cannot be used.
+        SourceError: The socket or the GPUs cannot be used.
+    """
+    with assembled(settings, shutdown) as (daemon, web):
+        shutdown.on_reload(lambda: _reload(daemon, reload))
+        _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
+        daemon.run(shutdown)
+
+
+@contextmanager
+def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[Daemon, WebServer]]:
+    """The daemon with all its parts started, ready for its loop; all are stopped at the end of the block."""
+    hostname = settings.hostname or platform.node()
+    registry = CollectorRegistry()
+    counts = DaemonCounts(registry)
+    with ExitStack() as stack:
+        state, aggregator = _memory(settings, stack)
+        nvml = open_nvml(settings, hostname=hostname, on_error=counts.nvml_error)
+        server = _probe_server(settings, hostname, nvml, registry)
+        sources: list[Source] = [server, *_device_sources(settings, nvml)]
+        for source in sources:
+            stack.callback(source.close)
+        producer = _producer(settings, hostname, registry, stack)
+        publisher = Publisher(producer, hostname_label=settings.hostname_label)
+        exposition = Exposition(registry, hostname_label=settings.hostname_label)
+        parts = Parts(
+            pipeline=Pipeline(sources, aggregator, publisher, state),
+            aggregator=aggregator,
+            outcomes=OutcomeRelay(server, aggregator, producer, hostname=hostname, count=counts.outcome),
+            exposition=exposition,
+            counts=counts,
+            state=state,
+            kafka_ready=producer.ready,
+        )
+        daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
+        server.start()
+        web = WebServer(
+            settings.web, title=SERVICE_NAME, metrics=exposition, healthy=daemon.healthy, ready=daemon.ready
+        )
+        web.measure(registry)
+        stack.enter_context(web)
+        stack.enter_context(_hints(settings, hostname, shutdown, _inbox(server, producer, counts, registry)))
+        yield daemon, web
+
+
+def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | None, Aggregator]:
+    aggregator = Aggregator(
+        max_kernels=settings.kernels,
+        detailed_kernels=settings.detailed_kernels,
+        retire_after_seconds=settings.retire_after_seconds,
+        epoch_ns=time.time_ns(),
+    )
+    if settings.state_directory is None:
+        return None, aggregator
+    state = StateFile(settings.state_directory).open()
+    stack.callback(state.close)
+    if state.load(aggregator):
+        _log.info("totals restored", programs=len(aggregator.members))
+    return state, aggregator
+
+
+def _device_sources(settings: ExporterSettings, nvml: NvmlSource | None) -> list[Source]:
+    if nvml is None:
+        return []
+    return [nvml] if wants_samples(settings) else [Unsampled(nvml)]
+
+
+def _probe_server(
+    settings: ExporterSettings, hostname: str, nvml: NvmlSource | None, registry: CollectorRegistry
+) -> ProbeServer:
+    resolver = DeviceResolver(hostname, lambda: nvml.devices if nvml is not None else ())
+    return ProbeServer(settings.socket_path, clock=time.time_ns, registry=registry, devices=resolver)
+
+
+def _producer(settings: ExporterSettings, hostname: str, registry: CollectorRegistry, stack: ExitStack) -> Producer:
+    topics = (DEVICE.name, KERNELS.name, OUTCOMES.name, DEADLETTER.name)
+    producer = Producer(settings.kafka, client_id=f"{SERVICE_NAME}-{hostname}", registry=registry, topics=topics)
+    stack.callback(_close, producer)
+    return producer
+
+
+def _close(producer: Producer) -> None:
+    lost = producer.close(FLUSH_SECONDS)
+    if lost:
+        _log.warning("Kafka did not take the last messages", messages=lost)
+
+
+def _inbox(
+    server: ProbeServer, producer: Producer, counts: DaemonCounts, registry: CollectorRegistry
+) -> Callable[[], HintInbox]:
+    aside = DeadLetters(producer, registry=registry)
+    aside.expect(HINTS.name)
+    return lambda: HintInbox(server.deliver, aside, count=counts.hint)
+
+
+@contextmanager
+def _hints(
+    settings: ExporterSettings, hostname: str, shutdown: Shutdown, inbox: Callable[[], HintInbox]
+) -> Iterator[None]:
+    """Reads hints on a thread of its own."""
+    group = f"{SERVICE_NAME}-{hostname}"
+    reader = HintReader(lambda: Consumer(settings.kafka, group_id=group), inbox, shutdown)
+    thread = threading.Thread(target=reader.run, name="hints", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        shutdown.request()
+        thread.join(READER_STOP_SECONDS)
+
+
+def _reload(daemon: Daemon, read: Callable[[], ExporterSettings]) -> None:
+    """Take over what can change while running: what is logged, and the interval."""
+    try:
+        settings = read()
+    except ConfigurationError as error:
+        _log.error("settings are wrong; the old ones stay", reason=str(error))
+        return
+    logging.configure(settings.log)
+    daemon.change_interval(settings.interval_seconds)
+    _log.info("settings read again", interval_seconds=settings.interval_seconds, log_level=settings.log.level)

@@ -1,0 +1,48 @@
+"""`kernelcast exporter`: the daemon on each node."""
+
+from functools import partial
+from typing import Annotated, Final
+
+import typer
+
+from kernelcast.exporter.assembly import run
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.command import DaemonOptions, daemon
+from kernelcast.runtime.lifecycle import Shutdown
+
+Interval = Annotated[float | None, typer.Option("--interval", metavar="SECONDS", help="Between two samples.")]
+SocketPath = Annotated[
+    str | None, typer.Option("--probe.socket", metavar="PATH", help="Where programs hand over their kernels.")
+]
+StateDirectory = Annotated[
+    str | None, typer.Option("--state.directory", metavar="DIR", help="Where totals survive a crash.")
+]
+Kernels = Annotated[
+    str | None, typer.Option("--kernels", metavar="N|all", help="Series of their own per program and GPU.")
+]
+Nvml = Annotated[str | None, typer.Option("--nvml", metavar="auto|on|off", help="Whether to read the GPUs.")]
+SECTION: Final = "exporter"
+
+
+@daemon
+def exporter(
+    options: DaemonOptions,
+    *,
+    interval: Interval = None,
+    socket_path: SocketPath = None,
+    state_directory: StateDirectory = None,
+    kernels: Kernels = None,
+    nvml: Nvml = None,
+) -> None:
+    """Collect this node's GPU and kernel metrics: to Kafka, and on /metrics; bring hints to its programs."""
+    flags = {
+        "interval_seconds": interval,
+        "socket_path": socket_path,
+        "state_directory": state_directory,
+        "kernels": kernels,
+        "nvml": nvml,
+    }
+    read = partial(options.settings, SECTION, ExporterSettings, flags=flags)
+    settings = read()
+    with Shutdown().signals() as shutdown:
+        run(settings, shutdown, reload=read)

@@ -1,0 +1,89 @@
+"""What the daemon says about itself, made from the catalogue's rows."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter
+
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.hints import OUTCOMES as HINT_OUTCOMES
+from kernelcast.exporter.nvml_calls import CALL_NAMES
+from kernelcast.exporter.pipeline import Tick
+from kernelcast.exporter.schedule import Lateness
+from kernelcast.exporter.state import StateFile
+from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.wire.catalogue import exporter as rows
+
+
+class DaemonCounts:
+    """The collectors; every known label value is there from the start, at 0.
+
+    Args:
+        registry: Where they are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.ticks = counter(rows.TICKS, registry)
+        self.ticks_missed = counter(rows.TICKS_MISSED, registry)
+        self.tick_errors = counter(rows.TICK_ERRORS, registry)
+        self.points = counter(rows.POINTS, registry)
+        self._lateness = gauge(rows.TICK_LATENESS, registry)
+        self._duration = gauge(rows.TICK_DURATION, registry)
+        self._programs = gauge(rows.PROGRAMS, registry)
+        kernels = gauge(rows.KERNELS, registry)
+        self._admitted, self._other = kernels.labels("admitted"), kernels.labels("other")
+        self._retired = counter(rows.PROGRAMS_RETIRED, registry)
+        self._saves = counter(rows.STATE_SAVES, registry)
+        self._ignored = _labelled(counter(rows.TOTALS_IGNORED, registry), ("fallen", "refused", "late"))
+        self._state_errors = _labelled(counter(rows.STATE_ERRORS, registry), ("save", "load"))
+        self._hints = _labelled(counter(rows.HINTS, registry), HINT_OUTCOMES)
+        self._outcomes = _labelled(counter(rows.OUTCOMES, registry), ("published", "unmatched", "dropped"))
+        self._nvml_errors = _labelled(counter(rows.NVML_ERRORS, registry), CALL_NAMES)
+        self._seen: dict[Counter, int] = {}
+
+    def hint(self, outcome: str) -> None:
+        """A hint was read."""
+        self._hints[outcome].inc()
+
+    def outcome(self, outcome: str) -> None:
+        """An outcome came from a program."""
+        self._outcomes[outcome].inc()
+
+    def nvml_error(self, call: str, _error: str) -> None:
+        """An NVML call failed."""
+        self._nvml_errors[call].inc()
+
+    def interval(self, tick: Tick, lateness: Lateness, duration_seconds: float) -> None:
+        """An interval was completed."""
+        self.ticks.inc()
+        self.points.inc(tick.points)
+        self.ticks_missed.inc(lateness.missed)
+        self._lateness.set(lateness.seconds)
+        self._duration.set(duration_seconds)
+
+    def aggregation(self, aggregator: Aggregator) -> None:
+        """Show what the aggregator has counted and holds."""
+        counts = aggregator.counts
+        self._follow(self._ignored["fallen"], counts.fallen)
+        self._follow(self._ignored["refused"], counts.refused)
+        self._follow(self._ignored["late"], counts.late)
+        self._follow(self._retired, counts.retired)
+        kernels = [kernel for member in aggregator.members.values() for kernel in member.series.kernels.values()]
+        admitted = sum(kernel.admitted for kernel in kernels)
+        self._programs.set(len(aggregator.members))
+        self._admitted.set(admitted)
+        self._other.set(len(kernels) - admitted)
+
+    def state(self, state: StateFile) -> None:
+        """Show what the state file has counted."""
+        self._follow(self._saves, state.saves)
+        self._follow(self._state_errors["save"], state.errors)
+        self._follow(self._state_errors["load"], state.refused)
+
+    def _follow(self, shown: Counter, total: int) -> None:
+        """Bring a counter up to a total that is kept elsewhere."""
+        shown.inc(total - self._seen.get(shown, 0))
+        self._seen[shown] = total
+
+
+def _labelled(family: Counter, values: tuple[str, ...]) -> Mapping[str, Counter]:
+    return {value: family.labels(value) for value in values}

@@ -1,0 +1,123 @@
+"""The node daemon: samples everything at each deadline, until asked to stop."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.outcomes import OutcomeRelay
+from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.schedule import Schedule
+from kernelcast.exporter.state import StateFile
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import SourceError
+
+STUCK_INTERVALS: Final = 5
+STUCK_SECONDS: Final = 30.0
+"""Without an interval completed for the longer of the two the daemon is not healthy."""
+
+ReadyCheck = Callable[[], tuple[bool, str]]
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the daemon's loop works with.
+
+    Attributes:
+        pipeline: Sources to Kafka.
+        aggregator: The pipeline's.
+        outcomes: Programs' outcomes to Kafka.
+        exposition: Shows each interval on `/metrics`.
+        counts: The daemon's own metrics.
+        state: The pipeline's; None where no state is kept.
+        kafka_ready: Whether Kafka takes what we send.
+    """
+
+    pipeline: Pipeline
+    aggregator: Aggregator
+    outcomes: OutcomeRelay
+    exposition: Exposition
+    counts: DaemonCounts
+    state: StateFile | None
+    kafka_ready: ReadyCheck
+
+
+class Daemon:
+    """The loop.
+
+    Args:
+        parts: What it works with.
+        interval_seconds: Between two deadlines.
+        clock: Unix nanoseconds.
+        monotonic: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        interval_seconds: float,
+        clock: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._parts = parts
+        self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._monotonic = monotonic
+        self._schedule = Schedule(interval_seconds, clock=monotonic)
+        self._completed_at: float | None = None
+        self._started_at = monotonic()
+        self._trouble = "the first interval is not complete yet"
+
+    def run(self, shutdown: Shutdown) -> None:
+        """Sample at each deadline; after the request to stop once more, so that nothing is left untold."""
+        while not shutdown.requested:
+            shutdown.reload_if_asked()
+            if not shutdown.wait(self._schedule.wait_seconds()):
+                self.interval()
+        self.interval()
+
+    def interval(self) -> None:
+        """Sample, publish and show; an input that fails costs this interval, not the daemon."""
+        parts, began = self._parts, self._monotonic()
+        lateness = self._schedule.begin()
+        now_ns = self._clock()
+        try:
+            parts.outcomes.relay(now_ns)
+            tick = parts.pipeline.tick(now_ns)
+        except SourceError as error:
+            self._trouble = str(error)
+            parts.counts.tick_errors.inc()
+            _log.error("interval failed", reason=str(error))
+            return
+        self._trouble = ""
+        self._completed_at = self._monotonic()
+        parts.exposition.show(tick)
+        parts.counts.interval(tick, lateness, self._completed_at - began)
+        parts.counts.aggregation(parts.aggregator)
+        if parts.state is not None:
+            parts.counts.state(parts.state)
+
+    def change_interval(self, interval_seconds: float) -> None:
+        """Go on with another interval."""
+        self._interval_seconds = interval_seconds
+        self._schedule.change(interval_seconds)
+
+    def healthy(self) -> tuple[bool, str]:
+        """Whether the loop turns."""
+        limit = max(STUCK_INTERVALS * self._interval_seconds, STUCK_SECONDS)
+        last = self._completed_at if self._completed_at is not None else self._started_at
+        silent = self._monotonic() - last
+        return silent <= limit, f"no interval was completed for {silent:.0f} s; the limit is {limit:.0f} s"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether the last interval was complete, and Kafka takes it."""
+        if self._trouble:
+            return False, self._trouble
+        return self._parts.kafka_ready()

@@ -1,0 +1,96 @@
+"""The last interval's samples as Prometheus text, for sites that scrape the exporter and run no Kafka.
+
+Written here and not with prometheus_client, whose counters all end in `_total`: DCGM's do not. Format: text 0.0.4.
+"""
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.pipeline import Tick
+from kernelcast.exporter.publish import HOSTNAME_LABEL, rename_hostname
+from kernelcast.runtime.instruments import WithoutCreated
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
+_BOUNDS: Final = tuple(repr(bound) for bound in LADDER_BOUNDS_SECONDS)
+
+
+class Exposition:
+    """Answers `/metrics` with the samples of the last interval and the daemon's own metrics.
+
+    Args:
+        registry: The daemon's own metrics.
+        hostname_label: What the label `Hostname` is called on the way out.
+    """
+
+    def __init__(self, registry: CollectorRegistry, *, hostname_label: str = HOSTNAME_LABEL) -> None:
+        self._own = WithoutCreated(registry)
+        self._hostname_label = hostname_label
+        self._lock = threading.Lock()
+        self._tick: Tick | None = None
+        self._rendered = b""
+
+    def show(self, tick: Tick) -> None:
+        """Answer with this interval from now on; what it cost to render is paid by the first scrape."""
+        with self._lock:
+            self._tick = tick
+
+    def __call__(self, _request: Request) -> Response:
+        """Answer one scrape."""
+        own = generate_latest(self._own)
+        return Response(self._samples() + own, headers={"content-type": CONTENT_TYPE})
+
+    def _samples(self) -> bytes:
+        with self._lock:
+            if self._tick is not None:
+                samples = [*self._tick.devices, *(one for group in self._tick.programs for one in group.samples)]
+                self._rendered = render(rename_hostname(sample, self._hostname_label) for sample in samples)
+                self._tick = None
+            return self._rendered
+
+
+def render(samples: Iterable[Sample]) -> bytes:
+    """Samples as text 0.0.4, family by family; what travels only is left out."""
+    families: dict[Metric, list[Sample]] = {}
+    for sample in samples:
+        if sample.metric.exposed:
+            families.setdefault(sample.metric, []).append(sample)
+    lines: list[str] = []
+    for metric, own in families.items():
+        lines.append(f"# HELP {metric.prometheus_name} {_escape_help(metric.help)}")
+        lines.append(f"# TYPE {metric.prometheus_name} {_TYPES[metric.kind]}")
+        for sample in own:
+            lines.extend(_lines(sample))
+    return "".join(f"{line}\n" for line in lines).encode(errors="replace")
+
+
+def _lines(sample: Sample) -> Iterator[str]:
+    name = sample.metric.prometheus_name
+    labels = ",".join(f'{key}="{_escape(value)}"' for key, value in sample.attributes)
+    value = sample.value
+    if not isinstance(value, DurationTotals):
+        yield f"{name}{{{labels}}} {value!r}"
+        return
+    comma = "," if labels else ""
+    if sample.detailed:
+        for bound, count in zip(_BOUNDS, ladder_counts(value.zero_count, value.buckets.items()), strict=True):
+            yield f'{name}_bucket{{{labels}{comma}le="{bound}"}} {count}'
+    yield f'{name}_bucket{{{labels}{comma}le="+Inf"}} {value.count}'
+    yield f"{name}_sum{{{labels}}} {value.sum_seconds!r}"
+    yield f"{name}_count{{{labels}}} {value.count}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _escape_help(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")

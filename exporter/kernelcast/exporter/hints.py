@@ -1,0 +1,194 @@
+"""Hints from Kafka to the programs of this node.
+
+Every exporter reads all partitions from their beginning and commits nothing: the topic is compacted, so its content is
+the set of current hints. What was superseded before this exporter started is passed over: delivery begins once the
+reader has come to the end that it saw at its start.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from kernelcast.runtime.deadletter import Received
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import BrokerError, EventError
+from kernelcast.wire.events import Hint, decode_event, hint_from
+from kernelcast.wire.topics import HINTS
+
+OUTCOMES: Final = ("delivered", "elsewhere", "expired", "superseded", "withdrawn", "invalid")
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 30.0
+READ_SECONDS: Final = 0.5
+QUIET_SECONDS: Final = 5.0
+"""With nothing to read for so long the reader has come to the end, even where the last offsets hold no message."""
+MAX_MESSAGES: Final = 500
+
+_log = get_logger(__name__)
+
+
+class Reader(Protocol):
+    """The part of a consumer that is needed here."""
+
+    def partitions(self, topic: str) -> list[Any]:
+        """Every partition of a topic."""
+        ...
+
+    def watermarks(self, partition: Any) -> tuple[int, int]:
+        """First offset kept, next offset written."""
+        ...
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        """Read these."""
+        ...
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        """Messages and passing errors."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading."""
+        ...
+
+
+class Aside(Protocol):
+    """Where messages go that cannot be used."""
+
+    def send(self, message: Received, error: Exception) -> None:
+        """Put one aside."""
+        ...
+
+
+class HintInbox:
+    """Decides about each hint that was read.
+
+    Args:
+        deliver: Queues a hint for the processes it fits; returns for how many.
+        aside: Takes what is no hint.
+        count: Told what became of each.
+        clock: Unix nanoseconds.
+    """
+
+    def __init__(
+        self,
+        deliver: Callable[[Hint], int],
+        aside: Aside,
+        *,
+        count: Callable[[str], None],
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._deliver = deliver
+        self._aside = aside
+        self._count = count
+        self._clock = clock
+        self._waiting: dict[bytes, Hint] | None = {}
+
+    def take(self, message: Received) -> None:
+        """Take in one message; until `open` is called the newest of each key waits."""
+        key, value = message.key() or b"", message.value()
+        if self._waiting is not None and self._waiting.pop(key, None) is not None:
+            self._count("superseded")
+        if value is None:
+            self._count("withdrawn")
+            return
+        try:
+            hint = hint_from(decode_event(value))
+        except EventError as error:
+            self._count("invalid")
+            self._aside.send(message, error)
+            return
+        if self._waiting is None:
+            self._pass_on(hint)
+        else:
+            self._waiting[key or hint.key.encode(errors="replace")] = hint
+
+    def open(self) -> None:
+        """Pass on what waits, and from now on whatever comes."""
+        waiting, self._waiting = self._waiting or {}, None
+        for hint in waiting.values():
+            self._pass_on(hint)
+
+    def _pass_on(self, hint: Hint) -> None:
+        if hint.expires_at_ns <= self._clock():
+            self._count("expired")
+            return
+        self._count("delivered" if self._deliver(hint) else "elsewhere")
+
+
+class HintReader:
+    """Reads the topic until told to stop; an unreachable broker is tried again, ever more rarely.
+
+    Args:
+        connect: Makes a consumer.
+        inbox: Makes what decides about the messages, anew for each connection.
+        shutdown: Ends it.
+    """
+
+    def __init__(self, connect: Callable[[], Reader], inbox: Callable[[], HintInbox], shutdown: Shutdown) -> None:
+        self._connect = connect
+        self._inbox = inbox
+        self._shutdown = shutdown
+
+    def run(self) -> None:
+        """Read; returns when asked to stop."""
+        wait_seconds = FIRST_RETRY_SECONDS
+        while not self._shutdown.requested:
+            reader = self._connect()
+            try:
+                if self._read(reader):
+                    wait_seconds = FIRST_RETRY_SECONDS
+            except BrokerError as error:
+                _log.warning("hints cannot be read", reason=str(error), retry_seconds=wait_seconds)
+            finally:
+                reader.close()
+            self._shutdown.wait(wait_seconds)
+            wait_seconds = min(wait_seconds * 2, LONGEST_RETRY_SECONDS)
+
+    def _read(self, reader: Reader) -> bool:
+        """Read for as long as it works; False where there is no such topic yet."""
+        partitions = reader.partitions(HINTS.name)
+        if not partitions:
+            return False
+        behind = Behind(reader, partitions)
+        for partition in partitions:
+            partition.offset = behind.begin(partition.partition)
+        reader.assign(partitions)
+        inbox, is_open, quiet_seconds = self._inbox(), False, 0.0
+        while not self._shutdown.requested:
+            messages, _ = reader.consume(MAX_MESSAGES, READ_SECONDS)
+            for message in messages:
+                inbox.take(message)
+                behind.passed(message)
+            quiet_seconds = 0.0 if messages else quiet_seconds + READ_SECONDS
+            if not is_open and (behind.none or quiet_seconds >= QUIET_SECONDS):
+                is_open = True
+                inbox.open()
+        return True
+
+
+class Behind:
+    """What had been written before the reading began, and has not been read yet."""
+
+    def __init__(self, reader: Reader, partitions: Sequence[Any]) -> None:
+        self._first: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        for partition in partitions:
+            low, high = reader.watermarks(partition)
+            self._first[partition.partition] = low
+            if high > low:
+                self._last[partition.partition] = high - 1
+
+    def begin(self, partition: int) -> int:
+        """The first offset of a partition."""
+        return self._first[partition]
+
+    def passed(self, message: Received) -> None:
+        """A message was read."""
+        partition, offset = message.partition() or 0, message.offset() or 0
+        if offset >= self._last.get(partition, offset + 1):
+            del self._last[partition]
+
+    @property
+    def none(self) -> bool:
+        """Everything was read."""
+        return not self._last

@@ -1,0 +1,63 @@
+"""What `kernelcast exporter` can be told."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BeforeValidator, Field
+
+from kernelcast.exporter.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
+from kernelcast.runtime.settings import Remedy, ServiceSettings, WebSettings
+
+ALL_KERNELS: Final = "all"
+DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
+
+
+def _as_number(value: Any) -> Any:
+    return None if value == ALL_KERNELS else value
+
+
+def _as_switch(value: Any) -> Any:
+    """YAML reads a bare `on` as true."""
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_as_switch), Remedy("write auto, on or off")]
+
+
+class ExporterSettings(ServiceSettings):
+    """The node daemon.
+
+    Attributes:
+        interval_seconds: Time between two samples of everything.
+        hostname: The node's name on every series; empty takes the system's.
+        hostname_label: What dcgm-exporter's dashboards here call it: `Hostname` up to 4.8.2, `hostname` after.
+        socket_path: Where programs hand over their kernels.
+        state_directory: Where totals survive a crash; null keeps none, and a crash resets every counter.
+        kernels: Kernels with a series of their own per program and GPU; None, written `all`, for every one.
+        detailed_kernels: How many of those have histogram buckets.
+        retire_after_seconds: How long a program that has ended is still written.
+        nvml: Whether to read the GPUs; `auto` goes on without a driver.
+        device_metrics: Whether to write what NVML tells; `auto` leaves it to a dcgm-exporter that answers here.
+        dcgm_exporter_url: Where to look for one.
+    """
+
+    web: WebSettings = WebSettings(listen_address=":19400")
+    interval_seconds: Annotated[
+        float,
+        Field(ge=0.1, le=3600, allow_inf_nan=False),
+        Remedy("10 suits most; to see single kernels use the probe, which times each launch"),
+    ] = 10.0
+    hostname: Annotated[str, Field(max_length=253)] = ""
+    hostname_label: Literal["Hostname", "hostname"] = "Hostname"
+    socket_path: Path = Path("/run/kernelcast/probe.sock")
+    state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
+    kernels: Annotated[
+        Annotated[int, Field(ge=1)] | None, BeforeValidator(_as_number), Remedy("give a number, or all")
+    ] = DEFAULT_KERNELS
+    detailed_kernels: Annotated[int, Field(ge=0)] = DEFAULT_DETAILED
+    retire_after_seconds: Annotated[
+        float, Field(ge=1, le=86_400 * 30, allow_inf_nan=False), Remedy("stay above two intervals")
+    ] = DEFAULT_RETIRE_SECONDS
+    nvml: Switch = "auto"
+    device_metrics: Switch = "auto"
+    dcgm_exporter_url: str = DCGM_EXPORTER_URL
