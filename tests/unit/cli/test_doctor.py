@@ -1,0 +1,173 @@
+"""`kernelcast doctor`: each check with a machine made up for it."""
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kernelcast.cli.app import run
+from kernelcast.cli.doctor import broker, gpu, node, software
+from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.runtime.admin import TopicState
+from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.topics import DEVICE, TOPICS
+
+WHOLE = {topic.name: TopicState(topic.name, 12, 3, topic.config) for topic in TOPICS}
+
+
+class NVMLError(Exception):
+    """As pynvml has it."""
+
+
+def nvml(count: int = 1, *, gpm: bool = True, broken: str = "") -> Callable[[str], ModuleType]:
+    """An importer that gives a made-up pynvml."""
+    module: Any = ModuleType("pynvml")
+
+    def init() -> None:
+        if broken:
+            raise NVMLError(broken)
+
+    module.NVMLError = NVMLError
+    module.nvmlInit = init
+    module.nvmlShutdown = lambda: None
+    module.nvmlDeviceGetCount = lambda: count
+    module.nvmlSystemGetDriverVersion = lambda: "580.1"
+    module.nvmlDeviceGetHandleByIndex = lambda index: index
+    module.nvmlDeviceGetName = lambda _handle: "H200"
+    module.nvmlGpmQueryDeviceSupport = lambda _handle: type("Support", (), {"isSupportedDevice": int(gpm)})
+    return lambda _name: module
+
+
+def missing(name: str) -> ModuleType:
+    raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+def test_a_gpu_with_gpm_is_fine() -> None:
+    found = list(gpu.check_gpu(nvml()))
+
+    assert levels(found) == [Level.OK, Level.OK]
+    assert found[0].found == "driver 580.1, 1 GPU"
+
+
+def test_an_older_gpu_lacks_profiling_rows_only() -> None:
+    found = list(gpu.check_gpu(nvml(gpm=False)))
+
+    assert levels(found) == [Level.OK, Level.WARN]
+    assert "Hopper" in found[1].remedy
+
+
+def test_no_gpu_is_a_warning_that_names_the_alternatives(tmp_path: Path) -> None:
+    (found,) = gpu.check_gpu(nvml(broken="NVML Shared Library Not Found"), driver=tmp_path / "none")
+
+    assert found.level is Level.WARN
+    assert "simulate" in found.remedy
+
+
+def test_a_driver_without_its_library_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "version").touch()
+
+    (found,) = gpu.check_gpu(nvml(broken="NVML Shared Library Not Found"), driver=tmp_path / "version")
+
+    assert found.level is Level.FAIL
+
+
+def test_counters_for_root_only_are_told_from_tracing(tmp_path: Path) -> None:
+    parameters = tmp_path / "params"
+    parameters.write_text("EnableMSI: 1\nRmProfilingAdminOnly: 1\n")
+
+    cupti, counters = gpu.check_cupti(missing, parameters)
+
+    assert cupti.level is counters.level is Level.WARN
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in counters.remedy
+
+
+def test_missing_extras_name_what_to_install() -> None:
+    found = list(software.check_extras(lambda module: module != "statsmodels"))
+
+    assert [finding.check for finding in found if finding.level is Level.WARN] == ["extra predictor"]
+    assert all(software.EXTRAS)
+
+
+def test_an_old_python_fails() -> None:
+    assert levels(list(software.check_python((3, 10, 1)))) == [Level.FAIL]
+
+
+def test_missing_tools_are_warnings() -> None:
+    assert levels(list(software.check_tools(lambda _tool: None))) == [Level.WARN, Level.WARN]
+
+
+def test_missing_topics_fail_and_differing_ones_warn() -> None:
+    lacking = {name: state for name, state in WHOLE.items() if name != DEVICE.name}
+    differing = {**WHOLE, DEVICE.name: TopicState(DEVICE.name, 12, 3, {**DEVICE.config, "cleanup.policy": "compact"})}
+
+    assert levels(list(broker.check_topics(WHOLE))) == [Level.OK]
+    assert levels(list(broker.check_topics(lacking))) == [Level.FAIL]
+    (found,) = broker.check_topics(differing)
+    assert (found.level, found.remedy) == (Level.WARN, "kernelcast topics apply")
+    assert "cleanup.policy=compact (should be delete)" in found.found
+
+
+@pytest.mark.parametrize(
+    ("broker_seconds", "level"), [(1_000.5, Level.OK), (1_010.0, Level.FAIL), (990.0, Level.FAIL), (None, Level.WARN)]
+)
+def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: Level) -> None:
+    times = iter([1_000.0, 1_001.0])
+
+    assert broker.check_clock(lambda: broker_seconds, local_seconds=lambda: next(times)).level is level
+
+
+def test_the_embedded_broker_is_reachable_and_has_the_topics_and_no_clock_of_its_own() -> None:
+    with EmbeddedBroker() as embedded:
+        settings = KafkaSettings(bootstrap_servers=embedded.bootstrap_servers)
+        found = {finding.check: finding.level for finding in broker.check_broker(settings, probe_clock=True)}
+
+    assert found == {"kafka": Level.OK, "topics": Level.OK}
+
+
+def test_the_probes_socket_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "probe.sock"
+    absent = list(node.check_socket(path))
+    no_folder = list(node.check_socket(tmp_path / "none" / "probe.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(str(path))
+        there = list(node.check_socket(path))
+    path.unlink()
+    path.touch()
+    file = list(node.check_socket(path))
+
+    assert levels([*absent, *no_folder, *there, *file]) == [Level.WARN, Level.WARN, Level.OK, Level.FAIL]
+
+
+def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text("basic_auth_users: {p: $2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW}\n")
+    open_door = list(node.check_web_config(file))
+    file.write_text("nonsense: 1\n")
+
+    assert levels([*node.check_web_config(None), *open_door, *node.check_web_config(file)]) == [
+        Level.OK,
+        Level.WARN,
+        Level.FAIL,
+    ]
+
+
+def test_json_is_printed_and_a_failure_exits_with_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "probe.sock").touch()
+    with EmbeddedBroker() as embedded:
+        arguments = ["--json", "--no-clock", "--kafka.bootstrap-servers", embedded.bootstrap_servers]
+        code = run(["doctor", *arguments, "--probe.socket", str(tmp_path / "probe.sock")])
+
+    findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert code == 1
+    assert findings["kafka"]["level"] == "ok"
+    assert findings["probe socket"]["level"] == "fail"
+    assert findings["probe socket"]["remedy"]

@@ -1,0 +1,101 @@
+"""What the daemons' commands share: options, exit codes, messages."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from kernelcast.runtime import logging
+from kernelcast.runtime.command import DaemonOptions, daemon
+from kernelcast.runtime.settings import ServiceSettings, WebSettings
+from kernelcast.wire.errors import BrokerError
+
+
+class ExampleSettings(ServiceSettings):
+    web: WebSettings = WebSettings(listen_address=":19401")
+    shards: int = 1
+
+
+@daemon
+def example(options: DaemonOptions, *, shards: Annotated[int | None, typer.Option("--shards")] = None) -> None:
+    """Show the settings."""
+    settings = options.settings("bridge", ExampleSettings, flags={"shards": shards})
+    typer.echo(repr(settings))
+    if settings.shards == 13:
+        raise BrokerError("no broker answers")
+
+
+@pytest.fixture(autouse=True)
+def _logs_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "configure", lambda _settings: None)
+
+
+def run(*arguments: str) -> Result:
+    app = typer.Typer(add_completion=False)
+    app.command()(example)
+    return CliRunner().invoke(app, arguments)
+
+
+def test_the_shared_options_have_prometheus_names() -> None:
+    text = run("--help").output
+
+    for option in ("--config", "--kafka.bootstrap-se", "--web.listen-address", "--web.config.file", "--log.level"):
+        assert option in text
+    assert "--log.format" in text
+    assert "--check-config" in text
+
+
+def test_shared_and_own_options_reach_the_settings(tmp_path: Path) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text("log: {level: debug}\nbridge: {shards: 2}\n")
+
+    shown = run(
+        "--config", str(file), "--web.listen-address", ":1", "--kafka.bootstrap-servers", "a:1", "--shards", "3"
+    )
+
+    assert shown.exit_code == 0
+    assert "level='debug'" in shown.output
+    assert "listen_address=':1'" in shown.output
+    assert "bootstrap_servers='a:1'" in shown.output
+    assert "shards=3" in shown.output
+
+
+def test_a_configuration_error_exits_with_2_and_one_line_for_each_problem() -> None:
+    refused = run("--web.listen-address", "nowhere", "--log.level", "loud")
+
+    assert refused.exit_code == 2
+    assert [line.partition(";")[0] for line in refused.stderr.splitlines()] == [
+        "kernelcast: log.level is loud (command line)",
+        "kernelcast: web.listen_address is nowhere (command line)",
+    ]
+
+
+def test_a_failure_at_run_time_exits_with_1() -> None:
+    failed = run("--shards", "13")
+
+    assert (failed.exit_code, failed.stderr) == (1, "kernelcast: no broker answers\n")
+
+
+def test_checking_the_configuration_starts_nothing() -> None:
+    checked = run("--check-config")
+
+    assert (checked.exit_code, checked.output) == (0, "configuration is valid\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kafka: {properties: {no.such: 1}}", 'No such configuration property: "no.such"'),
+        ("bridge: {web: {config_file: /nowhere/web.yml}}", "/nowhere/web.yml cannot be read"),
+    ],
+)
+def test_checking_finds_what_only_starting_would(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text(text)
+
+    checked = run("--check-config", "--config", str(file))
+
+    assert checked.exit_code == 2
+    assert words in checked.stderr

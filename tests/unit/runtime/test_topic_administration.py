@@ -1,0 +1,123 @@
+"""Topics on the embedded broker, which cannot be administrated, and what is decided about those of a real one."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kernelcast.runtime import admin
+from kernelcast.runtime.admin import Admin, Outcome, TopicChange, TopicState, apply_topics, list_topics
+from kernelcast.runtime.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, TOPICS, Topic
+
+
+def test_the_embedded_broker_starts_with_every_topic_of_the_contract() -> None:
+    with EmbeddedBroker() as broker:
+        found = list_topics(KafkaSettings(bootstrap_servers=broker.bootstrap_servers))
+
+    assert set(found) == {topic.name for topic in TOPICS}
+    assert {state.partitions for state in found.values()} == {EMBEDDED_PARTITIONS}
+
+
+def test_applying_to_the_embedded_broker_makes_topics_and_says_that_they_are_not_configured() -> None:
+    with EmbeddedBroker(topics=[]) as broker:
+        settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+        changes = apply_topics(settings, [DEVICE, HINTS])
+        found = list_topics(settings)
+
+    assert [(change.topic, change.outcome, change.good) for change in changes] == [
+        ("kernelcast.device", Outcome.TOUCHED, True),
+        ("kernelcast.hints", Outcome.TOUCHED, True),
+    ]
+    assert set(found) == {"kernelcast.device", "kernelcast.hints"}
+
+
+def test_a_broker_that_does_not_answer_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "REQUEST_TIMEOUT_SECONDS", 0.2)
+
+    with pytest.raises(BrokerError, match=r"reaching Kafka at 127\.0\.0\.1:1 failed"):
+        list_topics(KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+
+
+class FakeAdmin(Admin):
+    """A real broker's administration, kept in a dictionary."""
+
+    def __init__(self, present: dict[str, TopicState]) -> None:
+        self.present = present
+
+    def can_administrate(self) -> bool:
+        return True
+
+    def topics(self, *, config: bool = True) -> dict[str, TopicState]:  # noqa: ARG002  the original's signature
+        return dict(self.present)
+
+    def create(self, topic: Topic, *, partitions: int, replication_factor: int) -> TopicChange:
+        self.present[topic.name] = TopicState(topic.name, partitions, replication_factor, topic.config)
+        return TopicChange(topic.name, Outcome.CREATED)
+
+    def alter(self, topic: str, config: dict[str, str]) -> None:  # type: ignore[override]  # narrower is enough here
+        if "retention.ms" in config and config["retention.ms"] == "0":
+            raise BrokerError("policy violation")
+        state = self.present[topic]
+        self.present[topic] = TopicState(topic, state.partitions, state.replication_factor, {**state.config, **config})
+
+
+def applied(monkeypatch: pytest.MonkeyPatch, present: dict[str, TopicState], *topics: Topic) -> list[TopicChange]:
+    fake = FakeAdmin(present)
+    monkeypatch.setattr(admin, "Admin", lambda _settings: fake)
+    return apply_topics(KafkaSettings(), topics)
+
+
+def test_missing_topics_are_made_and_a_second_run_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    present: dict[str, TopicState] = {}
+
+    first = applied(monkeypatch, present, DEVICE, HINTS)
+    second = applied(monkeypatch, present, DEVICE, HINTS)
+
+    assert [change.outcome for change in first] == [Outcome.CREATED, Outcome.CREATED]
+    assert [change.outcome for change in second] == [Outcome.UNCHANGED, Outcome.UNCHANGED]
+    assert present["kernelcast.device"].partitions == DEVICE.partitions
+
+
+def test_settings_that_differ_are_set_and_the_others_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {**DEVICE.config, "message.timestamp.type": "CreateTime", "segment.ms": "1"}
+    present = {DEVICE.name: TopicState(DEVICE.name, DEVICE.partitions, 3, config)}
+
+    changes = applied(monkeypatch, present, DEVICE)
+
+    assert changes == [TopicChange(DEVICE.name, Outcome.ALTERED, "message.timestamp.type CreateTime → LogAppendTime")]
+    assert present[DEVICE.name].config == {**DEVICE.config, "segment.ms": "1"}
+
+
+def test_policies_in_the_brokers_own_order_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    alerts = next(topic for topic in TOPICS if topic.cleanup == "compact,delete")
+    config = {**alerts.config, "cleanup.policy": "delete,compact"}
+
+    changes = applied(monkeypatch, {alerts.name: TopicState(alerts.name, alerts.partitions, 1, config)}, alerts)
+
+    assert changes[0].outcome is Outcome.UNCHANGED
+
+
+def test_other_partitions_are_reported_never_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    present = {KERNELS.name: TopicState(KERNELS.name, 3, 1, KERNELS.config)}
+
+    (change,) = applied(monkeypatch, present, KERNELS)
+
+    assert change.outcome is Outcome.DIFFERS
+    assert not change.good
+    assert f"it has 3 partitions and should have {KERNELS.partitions}" in change.detail
+    assert present[KERNELS.name].partitions == 3
+
+
+def test_a_topic_that_somebody_makes_at_the_same_moment_is_no_failure() -> None:
+    class Racing:
+        def create_topics(self, _topics: list[object], **_more: object) -> dict[str, "Racing"]:
+            return {DEVICE.name: self}
+
+        def result(self) -> None:
+            raise KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS))
+
+    racing = Admin(KafkaSettings())
+    racing._client = Racing()  # type: ignore[assignment]  # a double of one method
+
+    assert racing.create(DEVICE, partitions=1, replication_factor=1).good
