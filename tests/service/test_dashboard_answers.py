@@ -33,7 +33,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "metric": SUBJECTS,
     "gpu": ("0",),
     "outcome": ("acknowledged", "failed", "sent"),
-    "horizon": ("3600",),
+    "horizon": ("1h",),
     "source": ("", "simulated"),
 }
 
@@ -104,7 +104,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
 
 def substituted(expr: str, metric: str) -> str:
     """The query as Grafana sends it with everything chosen, and one forecast."""
-    chosen = {"metric": metric, "horizon": "3600", "__rate_interval": "4m"}
+    chosen = {"metric": metric, "horizon": "1h", "__rate_interval": "4m"}
     return re.sub(r"\$\{?(\w+)\}?", lambda found: chosen.get(found[1], ".+"), expr)
 
 

@@ -21,7 +21,7 @@ def _band() -> Placed:
     text = Text(
         "$metric: now, and expected in $horizon",
         "The series itself (a kernel's duration as the mean of its launches), and what is forecast for the chosen "
-        "horizon at the time of issue: mean with 95 % interval.",
+        "horizon at the time of issue: mean with 95 % interval. Only series that the predictor flagged have one.",
     )
     named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
     bounds = [Query(_forecast(bound), legend) for bound, legend in zip(("mean", "lower", "upper"), named, strict=True)]

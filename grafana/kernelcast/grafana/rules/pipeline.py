@@ -5,18 +5,20 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue import device, runtime
+from kernelcast.wire.catalogue import device, exporter, predictor, runtime
 
 BRIDGE_JOB: Final = "kernelcast-bridge"
 EXPORTER_JOB: Final = "kernelcast-exporter"
 PREDICTOR_JOB: Final = "kernelcast-predictor"
+_LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 
 def group(profile: Profile) -> Group:
     """Down, stale, losing messages; and the heartbeat."""
-    alerts = (_bridge_down(), _predictor_down(), _exporter_stale(profile), _dropping(profile), _dead_letters(profile))
-    return Group("kernelcast-pipeline-alerts", (*alerts, _watchdog()))
+    daemons = (_bridge_down(), _predictor_down(), _exporter_stale(profile), _ticks(profile), _sweeps(profile))
+    messages = (_lag(profile), _dropping(profile), _dead_letters(profile))
+    return Group("kernelcast-pipeline-alerts", (*daemons, *messages, _watchdog()))
 
 
 def _bridge_down() -> Alert:
@@ -56,6 +58,47 @@ def _exporter_stale(profile: Profile) -> Alert:
         action="Check the node and its exporter. If the node was drained on purpose, this ends by itself within the "
         "hour.",
         subject=("Hostname",),
+    )
+
+
+def _ticks(profile: Profile) -> Alert:
+    return Alert(
+        name="KernelcastExporterFailing",
+        expr=_keeps_rising(promql.name(exporter.TICK_ERRORS), profile),
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The exporter at {{ $labels.instance }} cannot read one of its sources",
+        description="Intervals end in an error, and nothing is published for them.",
+        action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
+    )
+
+
+def _sweeps(profile: Profile) -> Alert:
+    return Alert(
+        name="KernelcastPredictorFailing",
+        expr=_keeps_rising(promql.name(predictor.SWEEP_FAILURES), profile),
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="Sweeps of the predictor at {{ $labels.instance }} fail",
+        description="Forecasts and hints are not renewed.",
+        action="Read its log; a failing sweep is a defect worth reporting.",
+    )
+
+
+def _keeps_rising(counter: str, profile: Profile) -> str:
+    return f"increase({counter}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0"
+
+
+def _lag(profile: Profile) -> Alert:
+    waiting = promql.name(predictor.LAG)
+    return Alert(
+        name="KernelcastLagGrowing",
+        expr=f"{waiting} > {_LAG_MESSAGES} and deriv({waiting}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
+        hold_seconds=10 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",
+        description="More messages arrive than are read, and have for ten minutes.",
+        action="Start another instance of the same consumer group, or look for what keeps this one busy.",
     )
 
 
