@@ -3,8 +3,9 @@
 import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
-from kernelcast.columnar.compiled import as_double, compiled, load64
+from kernelcast.columnar.compiled import compiled
 from kernelcast.columnar.layout import BOUNDS, GROW_BUCKETS, MAX_BUCKETS, ODD, OK, POSITIVE, TOO_MANY_BUCKETS, State
+from kernelcast.columnar.machine import as_double, load64
 from kernelcast.columnar.stream import varint
 
 

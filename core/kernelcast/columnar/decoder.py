@@ -33,7 +33,7 @@ from kernelcast.columnar.series import SeriesIdentity
 from kernelcast.wire.errors import DecodeError
 
 CHUNK_BYTES = 1024 * 1024
-"""Messages are laid end to end this many bytes at a time: few calls into compiled code, and the copy stays in the cache."""
+"""Messages are laid end to end this many bytes at a time: few calls, and the copy stays in the processor's cache."""
 
 END = b"\0"
 """numpy makes no array of no bytes."""
@@ -48,8 +48,8 @@ class Decoder:
     thread-safe: one per consumer thread. Releases the GIL while it works.
 
     Args:
-        max_identities: Wire identities known at once; more are an error of the message that brings them. One costs about
-            its attribute bytes plus 80. A producer that writes its attributes in two orders has two.
+        max_identities: Wire identities known at once; more are an error of the message that brings them. One costs
+            about its attribute bytes plus 70. A producer that writes its attributes in two orders has two.
         limits: What one message may ask for.
     """
 
@@ -125,7 +125,7 @@ class Decoder:
     def _chunks(
         self, messages: Sequence[bytes], failures: list[tuple[int, DecodeError]]
     ) -> Iterator[tuple[int, list[bytes]]]:
-        """Runs of messages of about CHUNK_BYTES with the index of each run's first; too long ones fail and end a run."""
+        """Runs of messages of about CHUNK_BYTES, each with its first one's index; one too long fails and ends a run."""
         first, size = 0, 0
         chunk: list[bytes] = []
         for index, message in enumerate(messages):
@@ -174,7 +174,7 @@ class Decoder:
             DecodeError: It cannot be used; nothing of it remains.
         """
         where = max(0, int(self._state.control[WHERE]) - start)
-        if status is Status.ODD:
+        if status in (Status.ODD, Status.OFFSET_OUT_OF_RANGE):  # the offset, too, may be another after a merge
             self._decode_odd(index, message, where)
         elif status is Status.OK:
             try:

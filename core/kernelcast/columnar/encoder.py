@@ -132,8 +132,8 @@ def point(sample: Sample, kind: PointType) -> bytes:
         return attribute_fields(sample.attributes, EXPONENTIAL_ATTRIBUTES) + head + _exponential_fields(sample.value)
     except struct.error as error:
         raise WireError(
-            f"{sample.metric.otlp_name}{dict(sample.attributes)} is {sample.value} at {sample.time_ns} ns; times and counts "
-            "must fit 64 bits without, integers 64 bits with a sign; send larger values as floats"
+            f"{sample.metric.otlp_name}{dict(sample.attributes)} is {sample.value} at {sample.time_ns} ns; times and "
+            "counts must fit 64 bits without, integers 64 bits with a sign; send larger values as floats"
         ) from error
 
 

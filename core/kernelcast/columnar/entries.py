@@ -4,12 +4,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
-
 from kernelcast.columnar import intern, walk
 from kernelcast.columnar.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar.compiled import entry, source_digest
 from kernelcast.columnar.layout import UNUSED, USED, State, Store
+from kernelcast.columnar.machine import signed
 
 
 class Entries(NamedTuple):
@@ -50,7 +49,7 @@ def entries() -> Entries:
         _ = digest
         released = 0
         for i in range(len(numbers)):
-            number = np.int64(numbers[i])
+            number = signed(numbers[i])
             if 0 <= number < state.series.counters[USED] and state.series.entries[number].parent != UNUSED:
                 intern.release_series(state, number)
                 released += 1

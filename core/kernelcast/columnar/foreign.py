@@ -22,8 +22,8 @@ def check(message: bytes, where: int) -> None:
 def canonical(message: bytes, where: int) -> bytes:
     """The same export request as protobuf understands it and writes it.
 
-    What stands twice is merged or the last one wins, arrays are packed, attributes lie together, groups and other unknown
-    fields are gone.
+    What stands twice is merged or the last one wins, arrays are packed, attributes lie together, groups and other
+    unknown fields are gone.
 
     Args:
         message: An export request.
@@ -42,6 +42,6 @@ def _parse(message: bytes, where: int) -> ExportMetricsServiceRequest:
         return ExportMetricsServiceRequest.FromString(message)
     except ProtobufError as error:
         raise DecodeError(
-            f"message of {len(message)} bytes is no OTLP export request: protobuf says {str(error).strip()!r}, in or after "
-            f"the field at byte {where}; look at the producer, or at what lies between it and the topic"
+            f"message of {len(message)} bytes is no OTLP export request: protobuf says {str(error).strip()!r}, in or "
+            f"after the field at byte {where}; look at the producer, or at what lies between it and the topic"
         ) from error

@@ -4,7 +4,7 @@ import numpy as np
 
 from kernelcast.columnar.buckets import bounds_sorted, fixed64_run, varint_run
 from kernelcast.columnar.columns import EXPLICIT, HAS_SUM, NO_RECORDED_VALUE, UInt8Array
-from kernelcast.columnar.compiled import compiled, load64
+from kernelcast.columnar.compiled import compiled
 from kernelcast.columnar.layout import (
     BOUNDS,
     BOUNDS_UNSORTED,
@@ -22,6 +22,7 @@ from kernelcast.columnar.layout import (
     State,
 )
 from kernelcast.columnar.lookup import attributes, series_of
+from kernelcast.columnar.machine import load64, signed
 from kernelcast.columnar.stream import delimited, skip, varint
 
 # Tags: field number and wire type in one byte. These are the same in both kinds of point.
@@ -60,7 +61,7 @@ MAX_INDEX = 2**31 - 1
 @compiled
 def signed32(word: np.uint64) -> int:
     """A protobuf sint32: the low 32 bits, zigzag."""
-    low = np.int64(word & np.uint64(0xFFFFFFFF))
+    low = signed(word & np.uint64(0xFFFFFFFF))
     return (low >> 1) ^ -(low & 1)
 
 
@@ -81,7 +82,7 @@ def open_row(state: State) -> int:
     record.scale = 0
     record.positive_offset = 0
     record.negative_offset = 0
-    return int(row)
+    return signed(row)
 
 
 @compiled
@@ -111,7 +112,7 @@ def shared_field(state: State, row: int, b: UInt8Array, p: int, end: int) -> tup
         word, p = varint(b, p + 1, end)
         record.flags = NO_RECORDED_VALUE if word & np.uint64(1) else 0
         return 0, p
-    if tag != START and tag != TIME and tag != COUNT and tag != SUM:
+    if tag not in (START, TIME, COUNT, SUM):
         return 0, skip(b, p, end)
     if end - p < 9:
         return 0, -1
@@ -129,7 +130,7 @@ def shared_field(state: State, row: int, b: UInt8Array, p: int, end: int) -> tup
 
 
 @compiled
-def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:
+def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a HistogramDataPoint from p to end."""
     row = open_row(state)
     series = -1
@@ -144,7 +145,7 @@ def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -
             series, p = attributes(state, metric, b, p, end)
             if series < 0:
                 return series
-        elif tag == EXPLICIT_COUNTS or tag == EXPLICIT_BOUNDS:
+        elif tag in (EXPLICIT_COUNTS, EXPLICIT_BOUNDS):
             start, p = delimited(b, p + 1, end)
             seen = counts if tag == EXPLICIT_COUNTS else bounds
             if p < 0 or seen[0] > 0 or (p - start) % 8 != 0:
@@ -153,7 +154,7 @@ def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -
                 counts = (start, p)
             else:
                 bounds = (start, p)
-        elif tag == EXPLICIT_COUNTS_UNPACKED or tag == EXPLICIT_BOUNDS_UNPACKED:
+        elif tag in (EXPLICIT_COUNTS_UNPACKED, EXPLICIT_BOUNDS_UNPACKED):
             return ODD
         else:
             if tag == EXPLICIT_EXEMPLARS:
@@ -192,7 +193,7 @@ def explicit_buckets(state: State, b: UInt8Array, counts: tuple[int, int], bound
 
 
 @compiled
-def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int, slot: int) -> int:
+def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int, slot: int) -> int:  # noqa: C901, PLR0911  one switch over tags
     """Read a Buckets message from p to end into one side's CSR data."""
     offset = 0
     run = (0, 0)
@@ -228,7 +229,7 @@ def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int,
 
 
 @compiled
-def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:
+def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read an ExponentialHistogramDataPoint from p to end."""
     row = open_row(state)
     record = state.histograms[row]
@@ -243,7 +244,7 @@ def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int
             series, p = attributes(state, metric, b, p, end)
             if series < 0:
                 return series
-        elif tag == POSITIVE_BUCKETS or tag == NEGATIVE_BUCKETS:
+        elif tag in (POSITIVE_BUCKETS, NEGATIVE_BUCKETS):
             start, p = delimited(b, p + 1, end)
             slot = POSITIVE if tag == POSITIVE_BUCKETS else NEGATIVE
             if p < 0 or seen & (1 << slot):
@@ -257,7 +258,7 @@ def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int
             if p < 0:
                 return ODD
             record.scale = signed32(word)
-        elif tag == ZERO_COUNT or tag == ZERO_THRESHOLD:
+        elif tag in (ZERO_COUNT, ZERO_THRESHOLD):
             if end - p < 9:
                 return ODD
             if tag == ZERO_COUNT:

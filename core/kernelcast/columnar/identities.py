@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
@@ -13,7 +14,7 @@ from kernelcast.columnar.lookup import METRIC_KEY_HEADER
 from kernelcast.columnar.rendering import as_text
 from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
 
-POINTS = {
+POINTS: Final[dict[PointType, Any]] = {
     PointType.GAUGE: metrics_pb2.NumberDataPoint,
     PointType.SUM: metrics_pb2.NumberDataPoint,
     PointType.HISTOGRAM: metrics_pb2.HistogramDataPoint,

@@ -21,6 +21,7 @@ from kernelcast.columnar.layout import (
     State,
     Store,
 )
+from kernelcast.columnar.machine import signed
 from kernelcast.columnar.stream import copy_bytes, equal, hash_bytes
 
 
@@ -30,9 +31,9 @@ def find(store: Store, parent: int, b: UInt8Array, p: int, length: int) -> tuple
     seed = np.uint64(store.counters[SEED]) + np.uint64(parent + 1)
     hashed = hash_bytes(b, p, length, seed) & np.uint64(store.counters[HASH_MASK])
     mask = len(store.slots) - 1
-    slot = np.int64(hashed & np.uint64(mask))
+    slot = signed(hashed & np.uint64(mask))
     while True:
-        number = np.int64(store.slots[slot])
+        number = signed(store.slots[slot])
         if number < 0:
             return ABSENT, hashed
         if (
@@ -62,9 +63,9 @@ def take_number(store: Store) -> int:
     counters = store.counters
     if counters[FREE] > 0:
         counters[FREE] -= 1
-        return int(store.entries[counters[FREE]].free)
+        return signed(store.entries[counters[FREE]].free)
     counters[USED] += 1
-    return int(counters[USED] - 1)
+    return signed(counters[USED] - 1)
 
 
 @compiled
@@ -92,7 +93,7 @@ def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, len
     store.entries[counters[FRESH]].fresh = number
     counters[FRESH] += 1
     mask = len(store.slots) - 1
-    slot = np.int64(hashed & np.uint64(mask))
+    slot = signed(hashed & np.uint64(mask))
     while store.slots[slot] >= 0:
         slot = (slot + 1) & mask
     store.slots[slot] = number
@@ -103,16 +104,16 @@ def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, len
 def remove(store: Store, number: int) -> None:
     """Take an entry out of the table; entries after it move up, so no tombstones pile up under churn."""
     mask = len(store.slots) - 1
-    hole = np.int64(store.entries[number].hash & np.uint64(mask))
+    hole = signed(store.entries[number].hash & np.uint64(mask))
     while store.slots[hole] != number:
         hole = (hole + 1) & mask
     slot = hole
     while True:
         slot = (slot + 1) & mask
-        other = np.int64(store.slots[slot])
+        other = signed(store.slots[slot])
         if other < 0:
             break
-        home = np.int64(store.entries[other].hash & np.uint64(mask))
+        home = signed(store.entries[other].hash & np.uint64(mask))
         if ((slot - home) & mask) >= ((slot - hole) & mask):
             store.slots[hole] = other
             hole = slot
@@ -128,7 +129,7 @@ def remove(store: Store, number: int) -> None:
 def release_context(contexts: Store, number: int) -> None:
     """Remove a context that nothing refers to, and every one above it that this leaves without a child."""
     while number >= 0 and contexts.entries[number].refs == 0:
-        parent = np.int64(contexts.entries[number].parent)
+        parent = signed(contexts.entries[number].parent)
         remove(contexts, number)
         if parent >= 0:
             contexts.entries[parent].refs -= 1
@@ -138,7 +139,7 @@ def release_context(contexts: Store, number: int) -> None:
 @compiled
 def release_series(state: State, number: int) -> None:
     """Give a series' number back, and the contexts that only it used."""
-    metric = np.int64(state.series.entries[number].parent)
+    metric = signed(state.series.entries[number].parent)
     remove(state.series, number)
     state.contexts.entries[metric].refs -= 1
     release_context(state.contexts, metric)
@@ -156,9 +157,9 @@ def undo(state: State) -> None:
     """Remove every entry the present message made."""
     series, contexts = state.series, state.contexts
     for i in range(series.counters[FRESH] - 1, -1, -1):
-        release_series(state, np.int64(series.entries[i].fresh))
+        release_series(state, signed(series.entries[i].fresh))
     for i in range(contexts.counters[FRESH] - 1, -1, -1):
-        number = np.int64(contexts.entries[i].fresh)
+        number = signed(contexts.entries[i].fresh)
         if contexts.entries[number].parent != UNUSED:
             release_context(contexts, number)
     for store in (series, contexts):
@@ -189,7 +190,7 @@ def rehash(store: Store) -> None:
     mask = len(store.slots) - 1
     for number in range(store.counters[USED]):
         if store.entries[number].parent != UNUSED:
-            slot = np.int64(store.entries[number].hash & np.uint64(mask))
+            slot = signed(store.entries[number].hash & np.uint64(mask))
             while store.slots[slot] >= 0:
                 slot = (slot + 1) & mask
             store.slots[slot] = number

@@ -1,7 +1,5 @@
 """From bytes of a message to the number of a series, making what is new."""
 
-import numpy as np
-
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import compiled, inlined
 from kernelcast.columnar.intern import add, append, find, shortage
@@ -28,6 +26,7 @@ from kernelcast.columnar.layout import (
     VERIFY,
     State,
 )
+from kernelcast.columnar.machine import signed
 from kernelcast.columnar.stream import copy_bytes, delimited, equal
 
 METRIC_KEY_HEADER = 7
@@ -42,7 +41,7 @@ def context(state: State, parent: int, b: UInt8Array, start: int, stop: int) -> 
     """The number of a resource or scope, or a status below 0."""
     number, hashed = find(state.contexts, parent, b, start, stop - start)
     if number >= 0:
-        return int(number)
+        return signed(number)
     if stop - start > state.control[MAX_IDENTITY_BYTES]:
         return IDENTITY_TOO_LONG
     short = shortage(state.contexts, stop - start)
@@ -60,7 +59,7 @@ def enclosing_scope(state: State, b: UInt8Array) -> int:
     """The number of the scope that the walk stands in, or a status below 0."""
     control = state.control
     if control[SCOPE] >= 0:
-        return int(control[SCOPE])
+        return signed(control[SCOPE])
     if control[RESOURCE] < 0:
         number = context(state, ABSENT, b, control[RESOURCE_START], control[RESOURCE_STOP])
         if number < 0:
@@ -102,6 +101,8 @@ def metric_context(
     """The number of a metric, or a status below 0.
 
     Args:
+        state: The decoder's arrays.
+        b: The message.
         kind: Type, temporality, monotonic.
         texts: Start and stop of name, unit and description.
     """
@@ -113,14 +114,14 @@ def metric_context(
     if length < 0:
         return length
     last = state.control[LAST_METRIC]
-    guess = np.int64(contexts.entries[last].successor)
+    guess = signed(contexts.entries[last].successor)
     if (
         contexts.entries[guess].parent == scope
         and contexts.entries[guess].length == length
         and equal(state.key, 0, contexts.arena, contexts.entries[guess].offset, length)
     ):
         state.control[LAST_METRIC] = guess
-        return int(guess)
+        return signed(guess)
     number, hashed = find(contexts, scope, state.key, 0, length)
     if number < 0:
         extra = texts[2][1] - texts[2][0]
@@ -137,7 +138,7 @@ def metric_context(
         contexts.entries[number].extra = extra
     contexts.entries[last].successor = number
     state.control[LAST_METRIC] = number
-    return int(number)
+    return signed(number)
 
 
 @compiled
@@ -159,7 +160,7 @@ def series_of(state: State, metric: int, b: UInt8Array, start: int, stop: int) -
         number = add(series, metric, hashed, b, start, stop - start)
     series.entries[control[LAST_SERIES]].successor = number
     control[LAST_SERIES] = number
-    return int(number)
+    return signed(number)
 
 
 @compiled
@@ -178,13 +179,13 @@ def read_attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) 
 def attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """As `read_attributes`, but first tries the series that followed the last one the time before.
 
-    Producers send their series in one order again and again. Equal bytes are a run of whole fields, because those of the
-    known series were; the run must also end where they end.
+    Producers send their series in one order again and again. Equal bytes are a run of whole fields, because those of
+    the known series were; the run must also end where they end.
     """
     series = state.series
-    guess = np.int64(series.entries[state.control[LAST_SERIES]].successor)
+    guess = signed(series.entries[state.control[LAST_SERIES]].successor)
     if series.entries[guess].parent == metric:
-        length = np.int64(series.entries[guess].length)
+        length = signed(series.entries[guess].length)
         stop = p + length
         if (
             stop <= end

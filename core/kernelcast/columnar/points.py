@@ -3,9 +3,10 @@
 import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
-from kernelcast.columnar.compiled import inlined, load64
+from kernelcast.columnar.compiled import inlined
 from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, VERIFY, State
 from kernelcast.columnar.lookup import attributes, series_of
+from kernelcast.columnar.machine import load64
 from kernelcast.columnar.stream import skip, varint
 
 # Tags: field number and wire type in one byte.
@@ -19,7 +20,7 @@ NUMBER_FLAGS = 64
 
 
 @inlined
-def number_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:
+def number_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a NumberDataPoint from p to end into the next row, for which there is room."""
     row = state.control[ROWS]
     series = -1
@@ -36,7 +37,7 @@ def number_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> 
             series, p = attributes(state, metric, b, p, end)
             if series < 0:
                 return series
-        elif tag == START or tag == TIME or tag == NUMBER_DOUBLE or tag == NUMBER_INTEGER:
+        elif tag in (START, TIME, NUMBER_DOUBLE, NUMBER_INTEGER):
             if end - p < 9:
                 return ODD
             word = load64(b, p + 1)

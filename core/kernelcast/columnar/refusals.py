@@ -16,7 +16,8 @@ from kernelcast.wire.errors import DecodeError
 def too_long(length: int, limits: Limits) -> DecodeError:
     """The error for a message above `Limits.message_bytes`."""
     return DecodeError(
-        f"message is {length} bytes; the limit is {limits.message_bytes}; split exports at the producer, or raise the limit"
+        f"message is {length} bytes; the limit is {limits.message_bytes}; "
+        "split exports at the producer, or raise the limit"
     )
 
 
@@ -33,16 +34,17 @@ def over_limit(status: Status, control: Int64Array, where: int) -> DecodeError:
         "split exports at the producer, or raise the limit",
         Status.TOO_MANY_BUCKETS: f"a histogram point has more than {control[MAX_BUCKETS]} buckets, the limit; "
         "lower the instrument's maximum size at the producer, or raise the limit",
-        Status.TOO_MANY_IDENTITIES: f"message brings a series beyond the {control[MAX_IDENTITIES]} that may be known at "
-        "once; drop a label of high cardinality at the producer, spread partitions over more consumers, or raise max_identities",
-        Status.IDENTITY_TOO_LONG: f"attributes, or a name and unit, are longer than {control[MAX_IDENTITY_BYTES]} bytes, "
-        "the limit; shorten them at the producer, or raise the limit",
+        Status.TOO_MANY_IDENTITIES: f"message brings a series beyond the {control[MAX_IDENTITIES]} that may be known "
+        "at once; drop a label of high cardinality at the producer, spread partitions over more consumers, or raise "
+        "max_identities",
+        Status.IDENTITY_TOO_LONG: f"attributes, or a name and unit, are longer than {control[MAX_IDENTITY_BYTES]} "
+        "bytes, the limit; shorten them at the producer, or raise the limit",
         Status.SCALE_OUT_OF_RANGE: f"an exponential histogram's scale lies outside {MIN_SCALE}..{MAX_SCALE}, "
         "the range of OpenTelemetry's SDKs; look at the producer",
         Status.OFFSET_OUT_OF_RANGE: "an exponential histogram's last bucket has an index above 2**31 - 1; "
         "look at the producer",
-        Status.BUCKETS_UNMATCHED: "a histogram has bucket counts and bounds that do not match; there must be one count more "
-        "than bounds, or none of either; look at the producer",
+        Status.BUCKETS_UNMATCHED: "a histogram's bucket counts and bounds do not match; there must be one count "
+        "more than bounds, or none of either; look at the producer",
         Status.BOUNDS_UNSORTED: "a histogram's bounds do not rise strictly; look at the producer",
     }
     reason = texts.get(

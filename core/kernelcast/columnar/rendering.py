@@ -30,7 +30,7 @@ def as_text(value: AnyValue) -> str:
     return ""
 
 
-def json_text(value: AnyValue) -> str:
+def json_text(value: AnyValue) -> str:  # noqa: PLR0911  one switch over kinds of value
     """A value as JSON without spaces; maps sorted by key, of a key that stands twice the last; bytes in base64."""
     kind = value.WhichOneof("value")
     if kind == "array_value":

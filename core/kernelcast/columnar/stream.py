@@ -1,13 +1,14 @@
 """Protobuf's wire format, read with cursors that only advance and never pass the enclosing end.
 
-A position below 0 stands for bytes that this reader does not accept. Some of them protobuf does (tags or lengths of more
-bytes than needed, groups); the caller asks it.
+A position below 0 stands for bytes that this reader does not accept. Some of them protobuf does (tags or lengths of
+more bytes than needed, groups); the caller asks it.
 """
 
 import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
-from kernelcast.columnar.compiled import compiled, fold_multiply, inlined, load64
+from kernelcast.columnar.compiled import compiled, inlined
+from kernelcast.columnar.machine import fold_multiply, load64, signed
 
 VARINT = 0
 FIXED64 = 1
@@ -50,12 +51,12 @@ def delimited(b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     length, start = varint(b, p, end)
     if start < 0 or start - p > LENGTH_BYTES or length > np.uint64(end - start):
         return 0, -1
-    return start, start + np.int64(length)
+    return start, start + signed(length)
 
 
 @compiled
 def skip(b: UInt8Array, p: int, end: int) -> int:
-    """The position after the field whose tag stands at p, whatever it is; groups and tags above one byte are refused."""
+    """The position after the field whose tag stands at p, whatever it is; not of groups and tags above one byte."""
     tag = b[p]
     if tag < 8 or tag >= 128:
         return -1
@@ -79,7 +80,7 @@ def skip(b: UInt8Array, p: int, end: int) -> int:
 def equal(a: UInt8Array, i: int, b: UInt8Array, j: int, length: int) -> bool:
     """Whether `length` bytes from a[i] equal those from b[j]."""
     if length < 8:
-        for k in range(length):
+        for k in range(length):  # noqa: SIM110  numba has no all()
             if a[i + k] != b[j + k]:
                 return False
         return True

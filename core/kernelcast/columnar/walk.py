@@ -31,6 +31,7 @@ from kernelcast.columnar.layout import (
     State,
 )
 from kernelcast.columnar.lookup import metric_context
+from kernelcast.columnar.machine import signed
 from kernelcast.columnar.points import number_point
 from kernelcast.columnar.stream import delimited, is_ascii, skip, varint
 
@@ -59,7 +60,7 @@ def check_text(state: State, b: UInt8Array, start: int, stop: int) -> None:
 
 @compiled
 def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, int, int]:
-    """Count of points (or a status below 0), temporality and monotonicity, which stand behind the points on the wire."""
+    """Count of points or a status below 0, temporality, monotonicity; the last two follow the points on the wire."""
     points = 0
     temporality = 0
     monotonic = 0
@@ -68,12 +69,12 @@ def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, in
         if field == FIRST:
             _, p = delimited(b, p + 1, end)
             points += 1
-        elif (field == TEMPORALITY and tag != GAUGE and tag != SUMMARY) or (field == MONOTONIC and tag == SUM):
+        elif (field == TEMPORALITY and tag not in (GAUGE, SUMMARY)) or (field == MONOTONIC and tag == SUM):
             word, p = varint(b, p + 1, end)
             if field == MONOTONIC:
                 monotonic = 1 if word != 0 else 0
             else:
-                low = np.int64(word & np.uint64(0xFFFFFFFF))
+                low = signed(word & np.uint64(0xFFFFFFFF))
                 temporality = low if low <= 2 else 0
         else:
             p = skip(b, p, end)
@@ -89,7 +90,7 @@ def room_for(state: State, tag: int, points: int) -> int:
     control[POINTS] += points
     if control[POINTS] > control[MAX_POINTS]:
         return TOO_MANY_POINTS
-    if tag == GAUGE or tag == SUM:
+    if tag in (GAUGE, SUM):
         return GROW_NUMBERS if control[ROWS] + points > len(state.numbers) else OK
     return GROW_HISTOGRAMS if control[HISTOGRAM_ROWS] + points > len(state.histograms) else OK
 
@@ -103,7 +104,7 @@ def container_points(state: State, metric: int, b: UInt8Array, tag: int, p: int,
             continue
         state.control[WHERE] = p
         start, p = delimited(b, p + 1, end)
-        if tag == GAUGE or tag == SUM:
+        if tag in (GAUGE, SUM):
             status = number_point(state, metric, b, start, p)
         elif tag == HISTOGRAM:
             status = explicit_point(state, metric, b, start, p)
@@ -143,7 +144,7 @@ def container(
 
 
 @spliced
-def metric(state: State, b: UInt8Array, p: int, end: int) -> int:
+def metric(state: State, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a Metric: its texts first, wherever they stand, then its data."""
     name = NOWHERE
     description = NOWHERE
@@ -151,7 +152,7 @@ def metric(state: State, b: UInt8Array, p: int, end: int) -> int:
     data = NOWHERE
     kind = 0
     while p < end:
-        tag = np.int64(b[p])
+        tag = signed(b[p])
         if tag not in (FIRST, SECOND, THIRD, GAUGE, SUM, HISTOGRAM, EXPONENTIAL, SUMMARY):
             if tag == METADATA:
                 state.control[VERIFY] = 1
@@ -190,11 +191,11 @@ def metric(state: State, b: UInt8Array, p: int, end: int) -> int:
 
 @compiled
 def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, int, int]:
-    """Where the resource of a ResourceMetrics, or the scope of a ScopeMetrics, stands; status below 0 for two of them."""
+    """Where a ResourceMetrics has its resource, or a ScopeMetrics its scope; a status below 0 for two of them."""
     found = NOWHERE
     while p < end:
         tag = b[p]
-        if tag != FIRST and tag != THIRD:
+        if tag not in (FIRST, THIRD):
             p = skip(b, p, end)
             if p < 0:
                 return ODD, 0, 0
@@ -288,12 +289,14 @@ def batch(state: State, b: UInt8Array, ends: Int64Array, first: int) -> tuple[in
     """Read messages that lie end to end, from number `first`, until one needs more than this walk can give.
 
     Args:
+        state: The decoder's arrays.
         b: uint8, the messages.
         ends: int64, where each ends.
+        first: Index of the first to read.
 
     Returns:
-        Index of the message that stopped the walk, already rolled back unless its status is OK (then it is complete, but
-        counts only if protobuf agrees); or len(ends) and OK.
+        Index of the message that stopped the walk, already rolled back unless its status is OK (then it is complete,
+        but counts only if protobuf agrees); or len(ends) and OK.
     """
     control = state.control
     base = control[MESSAGE]
