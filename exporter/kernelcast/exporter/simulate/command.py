@@ -1,0 +1,197 @@
+"""`kernelcast simulate`: a fleet of simulated GPUs on Kafka, with faults whose truth is known."""
+
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from pydantic import Field
+
+from kernelcast.exporter.replay.progress import progress
+from kernelcast.exporter.replay.run import Account, make_producer, paced, publish, say, summary, write_json
+from kernelcast.exporter.replay.settings import (
+    BootstrapServers,
+    ConfigFile,
+    Interval,
+    Kernels,
+    LogFormat,
+    LogLevel,
+    RunSettings,
+    Speed,
+    SummaryFile,
+    run_flags,
+)
+from kernelcast.exporter.simulate.faults import BACKGROUNDS, FAULTS, parse, syntax
+from kernelcast.exporter.simulate.fleet import SimulatedFleet
+from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
+from kernelcast.runtime import logging
+from kernelcast.runtime.command import command
+from kernelcast.runtime.exits import EXIT_RUN_TIME
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import load
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+
+_PLACES: Final = "Each takes node=, gpu= (a number or all), start= and length= (such as 90s, 5m, 2h)."
+_EPILOG: Final = "\n\n".join(
+    (
+        f"FAULTS, as KIND[:key=value,…]. {_PLACES}",
+        syntax(FAULTS),
+        "BACKGROUNDS, which are no faults.",
+        syntax(BACKGROUNDS),
+    )
+)
+
+simulate = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+class SimulateSettings(RunSettings):
+    """What `kernelcast simulate` can be told: how to publish, and what to simulate.
+
+    Attributes:
+        nodes, gpus, kernels_per_program, rate, seed: As in `SimulationSettings`.
+        fault: Faults, each as on the command line.
+        background: What only looks like a fault.
+        duration_seconds: How long, in simulated time; None goes on until stopped.
+    """
+
+    nodes: int = 1
+    gpus: int = 8
+    kernels_per_program: int = 12
+    rate: float = 1000.0
+    seed: int = 0
+    fault: list[str] = Field(default_factory=list)
+    background: list[str] = Field(default_factory=list)
+    duration_seconds: Annotated[float, Field(gt=0)] | None = None
+
+    def simulation(self) -> SimulationSettings:
+        """What to simulate.
+
+        Raises:
+            ConfigurationError: A fault is not one, or a number is beyond its limits.
+        """
+        faults = [parse(text, FAULTS, option="--fault") for text in self.fault]
+        backgrounds = [parse(text, BACKGROUNDS, option="--background") for text in self.background]
+        return SimulationSettings(
+            nodes=self.nodes,
+            gpus=self.gpus,
+            kernels=self.kernels_per_program,
+            rate=self.rate,
+            seed=self.seed,
+            faults=(*faults, *backgrounds),
+        )
+
+
+@simulate.command(epilog=_EPILOG)
+@command
+def simulate_command(  # noqa: PLR0913 - typer makes an option of each
+    *,
+    nodes: Annotated[int | None, typer.Option("--nodes", help="Nodes; default 1.")] = None,
+    gpus: Annotated[int | None, typer.Option("--gpus", help="GPUs of each node; default 8.")] = None,
+    kernels_per_program: Annotated[
+        int | None, typer.Option("--kernels-per-program", help="Kernels of each program; default 12.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Launches per second and GPU; default 1000.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Same seed, same fleet; default 0.")] = None,
+    fault: Annotated[list[str] | None, typer.Option("--fault", metavar="KIND[:…]", help="See below.")] = None,
+    background: Annotated[
+        list[str] | None, typer.Option("--background", metavar="KIND[:…]", help="No fault, but confusing: see below.")
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option("--duration", metavar="SECONDS", help="Of simulated time; default until stopped.")
+    ] = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+    kernels: Kernels = None,
+    speed: Speed = None,
+    interval: Interval = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option("--truth", metavar="FILE", help="Write what really happened, as JSON.", dir_okay=False),
+    ] = None,
+    summary_file: SummaryFile = None,
+) -> None:
+    """Publish simulated GPUs; their series carry source="simulated".
+
+    With --speed max the whole --duration is published as a past that ends now.
+    """
+    _simulate(locals(), truth=truth, summary_file=summary_file)
+
+
+def _simulate(arguments: dict[str, Any], *, truth: Path | None, summary_file: Path | None) -> None:
+    own = ("nodes", "gpus", "kernels_per_program", "rate", "seed")
+    flags = {
+        **run_flags(arguments),
+        **{name: arguments[name] for name in own},
+        "duration_seconds": arguments["duration"],
+        "fault": arguments["fault"] or None,
+        "background": arguments["background"] or None,
+    }
+    settings = load("simulate", SimulateSettings, path=arguments["config"], flags=flags, environ=os.environ)
+    logging.configure(settings.log)
+    simulation = settings.simulation()
+    fleet = _fleet(settings, simulation)
+    say(_told(simulation))
+    with Shutdown().signals() as shutdown, progress("simulate") as shown:
+        outbox = make_producer(settings, client_id="kernelcast-simulate")
+        ticks = (
+            _past(fleet, settings, shutdown) if settings.speed is None else paced(shutdown, settings.interval_seconds)
+        )
+        account = publish(fleet, settings, outbox=outbox, ticks=ticks, progress=shown)
+    say(account.told("simulate", settings.kafka.bootstrap_servers))
+    if truth is not None:
+        write_json(truth, fleet.ground_truth())
+    if summary_file is not None:
+        write_json(summary_file, summary(account, _about(settings)))
+    _finish(account)
+
+
+def _fleet(settings: SimulateSettings, simulation: SimulationSettings) -> SimulatedFleet:
+    duration_seconds = math.inf if settings.duration_seconds is None else settings.duration_seconds
+    if settings.speed is None:
+        if math.isinf(duration_seconds):
+            raise ConfigurationError(
+                "speed is max, and there is no duration; say with --duration how long a past to make"
+            )
+        start_ns = time.time_ns() - math.ceil(duration_seconds * NANOSECONDS_PER_SECOND)
+        return SimulatedFleet(simulation, start_ns=start_ns, duration_seconds=duration_seconds)
+    return SimulatedFleet(simulation, start_ns=time.time_ns(), speed=settings.speed, duration_seconds=duration_seconds)
+
+
+def _past(fleet: SimulatedFleet, settings: SimulateSettings, shutdown: Shutdown) -> Iterator[int]:
+    """The ticks of a past that ends now, one after the other without waiting."""
+    seconds = 0.0
+    while not shutdown.requested:
+        seconds = min(seconds + settings.interval_seconds, fleet.length_seconds)
+        yield math.ceil(fleet.start_ns + seconds * NANOSECONDS_PER_SECOND)
+
+
+def _told(simulation: SimulationSettings) -> str:
+    faults: Sequence[str] = [fault.kind for fault in simulation.faults]
+    return (
+        f"simulate: {simulation.nodes} nodes of {simulation.gpus} simulated GPUs, {simulation.kernels} kernels each, "
+        f"{simulation.rate:g} launches/s, seed {simulation.seed}; {', '.join(faults) or 'no faults'}"
+    )
+
+
+def _about(settings: SimulateSettings) -> dict[str, Any]:
+    return {
+        "source": "simulate",
+        "nodes": settings.nodes,
+        "gpus": settings.gpus,
+        "kernels_per_program": settings.kernels_per_program,
+        "rate": settings.rate,
+        "seed": settings.seed,
+        "faults": settings.fault,
+        "backgrounds": settings.background,
+    }
+
+
+def _finish(account: Account) -> None:
+    if account.lost:
+        raise typer.Exit(EXIT_RUN_TIME)

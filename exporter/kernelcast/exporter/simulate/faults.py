@@ -1,0 +1,226 @@
+"""Faults with a known beginning, and the confusing things that are none: what may be asked of a simulation."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kernelcast.wire.errors import ConfigurationError
+
+ALL: Final = -1
+"""As a node or a GPU: every one."""
+
+THERMAL_DRIFT: Final = "thermal-drift"
+KERNEL_SLOWDOWN: Final = "kernel-slowdown"
+MEMORY_LEAK: Final = "memory-leak"
+RISING_LOAD: Final = "rising-load"
+CONTENTION: Final = "contention"
+STRAGGLER: Final = "straggler"
+BAD_TUNING: Final = "bad-tuning"
+DIURNAL: Final = "diurnal"
+HOT_BUT_STABLE: Final = "hot-but-stable"
+DEPLOY: Final = "deploy"
+RESTART: Final = "restart"
+PREALLOCATED_MEMORY: Final = "preallocated-memory"
+
+_UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_NUMBER: Final = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[a-z]*)")
+_TIMES: Final = frozenset({"start", "length", "over", "period", "pause"})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number that a kind of fault takes: its default, its limits, and what it means."""
+
+    default: float
+    minimum: float
+    maximum: float
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault or of background.
+
+    Attributes:
+        help: One line for people.
+        gpu: The GPU it concerns unless told; `ALL` for the whole node.
+        per_kernel: Whether it concerns one kernel.
+        parameters: What it takes beside node, gpu, kernel, start and length.
+    """
+
+    help: str
+    gpu: int = 0
+    per_kernel: bool = False
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+
+FAULTS: Final[Mapping[str, Kind]] = {
+    THERMAL_DRIFT: Kind(
+        "cooling gets worse until the GPU throttles",
+        parameters={"rate": Parameter(6.0, 0.001, 600.0, "degrees C per minute")},
+    ),
+    KERNEL_SLOWDOWN: Kind(
+        "one kernel takes longer, and nothing explains it",
+        per_kernel=True,
+        parameters={
+            "factor": Parameter(1.5, 1.0, 100.0, "times as long"),
+            "over": Parameter(0.0, 0.0, 1e9, "time to get there; 0 is a step"),
+        },
+    ),
+    MEMORY_LEAK: Kind(
+        "memory grows until the program is out of it and restarts",
+        parameters={"rate": Parameter(600.0, 0.001, 1e7, "MiB per minute")},
+    ),
+    RISING_LOAD: Kind(
+        "more and more work until the GPU is saturated",
+        gpu=ALL,
+        parameters={"rate": Parameter(10.0, 0.001, 1e4, "per cent of the first load per minute")},
+    ),
+    CONTENTION: Kind(
+        "a neighbour takes memory bandwidth: kernels that depend on it take longer",
+        parameters={"factor": Parameter(2.0, 1.0, 100.0, "times as long")},
+    ),
+    STRAGGLER: Kind(
+        "one rank computes longer and its peers wait in their collectives",
+        parameters={"factor": Parameter(1.4, 1.0, 100.0, "times as long")},
+    ),
+    BAD_TUNING: Kind(
+        "one kernel runs with block_size=48, a tunable that it registers; a block of whole warps would be quicker",
+        gpu=ALL,
+        per_kernel=True,
+        parameters={"factor": Parameter(1.6, 1.0, 100.0, "times as long as well tuned")},
+    ),
+}
+BACKGROUNDS: Final[Mapping[str, Kind]] = {
+    DIURNAL: Kind(
+        "load swings with the time of day",
+        gpu=ALL,
+        parameters={
+            "amplitude": Parameter(0.3, 0.0, 0.9, "share of the load"),
+            "period": Parameter(86400.0, 1.0, 1e9, "time from peak to peak"),
+        },
+    ),
+    HOT_BUT_STABLE: Kind(
+        "the GPU is hotter than its peers, and stays so", parameters={"rise": Parameter(12.0, 0.0, 60.0, "degrees C")}
+    ),
+    DEPLOY: Kind(
+        "a new version: kernels, configurations and durations change at once",
+        gpu=ALL,
+        parameters={"factor": Parameter(1.25, 0.01, 100.0, "times as long as before")},
+    ),
+    RESTART: Kind(
+        "the program ends and starts again",
+        gpu=ALL,
+        parameters={"pause": Parameter(5.0, 0.0, 86400.0, "time in between")},
+    ),
+    PREALLOCATED_MEMORY: Kind(
+        "memory is nearly full from the beginning, and flat",
+        gpu=ALL,
+        parameters={"share": Parameter(0.95, 0.0, 1.0, "of the memory")},
+    ),
+}
+KINDS: Final[Mapping[str, Kind]] = {**FAULTS, **BACKGROUNDS}
+_AT_ONCE: Final = frozenset({DIURNAL, HOT_BUT_STABLE, PREALLOCATED_MEMORY, BAD_TUNING})
+_DEFAULT_START_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault or background, as asked for.
+
+    Attributes:
+        kind: A key of `KINDS`.
+        node: Which node; `ALL` for every one.
+        gpu: Which GPU of it; `ALL` for every one.
+        kernel: Which kernel of the program; 0 is the one with the most GPU time.
+        start_seconds: When it begins, in simulated time.
+        length_seconds: How long it lasts; infinite unless told.
+        values: The kind's own numbers; times in seconds.
+    """
+
+    kind: str
+    node: int = 0
+    gpu: int = 0
+    kernel: int = 0
+    start_seconds: float = _DEFAULT_START_SECONDS
+    length_seconds: float = math.inf
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_fault(self) -> bool:
+        """False for what only looks like one."""
+        return self.kind in FAULTS
+
+    def active(self, seconds: float) -> bool:
+        """Whether it acts at a moment of simulated time."""
+        return self.start_seconds <= seconds < self.start_seconds + self.length_seconds
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+
+def parse(text: str, kinds: Mapping[str, Kind], *, option: str) -> Fault:
+    """Read `KIND[:key=value,…]`, such as `thermal-drift:node=0,gpu=1,start=60s,rate=6`.
+
+    Args:
+        text: As on the command line.
+        kinds: `FAULTS` or `BACKGROUNDS`.
+        option: Its name, for messages.
+
+    Raises:
+        ConfigurationError: The kind, a key or a value is not one, or a number is beyond its limits.
+    """
+    name, _, rest = text.partition(":")
+    kind = kinds.get(name)
+    if kind is None:
+        raise ConfigurationError(f"{option} {text}: {name!r} is not a kind; kinds are {', '.join(kinds)}")
+    places = {"node": float(ALL if name == DIURNAL else 0), "gpu": float(kind.gpu)}
+    if kind.per_kernel:
+        places["kernel"] = 0.0
+    times = {"start": 0.0 if name in _AT_ONCE else _DEFAULT_START_SECONDS, "length": math.inf}
+    given = {**places, **times, **{key: parameter.default for key, parameter in kind.parameters.items()}}
+    for item in rest.split(",") if rest else ():
+        key, equals, value = item.partition("=")
+        if not equals or key not in given:
+            raise ConfigurationError(f"{option} {text}: {item!r} is not one of {', '.join(f'{k}=…' for k in given)}")
+        given[key] = _number(key, value, whole=key in places, context=f"{option} {text}")
+    for key, parameter in kind.parameters.items():
+        if not parameter.minimum <= given[key] <= parameter.maximum:
+            raise ConfigurationError(
+                f"{option} {text}: {key} is {given[key]:g}; it must be {parameter.minimum:g} to {parameter.maximum:g}"
+            )
+    return Fault(
+        kind=name,
+        node=int(given["node"]),
+        gpu=int(given["gpu"]),
+        kernel=int(given.get("kernel", 0)),
+        start_seconds=given["start"],
+        length_seconds=given["length"],
+        values={key: given[key] for key in kind.parameters},
+    )
+
+
+def syntax(kinds: Mapping[str, Kind]) -> str:
+    """What may be written, a line for each kind, for `--help`."""
+    lines = []
+    for name, kind in kinds.items():
+        keys = [f"{key}={parameter.default:g} ({parameter.help})" for key, parameter in kind.parameters.items()]
+        kernel = ["kernel=0"] if kind.per_kernel else []
+        lines.append(f"{name}: {kind.help}. {', '.join([*kernel, *keys])}".rstrip())
+    return "\n\n".join(lines)
+
+
+def _number(key: str, value: str, *, whole: bool, context: str) -> float:
+    if whole and value == "all":
+        return float(ALL)
+    match = _NUMBER.fullmatch(value)
+    unit = _UNITS.get(match["unit"]) if match and (key in _TIMES or not match["unit"]) else None
+    if match is None or unit is None:
+        example = "90s, 5m or 2h" if key in _TIMES else "all or a whole number" if whole else "a number"
+        raise ConfigurationError(f"{context}: {key} is {value!r}; write {example}")
+    number = float(match["number"]) * unit
+    if whole and not number.is_integer():
+        raise ConfigurationError(f"{context}: {key} is {value!r}; write all or a whole number")
+    return number

@@ -1,0 +1,212 @@
+"""A fleet of simulated GPUs as an input of the exporter, deterministic in its seed."""
+
+import hashlib
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.simulate import faults
+from kernelcast.exporter.simulate.durations import FleetDurations
+from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
+from kernelcast.exporter.simulate.influence import Influence, influence
+from kernelcast.exporter.simulate.node_samples import device_samples
+from kernelcast.exporter.simulate.physics import Gpus
+from kernelcast.exporter.simulate.process import COPIES_PER_SECOND, Place, SimulatedProcess
+from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO, Program, make_program
+from kernelcast.exporter.simulate.truth import Reading, Truth
+from kernelcast.exporter.simulate.workload import Step, Workload
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+from kernelcast.wire.identity import SIMULATED, Device
+from kernelcast.wire.kernels import label
+
+MODEL_NAME: Final = "Simulated H100 80GB"
+
+
+class SimulatedFleet:
+    """Simulates in fixed steps up to each poll, so the result depends on seed and time, not on when it is polled."""
+
+    def __init__(
+        self,
+        settings: SimulationSettings,
+        *,
+        start_ns: int,
+        speed: float = 1.0,
+        duration_seconds: float = math.inf,
+        name: str = "sim",
+    ) -> None:
+        """Prepare the fleet, warm and at its usual load.
+
+        Args:
+            settings: What to simulate.
+            start_ns: When it begins, Unix nanoseconds.
+            speed: Simulated seconds in one second.
+            duration_seconds: How long, in simulated time.
+            name: Nodes are called `<name>-node-0` and so on, programs `<name>-train-0`.
+        """
+        self.settings = settings
+        self.start_ns, self._speed, self._duration_seconds = start_ns, speed, duration_seconds
+        self._random = np.random.default_rng(settings.seed)
+        self._gpus = Gpus(settings.count, self._random)
+        self._bad = _bad_kernels(settings)
+        self._places = [_place(settings, number, name) for number in range(settings.count)]
+        self._versions = [0] * settings.count
+        self._generations = [0] * settings.count
+        self._processes = [self._begin(gpu, start_ns) for gpu in range(settings.count)]
+        self._workload = Workload(settings, [process.program for process in self._processes])
+        self._durations = FleetDurations(settings.count, settings.kernels)
+        self._attributes = [place.device.device_labels(SIMULATED) for place in self._places]
+        self._truth = Truth(settings)
+        self._ended: list[ProcessReport] = []
+        self._steps = 0
+        self._done = False
+        self._warm_up()
+
+    @property
+    def position_seconds(self) -> float:
+        """Simulated time so far."""
+        return self._steps * self.settings.step_seconds
+
+    @property
+    def length_seconds(self) -> float:
+        """Simulated time in all; infinite unless a duration was given."""
+        return self._duration_seconds
+
+    def poll(self, now_ns: int) -> Batch:
+        """Simulate up to `now_ns`; nothing where less than a step has passed."""
+        if self._done:
+            return Batch(done=True)
+        elapsed = (now_ns - self.start_ns) * self._speed / NANOSECONDS_PER_SECOND
+        wanted = math.floor(min(elapsed, self._duration_seconds) / self.settings.step_seconds)
+        if wanted <= self._steps:
+            return Batch()
+        while self._steps < wanted:
+            self._advance()
+        self._done = elapsed >= self._duration_seconds
+        time_ns = self.when_ns(self.position_seconds)
+        reports = tuple(self._ended) + tuple(
+            process.report(self._durations.totals(gpu), final=self._done) for gpu, process in enumerate(self._processes)
+        )
+        self._ended = []
+        samples = device_samples(self._gpus, self._attributes, time_ns=time_ns, start_ns=self.start_ns)
+        return Batch(reports=reports, samples=tuple(samples), done=self._done)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def ground_truth(self) -> list[dict[str, Any]]:
+        """What happened so far, a record for each fault or background and GPU, ready for JSON."""
+        return self._truth.records(self._labels, self.when_ns)
+
+    def when_ns(self, seconds: float) -> int:
+        """From simulated seconds to Unix nanoseconds, never later than they are reached."""
+        return self.start_ns + math.floor(seconds / self._speed * NANOSECONDS_PER_SECOND)
+
+    def _advance(self) -> None:
+        seconds = self.settings.step_seconds
+        self._steps += 1
+        now = self.position_seconds
+        self._replace_programs(now - seconds, now)
+        acting = influence(self.settings, now)
+        noise = self._random.standard_normal((self.settings.count, self.settings.kernels + 1))
+        step = self._workload.step(acting, self._gpus.clock_mhz, noise[:, 1:], seconds)
+        self._count(step, acting, seconds)
+        full = self._gpus.allocate(acting, seconds)
+        self._gpus.advance(acting, noise[:, 0], seconds)
+        self._truth.observe(
+            now,
+            Reading(
+                temp_c=self._gpus.temp_c,
+                used_mib=self._gpus.used_mib,
+                busy_percent=100 * self._gpus.busy_ratio,
+                slower_ratio=step.slower_ratio,
+                compute_ratio=step.compute_ratio,
+            ),
+        )
+        for gpu in np.flatnonzero(full).tolist():
+            self._restart(gpu, now)
+
+    def _count(self, step: Step, acting: Influence, seconds: float) -> None:
+        gpu_time = self._durations.add(step.launches, step.mean_ns, spread=step.spread, step=self._steps)
+        step_ns = round(seconds * NANOSECONDS_PER_SECOND)
+        collective_ns = gpu_time[:, self._workload.collective].sum(axis=1)
+        compute_ns = gpu_time.sum(axis=1) - collective_ns
+        self._gpus.busy_ratio = np.minimum((compute_ns + collective_ns) / step_ns, 1.0)
+        self._gpus.copy_ratio = np.minimum((gpu_time * self._workload.memory_bound).sum(axis=1) / step_ns, 1.0)
+        for gpu, process in enumerate(self._processes):
+            process.spend(
+                compute_ns=int(compute_ns[gpu]),
+                collective_ns=int(collective_ns[gpu]),
+                copies=round(COPIES_PER_SECOND * float(acting.load[gpu]) * seconds),
+                step_ns=step_ns,
+            )
+
+    def _replace_programs(self, since: float, until: float) -> None:
+        """Restarts and deploys whose time came."""
+        for fault in self.settings.faults:
+            if fault.kind in {faults.RESTART, faults.DEPLOY} and since < fault.start_seconds <= until:
+                for gpu in np.flatnonzero(self.settings.where(fault)).tolist():
+                    self._versions[gpu] += fault.kind == faults.DEPLOY
+                    self._restart(gpu, fault.start_seconds)
+
+    def _restart(self, gpu: int, seconds: float) -> None:
+        """One process ends, its totals stay; another begins at 0."""
+        self._ended.append(self._processes[gpu].report(self._durations.totals(gpu), final=True))
+        self._durations.reset(gpu)
+        self._generations[gpu] += 1
+        self._processes[gpu] = self._begin(gpu, self.when_ns(seconds))
+        self._workload.replace(gpu, self._processes[gpu].program)
+        self._gpus.forget_memory(np.array([gpu]))
+
+    def _begin(self, gpu: int, start_ns: int) -> SimulatedProcess:
+        bad = self._bad.get(gpu)
+        program = self._program(self._versions[gpu], bad)
+        return SimulatedProcess(
+            self._places[gpu], program, generation=self._generations[gpu], start_ns=start_ns, bad=bad
+        )
+
+    def _program(self, version: int, bad: int | None) -> Program:
+        settings = self.settings
+        return make_program(
+            settings.kernels, rate=settings.rate, distributed=settings.gpus > 1, version=version, bad=bad
+        )
+
+    def _warm_up(self) -> None:
+        acting = influence(self.settings, 0.0)
+        self._gpus.busy_ratio = np.minimum(USUAL_BUSY_RATIO * acting.load, 1.0)
+        self._gpus.settle(acting)
+        self._gpus.allocate(acting, 0.0)
+
+    def _labels(self, fault: Fault, gpu: int) -> dict[str, str]:
+        place = self._places[gpu]
+        joined = {**place.device.join_labels(SIMULATED), "program": place.program, "rank": place.rank}
+        if faults.KINDS[fault.kind].per_kernel:
+            joined["kernel"] = label(self._processes[gpu].program.names[fault.kernel].signature)
+        return {name: value for name, value in joined.items() if value}
+
+
+def _place(settings: SimulationSettings, number: int, name: str) -> Place:
+    node, gpu = divmod(number, settings.gpus)
+    text = f"{name}|{settings.seed}|{node}|{gpu}"
+    digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    device = Device(
+        hostname=f"{name}-node-{node}",
+        uuid=f"GPU-sim-{digest}-{gpu}",
+        gpu=str(gpu),
+        pci_bus_id=f"00000000:{gpu + 1:02X}:00.0",
+        device=f"nvidia{gpu}",
+        model_name=MODEL_NAME,
+    )
+    return Place(f"{name}-train-{node}", str(gpu) if settings.gpus > 1 else "", device, settings.seed)
+
+
+def _bad_kernels(settings: SimulationSettings) -> dict[int, int]:
+    """The badly tuned kernel of each GPU that has one."""
+    return {
+        gpu: fault.kernel
+        for fault in settings.faults
+        if fault.kind == faults.BAD_TUNING
+        for gpu in np.flatnonzero(settings.where(fault)).tolist()
+    }

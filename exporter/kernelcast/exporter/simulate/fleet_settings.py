@@ -1,0 +1,82 @@
+"""How large a simulated fleet is, and what befalls it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelcast.exporter.simulate.faults import ALL, Fault
+from kernelcast.wire.errors import ConfigurationError
+
+MAX_GPUS: Final = 4_096
+MAX_SERIES: Final = 50_000
+MAX_RATE: Final = 1e7
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSettings:
+    """What to simulate.
+
+    Attributes:
+        nodes: Nodes; each runs one program, a rank on each of its GPUs.
+        gpus: GPUs of each node.
+        kernels: Kernels of each program.
+        rate: Kernel launches per second and GPU, at the usual load.
+        seed: Same seed, same fleet.
+        step_seconds: How finely time is simulated; the result does not depend on when it is polled.
+        faults: Faults and backgrounds.
+
+    Raises:
+        ConfigurationError: A number is beyond its limits, or a fault concerns what is not there.
+    """
+
+    nodes: int = 1
+    gpus: int = 8
+    kernels: int = 12
+    rate: float = 1000.0
+    seed: int = 0
+    step_seconds: float = 1.0
+    faults: tuple[Fault, ...] = ()
+
+    def __post_init__(self) -> None:
+        limits = {
+            "nodes": (self.nodes, 1, MAX_GPUS),
+            "gpus": (self.gpus, 1, MAX_GPUS),
+            "kernels": (self.kernels, 1, 10_000),
+            "rate": (self.rate, 0.1, MAX_RATE),
+            "seed": (self.seed, 0, 2**63 - 1),
+            "nodes times gpus": (self.count, 1, MAX_GPUS),
+            "nodes times gpus times kernels": (self.count * self.kernels, 1, MAX_SERIES),
+        }
+        for name, (value, low, high) in limits.items():
+            if not low <= value <= high:
+                raise ConfigurationError(f"{name} is {value:g}; it must be {low:g} to {high:g}; choose another")
+        for fault in self.faults:
+            self._check(fault)
+
+    @property
+    def count(self) -> int:
+        """GPUs of all nodes."""
+        return self.nodes * self.gpus
+
+    def where(self, fault: Fault) -> BoolArray:
+        """Which GPUs a fault concerns, shape (count,)."""
+        number = np.arange(self.count)
+        node, gpu = number // self.gpus, number % self.gpus
+        on_node = np.full(self.count, fault.node == ALL) | (node == fault.node)
+        on_gpu = np.full(self.count, fault.gpu == ALL) | (gpu == fault.gpu)
+        chosen: BoolArray = on_node & on_gpu
+        return chosen
+
+    def _check(self, fault: Fault) -> None:
+        for name, value, count in (
+            ("node", fault.node, self.nodes),
+            ("gpu", fault.gpu, self.gpus),
+            ("kernel", fault.kernel, self.kernels),
+        ):
+            if value >= count:
+                raise ConfigurationError(
+                    f"{fault.kind}: {name} is {value}; there are {count}, numbered from 0; choose one of them"
+                )

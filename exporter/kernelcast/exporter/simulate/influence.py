@@ -1,0 +1,126 @@
+"""What faults and backgrounds do to the fleet at one moment."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.exporter.simulate import faults
+from kernelcast.exporter.simulate.faults import Fault
+from kernelcast.exporter.simulate.fleet_settings import BoolArray, SimulationSettings
+from kernelcast.exporter.simulate.program import FloatArray
+
+SECONDS_PER_MINUTE: Final = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Influence:
+    """Effects of everything that acts at one moment, combined.
+
+    Attributes:
+        load: Shape (gpus,), work asked for, as a share of the usual.
+        heat_c: Shape (gpus,), degrees above what the power explains.
+        kernel_factor: Shape (gpus, kernels), times as long, unexplained.
+        bandwidth_factor: Shape (gpus,), times as long for what depends on memory bandwidth.
+        compute_factor: Shape (gpus,), times as long for everything but collectives.
+        leak_mib: Shape (gpus,), MiB per second.
+        preallocated: Shape (gpus,), share of the memory that the program takes at its start; 0 for the usual.
+    """
+
+    load: FloatArray
+    heat_c: FloatArray
+    kernel_factor: FloatArray
+    bandwidth_factor: FloatArray
+    compute_factor: FloatArray
+    leak_mib: FloatArray
+    preallocated: FloatArray
+
+
+Effect = Callable[[Influence, Fault, BoolArray, float], None]
+
+
+def influence(settings: SimulationSettings, seconds: float) -> Influence:
+    """Combine what acts at a moment of simulated time."""
+    count = settings.count
+    combined = Influence(
+        load=np.ones(count),
+        heat_c=np.zeros(count),
+        kernel_factor=np.ones((count, settings.kernels)),
+        bandwidth_factor=np.ones(count),
+        compute_factor=np.ones(count),
+        leak_mib=np.zeros(count),
+        preallocated=np.zeros(count),
+    )
+    for fault in settings.faults:
+        effect = _EFFECTS.get(fault.kind)
+        if effect is not None and fault.active(seconds):
+            effect(combined, fault, settings.where(fault), seconds - fault.start_seconds)
+    return combined
+
+
+def _thermal_drift(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.heat_c[where] += fault["rate"] * elapsed / SECONDS_PER_MINUTE
+
+
+def _hot_but_stable(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.heat_c[where] += fault["rise"]
+
+
+def _kernel_slowdown(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    grown = min(elapsed / fault["over"], 1.0) if fault["over"] else 1.0
+    sum_.kernel_factor[where, fault.kernel] *= 1.0 + (fault["factor"] - 1.0) * grown
+
+
+def _bad_tuning(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.kernel_factor[where, fault.kernel] *= fault["factor"]
+
+
+def _deploy(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.kernel_factor[where] *= fault["factor"]
+
+
+def _memory_leak(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.leak_mib[where] += fault["rate"] / SECONDS_PER_MINUTE
+
+
+def _rising_load(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.load[where] *= 1.0 + fault["rate"] / 100.0 * elapsed / SECONDS_PER_MINUTE
+
+
+def _diurnal(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.load[where] *= 1.0 + fault["amplitude"] * math.sin(2.0 * math.pi * elapsed / fault["period"])
+
+
+def _contention(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.bandwidth_factor[where] *= fault["factor"]
+
+
+def _straggler(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.compute_factor[where] *= fault["factor"]
+
+
+def _preallocated(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.preallocated[where] = fault["share"]
+
+
+def _restart(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    if elapsed < fault["pause"]:
+        sum_.load[where] = 0.0
+
+
+_EFFECTS: Final[Mapping[str, Effect]] = {
+    faults.THERMAL_DRIFT: _thermal_drift,
+    faults.HOT_BUT_STABLE: _hot_but_stable,
+    faults.KERNEL_SLOWDOWN: _kernel_slowdown,
+    faults.BAD_TUNING: _bad_tuning,
+    faults.DEPLOY: _deploy,
+    faults.MEMORY_LEAK: _memory_leak,
+    faults.RISING_LOAD: _rising_load,
+    faults.DIURNAL: _diurnal,
+    faults.CONTENTION: _contention,
+    faults.STRAGGLER: _straggler,
+    faults.PREALLOCATED_MEMORY: _preallocated,
+    faults.RESTART: _restart,
+}

@@ -1,0 +1,109 @@
+"""The state of simulated GPUs: power, temperature, clocks, memory.
+
+Modest on purpose: temperature follows power with one time constant, throttling lowers the SM clock in proportion to
+what the temperature is above the limit. Figures are those of an H100 SXM (NVIDIA H100 datasheet: 700 W, 80 GB, 1,980
+MHz boost), rounded.
+"""
+
+import math
+from typing import Final
+
+import numpy as np
+
+from kernelcast.exporter.replay.trace import IntArray
+from kernelcast.exporter.simulate.influence import Influence
+from kernelcast.exporter.simulate.program import FloatArray
+
+POWER_LIMIT_W: Final = 700.0
+IDLE_POWER_W: Final = 75.0
+BOOST_CLOCK_MHZ: Final = 1980.0
+LOWEST_CLOCK_MHZ: Final = 345.0
+MEMORY_CLOCK_MHZ: Final = 2619.0
+MEMORY_TOTAL_MIB: Final = 81_559.0
+MEMORY_RESERVED_MIB: Final = 551.0
+SLOWDOWN_TEMP_C: Final = 87.0
+HARD_SLOWDOWN_C: Final = 2.0
+"""So far above the slowdown temperature, the hardware's own brake sets in beside the driver's."""
+
+GPU_IDLE: Final = 0x1
+SW_POWER_CAP: Final = 0x4
+SW_THERMAL_SLOWDOWN: Final = 0x20
+HW_THERMAL_SLOWDOWN: Final = 0x40
+"""Bits of the clock event reasons: NVML API reference, nvmlClocksEventReasons."""
+
+_AMBIENT_C: Final = 30.0
+_DEGREES_PER_WATT: Final = 0.07
+_TIME_CONSTANT_SECONDS: Final = 25.0
+_CLOCK_LOSS_PER_DEGREE: Final = 0.06
+_USUAL_MEMORY_RATIO: Final = 0.55
+_MEMORY_ABOVE_GPU_C: Final = 7.0
+_FULL_POWER_RATIO: Final = 0.9
+
+
+class Gpus:
+    """State of all GPUs, arrays of shape (gpus,)."""
+
+    def __init__(self, count: int, random: np.random.Generator) -> None:
+        """GPUs of one batch differ by a few per cent, as real ones do."""
+        self._cooling = _DEGREES_PER_WATT * (1 + 0.03 * random.standard_normal(count))
+        self.busy_ratio = np.zeros(count)
+        self.copy_ratio = np.zeros(count)
+        self.power_w = np.full(count, IDLE_POWER_W)
+        self.temp_c = _AMBIENT_C + self._cooling * IDLE_POWER_W
+        self.clock_mhz = np.full(count, BOOST_CLOCK_MHZ)
+        self.energy_mj = np.zeros(count)
+        self._program_mib = np.zeros(count)
+        self.used_mib = np.zeros(count)
+        self.reasons: IntArray = np.zeros(count, dtype=np.int64)
+
+    @property
+    def memory_temp_c(self) -> FloatArray:
+        """HBM sits on the same cooler, somewhat hotter."""
+        return self.temp_c + _MEMORY_ABOVE_GPU_C
+
+    def settle(self, influence: Influence) -> None:
+        """Start as after a long time at the usual load, so that a simulation does not begin with a warm-up."""
+        self.temp_c = _AMBIENT_C + influence.heat_c + self._cooling * self._power()
+
+    def forget_memory(self, which: FloatArray | IntArray) -> None:
+        """The program on these GPUs ended: what it had allocated is free."""
+        self._program_mib[which] = 0.0
+
+    def allocate(self, influence: Influence, seconds: float) -> np.typing.NDArray[np.bool_]:
+        """Let programs allocate for some seconds; returns which are out of memory."""
+        usable = MEMORY_TOTAL_MIB - MEMORY_RESERVED_MIB
+        fresh = np.where(influence.preallocated > 0, influence.preallocated, _USUAL_MEMORY_RATIO) * usable
+        self._program_mib = np.where(self._program_mib > 0, self._program_mib, fresh)
+        self._program_mib += influence.leak_mib * seconds
+        full = self._program_mib >= usable
+        self.used_mib = np.minimum(self._program_mib, usable)
+        return full
+
+    def advance(self, influence: Influence, noise: FloatArray, seconds: float) -> None:
+        """Let some seconds pass.
+
+        Args:
+            influence: What acts now.
+            noise: Shape (gpus,), standard normal.
+            seconds: How many.
+        """
+        self.power_w = np.minimum(self._power() * (1 + 0.01 * noise), POWER_LIMIT_W)
+        self.energy_mj += self.power_w * seconds * 1000
+        target_c = _AMBIENT_C + influence.heat_c + self._cooling * self.power_w
+        self.temp_c = target_c + (self.temp_c - target_c) * math.exp(-seconds / _TIME_CONSTANT_SECONDS)
+        above_c = np.maximum(self.temp_c - SLOWDOWN_TEMP_C, 0.0)
+        throttled = self.temp_c >= SLOWDOWN_TEMP_C
+        kept = np.where(throttled, 1.0 - _CLOCK_LOSS_PER_DEGREE * (above_c + 1.0), 1.0)
+        self.clock_mhz = np.maximum(np.rint(BOOST_CLOCK_MHZ * kept / 15) * 15, LOWEST_CLOCK_MHZ)
+        self.reasons = (
+            np.where(throttled, SW_THERMAL_SLOWDOWN, 0).astype(np.int64)
+            | np.where(above_c >= HARD_SLOWDOWN_C, HW_THERMAL_SLOWDOWN, 0)
+            | np.where(self.power_w >= POWER_LIMIT_W, SW_POWER_CAP, 0)
+            | np.where(self.busy_ratio <= 0, GPU_IDLE, 0)
+        )
+
+    def _power(self) -> FloatArray:
+        """Dynamic power goes with what runs and, as voltage follows frequency, with the square of the clock."""
+        dynamic = self.busy_ratio * _FULL_POWER_RATIO * (POWER_LIMIT_W - IDLE_POWER_W)
+        power: FloatArray = IDLE_POWER_W + dynamic * (self.clock_mhz / BOOST_CLOCK_MHZ) ** 2
+        return power
