@@ -60,7 +60,7 @@ class Canary:
             self.trial.tunable.put(self.trial.new if verdict.decision is Decision.KEEP else self.trial.old)
             return verdict
         self._trying_new = not self._trying_new
-        self.trial.tunable.put(self.trial.new if self._trying_new else self.trial.old)
+        self.trial.tunable.lend(self.trial.new if self._trying_new else self.trial.old)
         self._step = 0
         if not self._policy.warm_up_steps:
             self._mark = self._meter()

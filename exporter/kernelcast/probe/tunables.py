@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 from kernelcast.probe.recorder import printable
 from kernelcast.wire.errors import FrameError, TunableError
 from kernelcast.wire.frames import TunableClaim, Tunables, encode
+from kernelcast.wire.kernels import label
 
 Plain = int | float | str
 Value = TypeVar("Value", bound=Plain)
@@ -46,13 +47,14 @@ class Terms:
 class Tunable(Generic[Value_co]):
     """One tunable. Read `value` where it is used; it changes at step boundaries only."""
 
-    __slots__ = ("_allowed", "_value", "name", "rollbacks", "terms")
+    __slots__ = ("_allowed", "_settled", "_value", "name", "rollbacks", "terms")
 
     def __init__(self, name: str, allowed: Sequence[Value_co], value: Value_co, terms: Terms) -> None:
         self.name = name
         self.terms = terms
         self._allowed = {text(item): item for item in allowed}
         self._value = value
+        self._settled = text(value)
         self.rollbacks = 0
         """Hints in a row that were tried and rolled back."""
         _check(self, value, len(allowed))
@@ -74,6 +76,11 @@ class Tunable(Generic[Value_co]):
 
     def put(self, shown: str) -> None:
         """Put one of the allowed values, given as text, in force."""
+        self.lend(shown)
+        self._settled = shown
+
+    def lend(self, shown: str) -> None:
+        """Put an allowed value in force for a few steps of a trial; the value announced stays what it was."""
         self._value = self._allowed[shown]
 
     def overlaps(self, other: "AnyTunable") -> bool:
@@ -82,16 +89,16 @@ class Tunable(Generic[Value_co]):
         return not mine or not theirs or bool(mine & theirs)
 
     def claim(self, device_model: str, code_version: str) -> TunableClaim:
-        """As it is announced to the exporter."""
+        """As it is announced to the exporter, its kernels by their labels, so that series join plainly."""
         terms = self.terms
         return TunableClaim(
             self.name,
-            self.shown,
+            self._settled,
             self.allowed,
             terms.kind,
             terms.scope,
             terms.granularity,
-            terms.kernels,
+            tuple(label(kernel) for kernel in terms.kernels),
             device_model,
             code_version,
         )
