@@ -15,6 +15,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -82,6 +83,12 @@ def _check(settings: ServiceSettings) -> None:
         read_web_config(settings.web.config_file)
 
 
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer passes it so
+    if asked:
+        typer.echo(f"kernelcast {version('kernelcast')}")
+        raise typer.Exit(0)
+
+
 _OPTIONS: Final[Mapping[str, Any]] = {
     "config": Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)],
     "bootstrap_servers": Annotated[
@@ -104,6 +111,16 @@ _OPTIONS: Final[Mapping[str, Any]] = {
 }
 
 
+_VERSION: Final = inspect.Parameter(
+    "show_version",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ],
+)
+
+
 def daemon(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the shared options, collected in its first parameter, and the shared exit codes."""
     own = list(inspect.signature(function).parameters.values())[1:]
@@ -116,10 +133,11 @@ def daemon(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command_function(**arguments: Any) -> None:
+        arguments.pop(_VERSION.name)
         options = DaemonOptions(**{name: arguments.pop(name) for name in _OPTIONS})
         function(options, **arguments)
 
-    return _with_signature(command(command_function), [*shared, *own])
+    return _with_signature(command(command_function), [*shared, *own, _VERSION])
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

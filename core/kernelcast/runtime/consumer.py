@@ -63,6 +63,7 @@ class Consumer:
         properties = {**CONSUMER_PROPERTIES, **own, **(overrides or {})}
         strategy = "partition.assignment.strategy"
         self._cooperative = "cooperative" in settings.properties.get(strategy, properties[strategy])
+        self._closed = False
         self._client = connect(client, settings, properties=properties)
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
@@ -127,6 +128,11 @@ class Consumer:
             low, high = self._client.get_watermark_offsets(partition, timeout=timeout_seconds)
         return int(low), int(high)
 
+    def known_high(self, partition: TopicPartition) -> int:
+        """The next offset Kafka will write, as its last answer to a fetch said; negative before one. Asks nobody."""
+        _, high = self._client.get_watermark_offsets(partition, cached=True)
+        return int(high)
+
     def offsets_for_time(
         self, partitions: Sequence[TopicPartition], time_ns: int, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> list[TopicPartition]:
@@ -171,8 +177,10 @@ class Consumer:
             self._client.resume(list(partitions))
 
     def close(self) -> None:
-        """Leave the group, so that the others take over at once."""
-        self._client.close()
+        """Leave the group, so that the others take over at once; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._client.close()
 
     def _assigned(self, rebalance: Rebalance, partitions: list[TopicPartition]) -> None:
         start = list(rebalance.assigned(partitions) or partitions)

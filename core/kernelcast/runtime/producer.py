@@ -59,7 +59,6 @@ class Producer:
         registry = registry if registry is not None else CollectorRegistry()
         self._messages = counter(runtime.PRODUCER_MESSAGES, registry)
         self._drops = counter(runtime.PRODUCER_DROPPED, registry)
-        gauge(runtime.PRODUCER_QUEUE, registry).set_function(lambda: len(self))
         self._log = structlog.stdlib.get_logger("kafka.producer")
         self._lock = threading.Lock()
         self._known: set[str] = set()
@@ -69,6 +68,7 @@ class Producer:
         for topic in topics:
             self._introduce(topic)
         self._client = self._connect()
+        gauge(runtime.PRODUCER_QUEUE, registry).set_function(lambda: len(self))
 
     def send(
         self,

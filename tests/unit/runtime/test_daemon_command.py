@@ -99,3 +99,10 @@ def test_checking_finds_what_only_starting_would(tmp_path: Path, text: str, word
 
     assert checked.exit_code == 2
     assert words in checked.stderr
+
+
+def test_the_version_is_printed_whatever_else_is_wrong() -> None:
+    shown = run("--log.level", "loud", "--version")
+
+    assert shown.exit_code == 0
+    assert shown.output.startswith("kernelcast ")

@@ -39,7 +39,7 @@ def doctor(
         Path | None, typer.Option("--web.config.file", metavar="FILE", help="Web configuration file to check.")
     ] = None,
     socket: Annotated[
-        Path, typer.Option("--probe.socket", metavar="PATH", help="The exporter's socket.")
+        Path, typer.Option("--probe.socket", metavar="PATH", envvar="KERNELCAST_SOCKET", help="The exporter's socket.")
     ] = DEFAULT_SOCKET,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     probe_clock: Annotated[
