@@ -134,6 +134,7 @@ class SimulatedFleet:
         collective_ns = gpu_time[:, self._workload.collective].sum(axis=1)
         compute_ns = gpu_time.sum(axis=1) - collective_ns
         self._gpus.busy_ratio = np.minimum((compute_ns + collective_ns) / step_ns, 1.0)
+        self._gpus.waiting_ratio = np.minimum(collective_ns / step_ns, self._gpus.busy_ratio)
         self._gpus.copy_ratio = np.minimum((gpu_time * self._workload.memory_bound).sum(axis=1) / step_ns, 1.0)
         for gpu, process in enumerate(self._processes):
             process.spend(
@@ -176,6 +177,7 @@ class SimulatedFleet:
     def _warm_up(self) -> None:
         acting = influence(self.settings, 0.0)
         self._gpus.busy_ratio = np.minimum(USUAL_BUSY_RATIO * acting.load, 1.0)
+        self._gpus.waiting_ratio = self._gpus.busy_ratio * self._processes[0].program.collective_ratio
         self._gpus.settle(acting)
         self._gpus.allocate(acting, 0.0)
 

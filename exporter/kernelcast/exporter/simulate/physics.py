@@ -38,15 +38,26 @@ _CLOCK_LOSS_PER_DEGREE: Final = 0.06
 _USUAL_MEMORY_RATIO: Final = 0.55
 _MEMORY_ABOVE_GPU_C: Final = 7.0
 _FULL_POWER_RATIO: Final = 0.9
+_WAITING_POWER_RATIO: Final = 0.4
+"""A collective that waits for peers spins; it draws less than a kernel that computes."""
 
 
 class Gpus:
-    """State of all GPUs, arrays of shape (gpus,)."""
+    """State of all GPUs, arrays of shape (gpus,).
+
+    Attributes:
+        busy_ratio: Share of the time that kernels ran.
+        waiting_ratio: Of that, in collectives, which mostly wait.
+        copy_ratio: Share of the time that memory was busy.
+        power_w, temp_c, clock_mhz, energy_mj, used_mib: As NVML has them.
+        reasons: Clock event reasons, bits as above.
+    """
 
     def __init__(self, count: int, random: np.random.Generator) -> None:
         """GPUs of one batch differ by a few per cent, as real ones do."""
         self._cooling = _DEGREES_PER_WATT * (1 + 0.03 * random.standard_normal(count))
         self.busy_ratio = np.zeros(count)
+        self.waiting_ratio = np.zeros(count)
         self.copy_ratio = np.zeros(count)
         self.power_w = np.full(count, IDLE_POWER_W)
         self.temp_c = _AMBIENT_C + self._cooling * IDLE_POWER_W
@@ -104,6 +115,7 @@ class Gpus:
 
     def _power(self) -> FloatArray:
         """Dynamic power goes with what runs and, as voltage follows frequency, with the square of the clock."""
-        dynamic = self.busy_ratio * _FULL_POWER_RATIO * (POWER_LIMIT_W - IDLE_POWER_W)
+        drawing = self.busy_ratio - (1 - _WAITING_POWER_RATIO) * self.waiting_ratio
+        dynamic = drawing * _FULL_POWER_RATIO * (POWER_LIMIT_W - IDLE_POWER_W)
         power: FloatArray = IDLE_POWER_W + dynamic * (self.clock_mhz / BOOST_CLOCK_MHZ) ** 2
         return power

@@ -48,6 +48,12 @@ class Program:
     collective: npt.NDArray[np.bool_]
 
     @property
+    def collective_ratio(self) -> float:
+        """Share of the GPU time that collectives take where nobody waits."""
+        time_ns = self.base_ns * self.share
+        return float(time_ns[self.collective].sum() / time_ns.sum())
+
+    @property
     def variants(self) -> tuple[str, ...]:
         """Each kernel's configuration."""
         return tuple(f"{name.grid}|{name.block}" for name in self.names)
