@@ -1,6 +1,8 @@
 """Listen addresses as Prometheus's tools write them: `HOST:PORT`, `:PORT`, `[::1]:PORT`."""
 
-MAX_PORT = 65_535
+from typing import Final
+
+MAX_PORT: Final = 65_535
 
 
 def parse_listen_address(address: str) -> tuple[str, int]:
