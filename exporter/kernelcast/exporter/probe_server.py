@@ -22,7 +22,7 @@ from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, ProbeSocket, peer_of
 from kernelcast.exporter.report import Batch
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.errors import FrameError
+from kernelcast.wire.errors import FrameError, SourceError
 from kernelcast.wire.events import Hint, Outcome
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, TunableClaim, decode
 from kernelcast.wire.identity import Device, Process
@@ -105,7 +105,11 @@ class ProbeServer:
         Raises:
             SourceError: The socket belongs to a living daemon, or its path cannot be used.
         """
-        self._socket = ProbeSocket(self._path)
+        try:
+            self._socket = ProbeSocket(self._path)
+        except SourceError:
+            self.close()
+            raise
         self._selector.register(self._socket.listener, selectors.EVENT_READ)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._thread.start()

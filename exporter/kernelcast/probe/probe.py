@@ -20,6 +20,8 @@ from kernelcast.wire.frames import DeviceClaim, Hello
 from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
 
 STOP_SECONDS: Final = 0.2
+SHORTEST_SECONDS: Final = 0.02
+LONGEST_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class Probe:
         """Become silent in a forked child; its parent goes on as before."""
         self._silent = True
         self.observe = self.count = self.sync = _nothing
+        self.recorder.forked()
         self._sender.abandon()
 
     def _hello(self) -> Hello:
@@ -206,7 +209,7 @@ def settings_from(program: str | None, rank: str | int | None, environ: Mapping[
         program=clean,
         rank=shown[:64],
         socket_path=environ.get("KERNELCAST_SOCKET") or "/run/kernelcast/probe.sock",
-        interval_seconds=min(max(interval_seconds, 0.02), 3600.0),
+        interval_seconds=min(max(SHORTEST_SECONDS, interval_seconds), LONGEST_SECONDS),  # in this order NaN loses
         code_version=environ.get("KERNELCAST_CODE_VERSION", "")[:128],
     )
 

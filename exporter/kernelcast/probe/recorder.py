@@ -198,6 +198,10 @@ class Recorder:
         with self._lock:
             self.overhead_ns += cost_ns
 
+    def forked(self) -> None:
+        """In a child: the lock may be held by a thread that exists in the parent only."""
+        self._lock = threading.Lock()
+
     def touch(self) -> None:
         """Make the first device known although nothing was measured on it: a program that only has tunables."""
         if self.home is None:

@@ -1,0 +1,58 @@
+import ctypes
+import uuid
+from typing import Any
+
+from kernelcast.probe.driver import CPU, UNKNOWN, claims
+from kernelcast.wire.frames import DeviceClaim
+
+FIRST = uuid.UUID("5d83f3ce-2b75-4a9f-8d10-0d2a3f1f0a01")
+SECOND = uuid.UUID("5d83f3ce-2b75-4a9f-8d10-0d2a3f1f0a02")
+NOT_INITIALIZED = 3
+
+
+class Driver:
+    """libcuda with these GPUs, as the CUDA Driver API describes it."""
+
+    def __init__(self, *gpus: tuple[uuid.UUID, str], status: int = 0) -> None:
+        self.gpus = gpus
+        self.status = status
+
+    def cuDeviceGetCount(self, count: Any) -> int:  # noqa: N802  the driver's name
+        count._obj.value = len(self.gpus)
+        return self.status
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:  # noqa: N802  the driver's name
+        device._obj.value = ordinal
+        return 0
+
+    def cuDeviceGetUuid_v2(self, raw: Any, device: ctypes.c_int) -> int:  # noqa: N802  the driver's name
+        raw._obj[:] = list(self.gpus[device.value][0].bytes)
+        return 0
+
+    def cuDeviceGetName(self, name: Any, size: int, device: ctypes.c_int) -> int:  # noqa: N802  the driver's name
+        name.value = self.gpus[device.value][1].encode()[:size]
+        return 0
+
+
+def test_devices_come_in_cudas_order_with_their_uuid_and_model() -> None:
+    driver = Driver((FIRST, "NVIDIA H200"), (SECOND, "NVIDIA A100-SXM4-40GB MIG 1g.5gb"))
+    assert claims("", lambda: driver) == (
+        DeviceClaim(f"GPU-{FIRST}", "0", "NVIDIA H200"),
+        DeviceClaim(f"MIG-{SECOND}", "1", "NVIDIA A100-SXM4-40GB MIG 1g.5gb"),
+    )
+
+
+def test_a_driver_that_the_program_does_not_use_yet_leaves_the_device_open() -> None:
+    assert claims("", lambda: Driver((FIRST, "NVIDIA H200"), status=NOT_INITIALIZED)) == (UNKNOWN,)
+
+
+def test_a_process_without_a_driver_leaves_the_device_open() -> None:
+    def missing() -> Any:
+        raise OSError("libcuda.so.1: cannot open shared object file")
+
+    assert claims("", missing) == (UNKNOWN,)
+    assert claims("", object) == (UNKNOWN,)
+
+
+def test_a_program_without_a_gpu_runs_on_the_pseudo_device() -> None:
+    assert claims("simulated", lambda: Driver((FIRST, "NVIDIA H200"))) == (CPU,)

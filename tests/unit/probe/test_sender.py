@@ -1,0 +1,226 @@
+"""What goes over the wire, round by round, without a thread: the test is the exporter."""
+
+import logging
+import socket
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kernelcast.probe.hints import Ground, HintDesk
+from kernelcast.probe.link import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Link
+from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.sender import Sender, Subject
+from kernelcast.probe.tunables import Terms, Tunable, TunableSet
+from kernelcast.wire.events import Hint, HintMode, OutcomeState, outcome_from, to_event
+from kernelcast.wire.frames import (
+    MAX_FRAME_BYTES,
+    Counters,
+    Frame,
+    Hello,
+    HintFrame,
+    KernelRows,
+    Names,
+    OutcomeFrame,
+    Tunables,
+    decode,
+    encode,
+)
+
+
+class Exporter:
+    """The other end: accepts when asked to, and shows the frames that came."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.listener: socket.socket | None = None
+        self.connection: socket.socket | None = None
+
+    def listen(self) -> None:
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(str(self.path))
+        self.listener.listen(1)
+
+    def accept(self) -> None:
+        assert self.listener
+        self.connection, _ = self.listener.accept()
+        self.connection.setblocking(False)
+
+    def frames(self) -> list[Frame]:
+        assert self.connection
+        found: list[Frame] = []
+        while True:
+            try:
+                packet = self.connection.recv(MAX_FRAME_BYTES)
+            except BlockingIOError:
+                return found
+            if not packet:
+                return found
+            found.append(decode(packet))
+
+    def close(self) -> None:
+        for end in (self.connection, self.listener):
+            if end:
+                end.close()
+        self.connection = self.listener = None
+        self.path.unlink(missing_ok=True)
+
+
+class Program:
+    """A probe whose rounds are called by hand, with a clock that moves when told."""
+
+    def __init__(self, path: Path) -> None:
+        self.seconds = 100.0
+        self.recorder = Recorder()
+        self.tunables = TunableSet()
+        self.outcomes = Outcomes("training", "", lambda: 1, lambda: None)
+        ground = Ground("training", "", "", lambda: "", {}, lambda: 1)
+        self.desk = HintDesk(self.tunables, self.recorder, self.outcomes, ground)
+        self.link = Link(str(path), lambda: self.seconds)
+        subject = Subject(self.recorder, self.tunables, self.outcomes, self.desk)
+        self.sender = Sender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7))
+
+
+@pytest.fixture
+def exporter(tmp_path: Path) -> Iterator[Exporter]:
+    exporter = Exporter(tmp_path / "probe.sock")
+    yield exporter
+    exporter.close()
+
+
+@pytest.fixture
+def program(exporter: Exporter) -> Iterator[Program]:
+    program = Program(exporter.path)
+    yield program
+    program.sender.abandon()
+
+
+def launches(frames: list[Frame]) -> list[int]:
+    return [row.launches for frame in frames if isinstance(frame, KernelRows) for row in frame.rows]
+
+
+def test_a_program_that_has_done_nothing_says_nothing(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.sender.round()
+    assert not program.link.connected
+
+
+def test_who_speaks_and_what_things_are_called_come_before_totals(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.tunables.add(Tunable("block", [32, 64], 32, Terms()))
+    program.recorder.observe("a", 5)
+    program.sender.round()
+    exporter.accept()
+    assert [type(frame) for frame in exporter.frames()] == [Hello, Tunables, Names, KernelRows, Counters]
+
+
+def test_only_what_changed_is_sent_again_and_always_as_a_total(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("a", 5)
+    program.recorder.observe("b", 5)
+    program.sender.round()
+    exporter.accept()
+    exporter.frames()
+    program.recorder.observe("b", 5)
+    program.sender.round()
+    frames = exporter.frames()
+    assert launches(frames) == [2]
+    assert not any(isinstance(frame, Names | Hello | Tunables) for frame in frames)
+
+
+def test_a_new_configuration_is_told_with_its_name(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("a", 5, block="48x1x1")
+    program.sender.round()
+    exporter.accept()
+    exporter.frames()
+    program.recorder.observe("a", 5, block="64x1x1")
+    program.sender.round()
+    (names,) = [frame for frame in exporter.frames() if isinstance(frame, Names)]
+    assert names.names[0].block == "64x1x1"
+
+
+def test_after_a_restart_of_the_exporter_everything_is_told_again(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.tunables.add(Tunable("block", [32, 64], 32, Terms()))
+    program.recorder.observe("a", 5)
+    program.recorder.observe("b", 5)
+    program.sender.round()
+    exporter.accept()
+    exporter.close()
+    program.recorder.observe("b", 5)
+    program.sender.round()
+    assert not program.link.connected
+    exporter.listen()
+    program.seconds += LONGEST_PAUSE_SECONDS
+    program.sender.round()
+    exporter.accept()
+    frames = exporter.frames()
+    assert [type(frame) for frame in frames] == [Hello, Tunables, Names, KernelRows, Counters]
+    assert sorted(launches(frames)) == [1, 2]
+
+
+def test_an_exporter_that_does_not_read_costs_frames_but_no_totals(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("a", 5)
+    program.sender.round()
+    exporter.accept()
+    for number in range(20_000):
+        program.recorder.observe(f"{'long' * 20} {number % 1000}x", 5)
+        if number % 50 == 0:
+            program.sender.round()
+    assert program.sender.dropped_frames > 0
+    seen: dict[int, int] = {}
+    for _ in range(50):
+        for frame in exporter.frames():
+            if isinstance(frame, KernelRows):
+                seen.update((row.kernel, row.launches) for row in frame.rows)
+        program.sender.round()
+    assert sum(seen.values()) == 20_001
+
+
+def test_pauses_between_attempts_grow_to_a_limit(program: Program) -> None:
+    program.recorder.observe("a", 5)
+    attempts: list[float] = []
+    while len(attempts) < 8:
+        program.link.failure = ""
+        program.sender.round()
+        if program.link.failure:
+            attempts.append(program.seconds)
+        program.seconds += FIRST_PAUSE_SECONDS
+    pauses = [later - earlier for earlier, later in pairwise(attempts)]
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+
+
+def test_a_missing_exporter_is_mentioned_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:
+    program.recorder.observe("a", 5)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            program.seconds += LONGEST_PAUSE_SECONDS
+            program.sender.round()
+    (record,) = caplog.records
+    assert "start `kernelcast exporter` on this node" in record.getMessage()
+
+
+def test_a_hint_is_heard_and_its_outcome_told(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.tunables.add(Tunable("block", [32, 64], 32, Terms()))
+    program.recorder.touch()
+    program.sender.round()
+    exporter.accept()
+    assert exporter.connection
+    hint = Hint("h1", "training", "block", "64", 10, mode=HintMode.APPLY)
+    for packet in encode(HintFrame(to_event(hint, source="/test", time_ns=1))):
+        exporter.connection.send(packet)
+    exporter.connection.send(b"garbage")
+    program.sender.round()
+    program.desk.at_boundary(epoch=False)
+    program.sender.round()
+    frames = exporter.frames()
+    states = [outcome_from(frame.event).state for frame in frames if isinstance(frame, OutcomeFrame)]
+    assert states == [OutcomeState.RECEIVED, OutcomeState.APPLIED]
+    assert program.desk.malformed == 1
+    tunables = [frame.tunables[0].value for frame in frames if isinstance(frame, Tunables)]
+    assert tunables == ["32", "64"]

@@ -1,0 +1,52 @@
+import subprocess
+import sys
+
+import pytest
+
+from kernelcast.probe.probe import settings_from
+
+FOREIGN = """
+import sys
+from importlib.metadata import packages_distributions
+import kernelcast.probe
+loaded = {name.partition(".")[0] for name in sys.modules if not name.startswith("_")}
+print(sorted(loaded - sys.stdlib_module_names - {"kernelcast"}))
+"""
+
+
+def test_arguments_go_before_the_environment() -> None:
+    settings = settings_from("mine", 3, {"KERNELCAST_PROGRAM": "other", "KERNELCAST_RANK": "9"})
+    assert (settings.program, settings.rank) == ("mine", "3")
+
+
+@pytest.mark.parametrize("name", ["KERNELCAST_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"])
+def test_the_rank_is_found_where_launchers_put_it(name: str) -> None:
+    assert settings_from("p", None, {name: "5"}).rank == "5"
+
+
+def test_everything_has_a_default() -> None:
+    settings = settings_from(None, None, {})
+    assert (settings.program, settings.rank) == ("program", "")
+    assert (settings.socket_path, settings.interval_seconds) == ("/run/kernelcast/probe.sock", 1.0)
+
+
+@pytest.mark.parametrize(("given", "taken"), [("0.5", 0.5), ("soon", 1.0), ("0", 0.02), ("-3", 0.02), ("nan", 0.02)])
+def test_no_interval_stops_a_program(given: str, taken: float) -> None:
+    assert settings_from("p", None, {"KERNELCAST_PROBE_INTERVAL_SECONDS": given}).interval_seconds == taken
+
+
+@pytest.mark.parametrize(("given", "taken"), [("a\nb", "ab"), ("x" * 500, "x" * 128), ("\n", "program")])
+def test_no_program_name_stops_a_program(given: str, taken: str) -> None:
+    assert settings_from(given, None, {}).program == taken
+
+
+def test_importing_the_probe_imports_nothing_but_the_standard_library() -> None:
+    # -S -E would hide the editable install: the roots are passed in instead.
+    roots = [root for root in sys.path if (root.endswith(("core", "exporter")))]
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {roots!r}\n{FOREIGN}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "[]", done.stderr
