@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.grafana.rules.model import duration, to_yaml
-from kernelcast.grafana.rules.pipeline import BRIDGE_JOB, EXPORTER_JOB, PREDICTOR_JOB
+from kernelcast.grafana.rules.recording import BRIDGE_JOB, EXPORTER_JOB, PREDICTOR_JOB
 
 FILE: Final = "prometheus.yaml"
 

@@ -55,9 +55,9 @@ def parse(expr: str) -> Parsed:
 
 
 def _selector(node: Any) -> tuple[str, frozenset[str]]:
-    matchers = {matcher.name: matcher.value for matcher in node.matchers.matchers}
-    name = node.name or matchers.pop("__name__", "")
-    return name, frozenset(matchers)
+    matchers = [(matcher.name, matcher.value) for matcher in node.matchers.matchers]
+    named = [node.name] if node.name else [value for label, value in matchers if label == "__name__"]
+    return named[0], frozenset(label for label, _ in matchers if label != "__name__")
 
 
 def without_variables(expr: str) -> str:

@@ -20,12 +20,13 @@ def row() -> Row:
 def _band() -> Placed:
     text = Text(
         "$metric: now, and expected in $horizon",
-        "The series itself (a kernel's duration as the mean of its launches), and what is forecast for the chosen "
-        "horizon at the time of issue: mean with 95 % interval. Only series that the predictor flagged have one.",
+        "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and what is "
+        "forecast for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the "
+        "predictor flagged have one.",
     )
     named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
     bounds = [Query(_forecast(bound), legend) for bound, legend in zip(("mean", "lower", "upper"), named, strict=True)]
-    actual = [Query(_gauge(), f"actual {_SUBJECT}"), Query(_histogram(), f"actual {_SUBJECT}")]
+    actual = [Query(expr, f"actual {_SUBJECT}") for expr in (_gauge(), _counter(), _histogram())]
     return time_series(
         text, [*actual, *bounds], Axis("short"), Look(fill=0, overrides=_fill_between()), width=24, height=10
     )
@@ -35,14 +36,18 @@ def _forecast(bound: str) -> str:
     return promql.series(forecast.FORECAST_VALUE, extra=(*_CHOSEN, f'bound="{bound}"'))
 
 
-def _subject(metric_name: str) -> str:
+def _subject(metric_name: str, *extra: str) -> str:
     """The subject of the forecast chosen, whichever metric it is: labels that it lacks match as well."""
     matchers = ('job=~"$job"', 'Hostname=~"$hostname"', 'gpu=~"$gpu"', 'program=~"$program|"', 'kernel=~"$kernel|"')
-    return f'{{__name__="{metric_name}", {", ".join(matchers)}}}'
+    return f'{{__name__="{metric_name}", {", ".join((*extra, *matchers))}}}'
 
 
 def _gauge() -> str:
-    return _subject("$metric")
+    return _subject("$metric", '__name__!~".+_total"')
+
+
+def _counter() -> str:
+    return promql.rate(_subject("$metric", '__name__=~".+_total"'))
 
 
 def _histogram() -> str:

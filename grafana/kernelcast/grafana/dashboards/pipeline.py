@@ -1,16 +1,18 @@
 """kernelcast's own health: from the exporters through Kafka to what Prometheus and the predictor read."""
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import daemons
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import exporter, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 
 
 def row() -> Row:
-    """Is it up, does it flow, does it keep up, and is anything lost."""
-    flow = (_points(), _lag(), _acknowledged(), _lost(), _dead_letters())
-    return Row("Pipeline", (_up(), *flow, _lateness(), _watched(), _abstained()))
+    """Is it up, does it flow, does it keep up, is anything lost, and how does each daemon fare."""
+    flow = (_points(), _lag(), _delay(), _acknowledged())
+    losses = (_unreadable(), _not_stored(), _lost(), _dead_letters())
+    return Row("Pipeline", (_up(), *flow, *losses, *daemons.panels()), collapsed=True)
 
 
 def _up() -> Placed:
@@ -25,21 +27,49 @@ def _points() -> Placed:
         "Data points handed to Kafka by exporters, and read from it by the bridge and the predictor. A gap between "
         "the lines that lasts is lag or loss.",
     )
-    sent, read = promql.rate(promql.series(exporter.POINTS)), promql.rate(promql.series(predictor.POINTS))
-    queries = [Query(f"sum({sent})", "exporters, sent"), Query(f"sum by (topic) ({read})", "predictor, {{topic}}")]
+    rows = ((exporter.POINTS, "exporters, sent"), (bridge.POINTS, "bridge"), (predictor.POINTS, "predictor"))
+    queries = [Query(f"sum({promql.rate(promql.series(row))})", legend) for row, legend in rows]
     return time_series(text, queries, Axis("cps", low=0))
 
 
 def _lag() -> Placed:
     text = Text("Messages waiting on Kafka", "How far behind each reader is. Level is normal, a steady rise is not.")
-    query = Query(f"sum by (job, topic) ({promql.series(predictor.LAG)})", "{{job}} {{topic}}")
-    return time_series(text, [query], Axis("short", low=0))
+    lags = (f"sum by (job, topic) ({promql.series(row)})" for row in (bridge.LAG, predictor.LAG))
+    return time_series(text, [Query(lag, "{{job}} {{topic}}") for lag in lags], Axis("short", low=0))
+
+
+def _delay() -> Placed:
+    text = Text(
+        "From event to store (p99)",
+        "How old a message's newest point is when the bridge has stored it: the time that measuring, Kafka and "
+        "decoding take together.",
+    )
+    buckets = promql.rate(promql.series(bridge.FRESHNESS, "_bucket"))
+    query = Query(f"histogram_quantile(0.99, sum by (topic, le) ({buckets}))", "{{topic}}")
+    return time_series(text, [query], Axis("s", low=0))
 
 
 def _acknowledged() -> Placed:
     text = Text("Messages to Kafka", "Messages that Kafka acknowledged, by topic.")
     acknowledged = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="acknowledged"',)))
     return time_series(text, [Query(f"sum by (job, topic) ({acknowledged})", "{{job}} {{topic}}")], Axis("cps", low=0))
+
+
+def _unreadable() -> Placed:
+    text = Text("Messages that could not be decoded", "By topic and error; they went to the dead letters.")
+    failures = promql.increase(promql.series(bridge.DECODE_FAILURES))
+    query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
+    return time_series(text, [query], Axis("short", low=0), Look(bars=True))
+
+
+def _not_stored() -> Placed:
+    text = Text(
+        "Points that were not stored",
+        "By cause. wire_only and older are normal; second_writer means that two processes write one series, a limit "
+        "that series are missing.",
+    )
+    discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS))
+    return time_series(text, [Query(f"sum by (cause) ({discarded})", "{{cause}}")], Axis("cps", low=0))
 
 
 def _lost() -> Placed:
@@ -65,37 +95,3 @@ def _dead_letters() -> Placed:
     letters = promql.increase(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")
     return time_series(text, [query], Axis("short", low=0), Look(bars=True))
-
-
-def _lateness() -> Placed:
-    text = Text(
-        "Exporters' lateness",
-        "How long after its deadline an exporter sampled its last interval, and how long that took. Late samples "
-        "blur rates; an interval that takes too long is left out.",
-    )
-    queries = [
-        Query(promql.series(exporter.TICK_LATENESS), "{{instance}} late"),
-        Query(promql.series(exporter.TICK_DURATION), "{{instance}} took"),
-    ]
-    return time_series(text, queries, Axis("s", low=0))
-
-
-def _watched() -> Placed:
-    text = Text(
-        "Series under watch",
-        "Series that the predictor holds, those that its last sweep flagged, and those with a forecast.",
-    )
-    rows = ((predictor.SERIES, "watched"), (predictor.FLAGGED, "flagged"), (predictor.RAISED, "with a forecast"))
-    queries = [Query(f"sum({promql.series(row)})", legend) for row, legend in rows]
-    return time_series(text, queries, Axis("short", low=0))
-
-
-def _abstained() -> Placed:
-    text = Text(
-        "Why nothing was predicted",
-        "Flagged series about which the predictor made no statement, by reason: load that changed, a baseline too "
-        "wide, a deploy that settles.",
-    )
-    abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
-    query = Query(f"sum by (reason) ({abstained})", "{{reason}}")
-    return time_series(text, [query], Axis("cps", low=0), Look(stacked=True))

@@ -4,33 +4,18 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
-from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
+from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import device, exporter, predictor, runtime
 
-BRIDGE_JOB: Final = "kernelcast-bridge"
-EXPORTER_JOB: Final = "kernelcast-exporter"
-PREDICTOR_JOB: Final = "kernelcast-predictor"
 _LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 
 def group(profile: Profile) -> Group:
     """Down, stale, losing messages; and the heartbeat."""
-    daemons = (_bridge_down(), _predictor_down(), _exporter_stale(profile), _ticks(profile), _sweeps(profile))
+    daemons = (_predictor_down(), _exporter_stale(profile), _ticks(profile), _sweeps(profile))
     messages = (_lag(profile), _dropping(profile), _dead_letters(profile))
     return Group("kernelcast-pipeline-alerts", (*daemons, *messages, _watchdog()))
-
-
-def _bridge_down() -> Alert:
-    return Alert(
-        name="KernelcastBridgeDown",
-        expr=f'up{{job="{BRIDGE_JOB}"}} == 0 or absent(up{{job="{BRIDGE_JOB}"}})',
-        hold_seconds=2 * MINUTE,
-        severity=Severity.CRITICAL,
-        summary="The bridge is down: Prometheus gets nothing from Kafka",
-        description=f"Prometheus cannot read {_DAEMON}, or has no such target. What the exporters send waits in Kafka.",
-        action="Check the bridge's /-/healthy and its log. Nothing is lost while Kafka's retention lasts.",
-    )
 
 
 def _predictor_down() -> Alert:
@@ -90,10 +75,9 @@ def _keeps_rising(counter: str, profile: Profile) -> str:
 
 
 def _lag(profile: Profile) -> Alert:
-    waiting = promql.name(predictor.LAG)
     return Alert(
         name="KernelcastLagGrowing",
-        expr=f"{waiting} > {_LAG_MESSAGES} and deriv({waiting}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
+        expr=f"{LAG} > {_LAG_MESSAGES} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",

@@ -8,9 +8,13 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import MINUTE, Group, Profile, Record, duration
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import bridge, device, kernel, predictor
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
+
+BRIDGE_JOB: Final = "kernelcast-bridge"
+EXPORTER_JOB: Final = "kernelcast-exporter"
+PREDICTOR_JOB: Final = "kernelcast-predictor"
 
 KERNEL_LAUNCHES: Final = "kernel:cuda_kernel_launches:rate"
 KERNEL_SECONDS: Final = "kernel:cuda_kernel_duration_seconds_sum:rate"
@@ -24,6 +28,8 @@ KERNEL_SHARE: Final = "kernel:cuda_kernel_busy_seconds:share"
 STATE_SECONDS: Final = "state:cuda_device_time_seconds:rate"
 MEMORY_USED: Final = "gpu:DCGM_FI_DEV_FB_USED:ratio"
 CLOCK_EVENT: Final = "gpu:DCGM_FI_DEV_CLOCKS_EVENT_REASONS:bit"
+
+LAG: Final = "topic:kernelcast_lag_messages:sum"
 
 CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
 """NVML API reference, nvmlClocksEventReasons; 0x4, the power cap, is normal under load."""
@@ -40,7 +46,7 @@ def classic(profile: Profile) -> tuple[Group, ...]:
         Record(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
         Record(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
     )
-    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices())
+    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(), _pipeline())
 
 
 def native(profile: Profile) -> tuple[Group, ...]:
@@ -53,7 +59,7 @@ def native(profile: Profile) -> tuple[Group, ...]:
         Record(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
         Record(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
     )
-    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices())
+    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(), _pipeline())
 
 
 def _rate(name: str, window: str) -> str:
@@ -89,3 +95,8 @@ def _devices() -> Group:
     )
     memory = Record(MEMORY_USED, f"max without (instance) ({used} / ({used} + {free}))")
     return Group("kernelcast-devices", (memory, *bits))
+
+
+def _pipeline() -> Group:
+    waiting = f"sum without (partition) ({promql.name(bridge.LAG)}) or {promql.name(predictor.LAG)}"
+    return Group("kernelcast-pipeline", (Record(LAG, waiting),))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from kernelcast.grafana.rules import forecasts, hardware, hints, kernels, pipeline, recording
+from kernelcast.grafana.rules import bridge, forecasts, hardware, hints, kernels, pipeline, recording
 from kernelcast.grafana.rules.model import Alert, Group, Profile, to_yaml
 
 CLASSIC_FILE: Final = "recording.yaml"
@@ -12,7 +12,7 @@ ALERTS_FILE: Final = "alerts.yaml"
 RUNBOOKS_FILE: Final = "runbooks.md"
 
 _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
-_ALERT_GROUPS: Final = (hardware.group, kernels.group, forecasts.group, hints.group, pipeline.group)
+_ALERT_GROUPS: Final = (hardware.group, kernels.group, forecasts.group, hints.group, bridge.group, pipeline.group)
 
 
 def render(profile: Profile) -> dict[str, str]:

@@ -1,0 +1,71 @@
+"""Each daemon by itself: what it holds, and whether it has the time for its work."""
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, time_series
+from kernelcast.grafana.model.targets import Query
+from kernelcast.wire.catalogue import bridge, exporter, predictor
+
+
+def panels() -> tuple[Placed, ...]:
+    """Bridge, exporters, predictor."""
+    return (_held(), _encoding(), _lateness(), _alerts(), _watched(), _abstained())
+
+
+def _held() -> Placed:
+    text = Text(
+        "Lines held by the bridge",
+        "Lines that the series held make on /metrics, and the limit beyond which new series are refused.",
+    )
+    rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
+    queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
+    return time_series(text, queries, Axis("short", low=0))
+
+
+def _encoding() -> Placed:
+    text = Text(
+        "Encoding a scrape (p99)",
+        "Time the bridge takes to write its series for Prometheus; far below the scrape timeout.",
+    )
+    buckets = promql.rate(promql.series(bridge.SCRAPE_DURATION, "_bucket"))
+    query = Query(f"histogram_quantile(0.99, sum by (instance, le) ({buckets}))", "{{instance}}")
+    return time_series(text, [query], Axis("s", low=0))
+
+
+def _lateness() -> Placed:
+    text = Text(
+        "Exporters' lateness",
+        "How long after its deadline an exporter sampled its last interval, and how long that took. Late samples "
+        "blur rates; an interval that takes too long is left out.",
+    )
+    rows = ((exporter.TICK_LATENESS, "late"), (exporter.TICK_DURATION, "took"))
+    queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
+    return time_series(text, queries, Axis("s", low=0))
+
+
+def _alerts() -> Placed:
+    text = Text("Alerts written to Kafka", "Alerts that Alertmanager delivered to the bridge, by outcome.")
+    delivered = promql.increase(promql.series(bridge.ALERTS))
+    return time_series(
+        text, [Query(f"sum by (outcome) ({delivered})", "{{outcome}}")], Axis("short", low=0), Look(bars=True)
+    )
+
+
+def _watched() -> Placed:
+    text = Text(
+        "Series under watch",
+        "Series that the predictor holds, those that its last sweep flagged, and those with a forecast.",
+    )
+    rows = ((predictor.SERIES, "watched"), (predictor.FLAGGED, "flagged"), (predictor.RAISED, "with a forecast"))
+    queries = [Query(f"sum({promql.series(row)})", legend) for row, legend in rows]
+    return time_series(text, queries, Axis("short", low=0))
+
+
+def _abstained() -> Placed:
+    text = Text(
+        "Why nothing was predicted",
+        "Flagged series about which the predictor made no statement, by reason: load that changed, a baseline too "
+        "wide, a deploy that settles.",
+    )
+    abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
+    query = Query(f"sum by (reason) ({abstained})", "{{reason}}")
+    return time_series(text, [query], Axis("cps", low=0), Look(stacked=True))
