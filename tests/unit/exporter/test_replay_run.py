@@ -1,0 +1,295 @@
+"""`kernelcast replay` and `kernelcast simulate`: what they send, what they say, and how they exit."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kernelcast.exporter.publish import Tally
+from kernelcast.exporter.replay import TraceSource, run
+from kernelcast.exporter.replay import command as replay_command
+from kernelcast.exporter.replay.progress import Lines
+from kernelcast.exporter.replay.run import FiniteSource, publish
+from kernelcast.exporter.replay.settings import RunSettings
+from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span
+from kernelcast.exporter.simulate import command as simulate_command
+from kernelcast.wire.topics import DEVICE, KERNELS
+
+SECOND = 1_000_000_000
+NOW = 1_760_000_000 * SECOND
+
+
+class Outbox:
+    """Keeps messages; answers for as many as it is told to, when polled."""
+
+    def __init__(self, *, answers: int = 10**9, per_poll: int = 10**9) -> None:
+        self.messages: list[tuple[str, bytes | None, bytes | None]] = []
+        self.acknowledged = self.failed = self.dropped = 0
+        self._answers, self._per_poll = answers, per_poll
+        self.longest = 0
+        self.closed = False
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        self.messages.append((topic, key, value))
+        self.longest = max(self.longest, len(self))
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:  # noqa: ARG002 - as a producer's
+        answered = min(len(self), self._per_poll, self._answers - self.acknowledged)
+        self.acknowledged += max(answered, 0)
+
+    def close(self, timeout_seconds: float) -> int:  # noqa: ARG002 - as a producer's
+        while len(self) and self.acknowledged < self._answers:
+            self.poll()
+        self.closed = True
+        self.failed = len(self)
+        return self.failed
+
+    def __len__(self) -> int:
+        return len(self.messages) - self.acknowledged
+
+
+BACKLOG = 20
+
+
+@pytest.fixture
+def small_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MAX_BACKLOG_MESSAGES", BACKLOG)
+
+
+class Silent:
+    def show(self, source: FiniteSource, tally: Tally) -> None:
+        """Shows nothing."""
+
+
+def source(launches: int = 3) -> TraceSource:
+    recorder = Recorder()
+    for number in range(launches):
+        recorder.launch(Span(number * SECOND, SECOND, 0), "gemm", LaunchConfiguration(), 7)
+    recorder.copy(Span(0, 1, 0), "h2d", "true", 8)
+    trace = recorder.trace(Origin("", "d"))
+    return TraceSource(trace, program="job", rank="", hostname="node1", speed=1.0, start_ns=NOW)
+
+
+def every_second(count: int) -> Iterator[int]:
+    yield from (NOW + number * SECOND for number in range(count))
+
+
+def test_a_replay_sends_until_its_end_and_accounts_for_all() -> None:
+    outbox = Outbox()
+    account = publish(source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent())
+    assert (account.kernels, account.copies) == (3, 1)
+    assert account.messages == account.acknowledged == len(outbox.messages) == 4
+    assert account.finished
+    assert account.lost == 0
+    assert {(topic, key) for topic, key, _ in outbox.messages} == {(KERNELS.name, b"job")}
+    assert account.told("x", "host:1") == (
+        f"x: sent 3 kernel launches and 1 copies in {account.points} points, 4 messages, "
+        "all acknowledged by Kafka at host:1"
+    )
+
+
+def test_a_replay_that_is_stopped_tells_what_it_has_sent_so_far() -> None:
+    account = publish(source(), RunSettings(), outbox=Outbox(), ticks=every_second(2), progress=Silent())
+    assert not account.finished
+    assert account.kernels == 1
+    assert account.position_seconds == 1
+    assert "stopped before its end" in account.told("x", "host:1")
+
+
+def test_messages_that_kafka_does_not_acknowledge_are_said_to_be_lost() -> None:
+    outbox = Outbox(answers=2)
+    account = publish(source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent())
+    assert (account.outstanding, account.lost) == (2, 2)
+    assert "2 of them NOT acknowledged by Kafka at host:1" in account.told("x", "host:1")
+
+
+def test_a_fast_source_waits_for_a_slow_broker_so_that_nothing_is_dropped(small_backlog: None) -> None:
+    outbox = Outbox(per_poll=1)
+    replayed = source(3 * BACKLOG)
+    account = publish(replayed, RunSettings(), outbox=outbox, ticks=every_second(10**6), progress=Silent())
+    assert account.finished
+    assert account.lost == 0
+    assert outbox.longest <= BACKLOG + 1
+
+
+def test_a_broker_that_never_answers_ends_the_replay(small_backlog: None) -> None:
+    outbox = Outbox(answers=0)
+    settings = RunSettings(flush_timeout_seconds=0)
+    account = publish(source(3 * BACKLOG), settings, outbox=outbox, ticks=every_second(10**6), progress=Silent())
+    assert not account.finished
+    assert account.lost == account.messages > BACKLOG
+
+
+def test_the_outbox_is_closed_whatever_happens() -> None:
+    def broken() -> Iterator[int]:
+        yield NOW
+        raise KeyboardInterrupt
+
+    outbox = Outbox()
+    with pytest.raises(KeyboardInterrupt):
+        publish(source(), RunSettings(), outbox=outbox, ticks=broken(), progress=Silent())
+    assert outbox.closed
+
+
+def test_without_a_terminal_a_line_comes_at_first_and_then_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import sys
+
+    seconds = iter([0.0, 5.0, 10.0, 12.0])
+    lines = Lines("trace.json", sys.stderr, lambda: next(seconds))
+    for _ in range(4):
+        lines.show(source(), Tally(kernels=7))
+    assert capsys.readouterr().err.count("trace.json: 0.0 of 3.0 s, 7 kernel launches") == 2
+
+
+# The commands themselves
+
+
+def trace_file(folder: Path, *events: dict[str, Any]) -> Path:
+    path = folder / "job.pt.trace.json"
+    path.write_text(json.dumps({"traceEvents": list(events), "distributedInfo": {"rank": 5}}))
+    return path
+
+
+KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1, "dur": 2, "pid": 0, "args": {"device": 0}}
+
+
+@pytest.fixture
+def outbox(monkeypatch: pytest.MonkeyPatch) -> Outbox:
+    made = Outbox()
+    for module in (replay_command, simulate_command):
+        monkeypatch.setattr(module, "make_producer", lambda settings, client_id: made)
+    return made
+
+
+def invoke(app: typer.Typer, *arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_replay_says_what_it_sent_and_exits_with_0(tmp_path: Path, outbox: Outbox) -> None:
+    path, told = trace_file(tmp_path, KERNEL, {**KERNEL, "ts": 9}), tmp_path / "summary.json"
+    code, output, _ = invoke(
+        replay_command.replay, "kineto", path, "--speed", "max", "--summary", told, "--hostname", "node9"
+    )
+    assert code == 0
+    assert "2 kernel launches in 0.000 s on GPU 0" in output
+    assert "sent 2 kernel launches and 0 copies" in output
+    assert "all acknowledged" in output
+    summary = json.loads(told.read_text())
+    assert (summary["kernels"], summary["lost"], summary["finished"]) == (2, 0, True)
+    assert (summary["program"], summary["rank"]) == ("job", "5")
+    assert outbox.messages[0][1] == b"job"
+
+
+def test_replay_exits_with_1_when_kafka_did_not_acknowledge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_command, "make_producer", lambda settings, client_id: Outbox(answers=0))
+    code, output, _ = invoke(replay_command.replay, "kineto", trace_file(tmp_path, KERNEL), "--speed", "max")
+    assert code == 1
+    assert "1 of them NOT acknowledged" in output
+
+
+def test_replay_of_a_trace_without_gpu_activity_says_so_and_exits_with_0(tmp_path: Path, outbox: Outbox) -> None:
+    code, output, _ = invoke(replay_command.replay, "kineto", trace_file(tmp_path, {**KERNEL, "cat": "cpu_op"}))
+    assert code == 0
+    assert "no GPU activity" in output
+    assert "sent 0 kernel launches and 0 copies" in output
+    assert outbox.messages == []
+
+
+def test_replay_of_what_is_no_trace_exits_with_1(tmp_path: Path, outbox: Outbox) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text("{")
+    code, _, errors = invoke(replay_command.replay, "kineto", path)
+    assert code == 1
+    assert str(path) in errors
+    code, _, errors = invoke(replay_command.replay, "nsys", path)
+    assert code == 1
+    assert "not a SQLite file" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--speed", "fast"], "speed is fast"),
+        (["--speed", "0"], "speed is 0"),
+        (["--speed", "nan"], "speed is nan"),
+        (["--kernels", "few"], "kernels is few"),
+        (["--kernels", "0"], "kernels is 0"),
+        (["--interval", "0"], "interval_seconds is 0"),
+        (["--log.level", "loud"], "log.level is loud"),
+        (["--program", "a\nb"], "--program"),
+        (["--frobnicate"], "frobnicate"),
+    ],
+)
+def test_usage_errors_exit_with_2_and_say_what(tmp_path: Path, outbox: Outbox, arguments: list[str], said: str) -> None:
+    code, output, errors = invoke(replay_command.replay, "kineto", trace_file(tmp_path, KERNEL), *arguments)
+    assert code == 2
+    assert said in output + errors
+    assert outbox.messages == []
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path, outbox: Outbox) -> None:
+    code, _, errors = invoke(replay_command.replay, "nsys", tmp_path / "absent.sqlite")
+    assert code == 2
+    assert "does not exist" in errors
+
+
+def test_settings_come_from_the_file_s_own_section_too(tmp_path: Path, outbox: Outbox) -> None:
+    config = tmp_path / "kernelcast.yaml"
+    config.write_text("replay:\n  speed: max\n  kernels: all\nexporter: {}\n")
+    code, output, _ = invoke(
+        replay_command.replay, "kineto", trace_file(tmp_path, {**KERNEL, "dur": 1e9}), "--config", config
+    )
+    assert code == 0
+    assert "sent 1 kernel launches" in output
+
+
+def test_simulate_publishes_a_past_and_writes_the_truth(tmp_path: Path, outbox: Outbox) -> None:
+    truth, told = tmp_path / "truth.json", tmp_path / "summary.json"
+    code, output, _ = invoke(
+        simulate_command.simulate,
+        *("--gpus", 2, "--nodes", 2, "--duration", 60, "--interval", 10, "--speed", "max"),
+        *("--fault", "kernel-slowdown:node=1,gpu=1,start=30s", "--background", "restart:start=20s"),
+        *("--truth", truth, "--summary", told),
+    )
+    assert code == 0
+    assert "2 nodes of 2 simulated GPUs" in output
+    assert {(topic, key) for topic, key, _ in outbox.messages} == {
+        (DEVICE.name, b"sim-node-0"),
+        (DEVICE.name, b"sim-node-1"),
+        (KERNELS.name, b"sim-train-0"),
+        (KERNELS.name, b"sim-train-1"),
+    }
+    assert len(outbox.messages) == 6 * 4
+    records = json.loads(truth.read_text())
+    assert [(record["fault"], record["is_fault"]) for record in records] == [
+        ("kernel-slowdown", True),
+        ("restart", False),
+        ("restart", False),
+    ]
+    assert records[0]["breach_ns"] - records[0]["onset_ns"] == 0
+    summary = json.loads(told.read_text())
+    assert summary["position_seconds"] == 60
+    assert summary["kernels"] > 100_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fault", "gremlins"], "kinds are"),
+        (["--fault", "thermal-drift:gpu=99"], "gpu is 99"),
+        (["--gpus", "0"], "gpus is 0"),
+        (["--speed", "max"], "--duration"),
+        (["--duration", "-1"], "duration_seconds is -1"),
+    ],
+)
+def test_a_simulation_that_cannot_be_exits_with_2(outbox: Outbox, arguments: list[str], said: str) -> None:
+    code, output, errors = invoke(simulate_command.simulate, *arguments)
+    assert code == 2
+    assert said in output + errors
