@@ -1,0 +1,278 @@
+"""What the daemon holds for programs, frame by frame, without a socket."""
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.probe_counts import ProbeCounts
+from kernelcast.exporter.probe_devices import DeviceResolver
+from kernelcast.exporter.probe_limits import ProbeLimits
+from kernelcast.exporter.probe_registry import ProbeRegistry, RefusedError
+from kernelcast.exporter.probe_session import ProbeSession
+from kernelcast.exporter.probe_socket import Peer, has_ended
+from kernelcast.wire.errors import DeviceError, FrameError
+from kernelcast.wire.events import NANOSECONDS, Hint, Outcome, OutcomeState, to_event
+from kernelcast.wire.frames import (
+    Bye,
+    Counters,
+    DeviceClaim,
+    Hello,
+    KernelName,
+    KernelRow,
+    KernelRows,
+    Names,
+    OutcomeFrame,
+    TunableClaim,
+    Tunables,
+    decode,
+)
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device
+
+NOW_NS = 1000 * NANOSECONDS
+PEER = Peer(4711, 1000)
+GPUS = (Device("node", "GPU-0", "0", model_name="NVIDIA A100"), Device("node", "GPU-1", "1", model_name="NVIDIA A100"))
+
+
+class Node:
+    """A registry whose processes end when told."""
+
+    def __init__(self, limits: ProbeLimits | None = None) -> None:
+        self.gone: set[int] = set()
+        self.prometheus = CollectorRegistry()
+        self.registry = ProbeRegistry(
+            DeviceResolver("node", lambda: GPUS),
+            limits or ProbeLimits(),
+            ProbeCounts(self.prometheus),
+            lambda pid: pid in self.gone,
+        )
+
+    def join(self, nonce: str = "n1", *, connection: int = 5, peer: Peer = PEER, **changes: Any) -> ProbeSession:
+        claims = (DeviceClaim("GPU-0"), DeviceClaim("GPU-1"))
+        facts = {"devices": claims, "rank": "0", **changes}
+        return self.registry.join(Hello("training", nonce, 1, 99, **facts), peer, connection)
+
+
+def named(*kernels: int) -> Names:
+    return Names(tuple(KernelName(kernel, f"kernel {kernel}") for kernel in kernels))
+
+
+def rows(device: int, *kernels: int, launches: int = 1, buckets: int = 1) -> KernelRows:
+    histogram = dict.fromkeys(range(buckets), 1)
+    totals = DurationTotals(buckets, 10 * buckets, 100, 0, histogram)
+    return KernelRows(device, tuple(KernelRow(kernel, max(launches, buckets), totals) for kernel in kernels))
+
+
+def waiting(session: ProbeSession) -> bool:
+    return session.next_packet is not None
+
+
+def test_each_device_gets_the_names_its_rows_need_once() -> None:
+    session = Node().join()
+    session.take(named(1, 2))
+    session.take(rows(0, 1))
+    first = session.reports()
+    session.take(rows(1, 1, 2))
+    session.take(rows(0, 1, launches=2))
+    second = session.reports()
+    assert [[name.kernel for name in report.names] for report in first] == [[1]]
+    assert [[name.kernel for name in report.names] for report in second] == [[], [1, 2]]
+    assert [report.device.uuid for report in second] == ["GPU-0", "GPU-1"]
+
+
+def test_of_two_totals_between_polls_the_later_counts() -> None:
+    session = Node().join()
+    session.take(named(1))
+    session.take(rows(0, 1, launches=5))
+    session.take(rows(0, 1, launches=9))
+    (report,) = session.reports()
+    assert [row.launches for row in report.rows] == [9]
+    assert session.reports() == []
+
+
+def test_the_pid_is_the_one_the_kernel_knows() -> None:
+    assert Node().join().process.pid == PEER.pid
+    assert Node().join(peer=Peer(0, 1000)).process.pid == 99
+
+
+def test_tunables_stand_with_every_device_in_use_and_name_its_model() -> None:
+    session = Node().join()
+    session.take(named(1))
+    session.take(rows(0, 1))
+    session.take(rows(1, 1))
+    session.reports()
+    session.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
+    reports = session.reports()
+    assert [report.tunables[0].device_model for report in reports if report.tunables] == ["NVIDIA A100"] * 2
+
+
+def test_bye_makes_the_last_report_final_once() -> None:
+    node = Node()
+    session = node.join()
+    session.take(named(1))
+    session.take(rows(0, 1))
+    session.take(Bye())
+    (report,) = node.registry.reports(NOW_NS)
+    assert report.final
+    assert node.registry.reports(NOW_NS) == ()
+    with pytest.raises(FrameError, match="after Bye"):
+        session.take(rows(0, 1))
+
+
+def test_a_broken_connection_is_no_end_while_the_process_lives() -> None:
+    node = Node()
+    session = node.join()
+    session.take(named(1))
+    session.take(rows(0, 1))
+    node.registry.leave(5, NOW_NS)
+    assert [report.final for report in node.registry.reports(NOW_NS)] == [False]
+    assert node.join(connection=6) is session
+    node.registry.leave(6, NOW_NS)
+    node.gone.add(PEER.pid)
+    assert [report.final for report in node.registry.reports(NOW_NS + 1)] == [True]
+
+
+def test_a_process_that_stays_away_too_long_is_final() -> None:
+    node = Node()
+    session = node.join()
+    session.take(Counters(0))
+    node.registry.leave(5, NOW_NS)
+    node.registry.reports(NOW_NS)
+    assert node.registry.reports(NOW_NS + 59 * NANOSECONDS) == ()
+    assert [report.final for report in node.registry.reports(NOW_NS + 60 * NANOSECONDS)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (rows(0, 7), "without a name"),
+        (rows(2, 1), "device 2"),
+        (KernelRows(0, (KernelRow(1, 1, DurationTotals(2)),)), "1 launches but 2 timed"),
+        (Counters(9), "device 9"),
+        (Counters(0, memcpy=(("h2d", 1),)), "shape"),  # type: ignore[arg-type]
+        (Counters(0, memcpy=(("h2d", "", True, 1, 1),)), "shape"),
+        (Counters(0, sync=(("stream", -1),)), "between 0 and"),
+        (Counters(0, sync=tuple((str(n), 1) for n in range(100))), "100 rows"),
+        (Counters(0, sync={"a": 1}), "not a list"),  # type: ignore[arg-type]
+        (Counters(0, overhead_ns=-1), "between 0 and"),
+        (Names((KernelName(2, ""),)), "called"),
+        (Names((KernelName(2, "k", block="1" * 300),)), "limit is 256"),
+        (Names(3), "not a list"),  # type: ignore[arg-type]
+        (Tunables((TunableClaim("x" * 300, "1", ("1",)),)), "limit is 256"),
+        (Tunables((TunableClaim("x", "1", (1,)),)), "not texts"),  # type: ignore[arg-type]
+        (OutcomeFrame({"specversion": "1.0"}), "malformed"),
+        (Hello("p", "n", 1, 1), "cannot come"),
+    ],
+)
+def test_a_frame_that_breaks_the_contract_is_refused_whole(frame: Any, reason: str) -> None:
+    session = Node().join()
+    session.take(named(1))
+    with pytest.raises(FrameError, match=reason):
+        session.take(frame)
+    assert session.reports() == []
+
+
+def test_a_process_cannot_fill_the_daemons_memory() -> None:
+    node = Node(ProbeLimits(kernels=10, names_bytes=1000, buckets=50, processes=2, devices=2))
+    session = node.join()
+    with pytest.raises(FrameError, match="the limits are 10"):
+        session.take(named(*range(11)))
+    with pytest.raises(FrameError, match="characters"):
+        session.take(Names((KernelName(1, "x" * 1001),)))
+    session.take(named(1, 2))
+    session.take(rows(0, 1, buckets=40))
+    with pytest.raises(FrameError, match="buckets waiting"):
+        session.take(rows(0, 2, buckets=11))
+    session.reports()
+    session.take(rows(0, 2, buckets=50))
+    with pytest.raises(FrameError, match="3 devices"):
+        node.join("n2", devices=(DeviceClaim("a"), DeviceClaim("b"), DeviceClaim("c")))
+    node.join("n2")
+    with pytest.raises(RefusedError, match="processes are known"):
+        node.join("n3")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"nonce": ""}, {"source": "guessed"}, {"rank": "x" * 300}, {"devices": 5}, {"nonce": "x" * 300}],
+)
+def test_a_hello_that_breaks_the_contract_is_refused(changes: dict[str, Any]) -> None:
+    nonce = changes.pop("nonce", "n1")
+    with pytest.raises(FrameError):
+        Node().join(nonce, **changes)
+
+
+def test_a_hello_as_json_with_wrong_types_is_refused() -> None:
+    packet = b'KC\x01\x01{"program":"p","nonce":"n","start_ns":1,"pid":1,"devices":[{"uuid":5}]}'
+    with pytest.raises(FrameError):
+        decode(packet)
+
+
+def test_outcomes_name_program_rank_host_and_gpu_whatever_the_program_says() -> None:
+    node = Node()
+    session = node.join()
+    session.take(named(1))
+    session.take(rows(1, 1))
+    lie = Outcome("h", "other", "block", OutcomeState.KEPT, rank="9", hostname="elsewhere", uuid="GPU-9")
+    node.registry.take(session, OutcomeFrame(to_event(lie, source="/p", time_ns=1)), NOW_NS)
+    (told,) = node.registry.outcomes()
+    assert (told.program, told.rank, told.hostname, told.uuid) == ("training", "0", "node", "GPU-1")
+    assert node.registry.outcomes() == []
+
+
+def test_outcomes_that_nobody_takes_are_dropped_and_counted() -> None:
+    node = Node(ProbeLimits(outcomes=3))
+    session = node.join()
+    event = to_event(Outcome("h", "p", "block", OutcomeState.KEPT), source="/p", time_ns=1)
+    for _ in range(5):
+        node.registry.take(session, OutcomeFrame(event), NOW_NS)
+    assert len(node.registry.outcomes()) == 3
+    assert node.prometheus.get_sample_value("kernelcast_exporter_probe_outcomes_dropped_total") == 2
+
+
+def test_a_hint_is_queued_once_for_a_connection_and_again_after_a_new_one() -> None:
+    node = Node()
+    session = node.join()
+    session.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
+    hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
+    assert node.registry.deliver(hint, NOW_NS) == [5]
+    assert node.registry.deliver(hint, NOW_NS) == [5]
+    assert waiting(session)
+    session.packet_sent()
+    assert not waiting(session)
+    node.registry.leave(5, NOW_NS)
+    node.join(connection=6)
+    node.registry.take(session, Tunables((TunableClaim("block", "48", ("48", "64")),)), NOW_NS)
+    assert waiting(session)
+
+
+def test_hints_beyond_the_queue_are_dropped_and_counted() -> None:
+    node = Node(ProbeLimits(hints=2))
+    session = node.join()
+    session.take(Tunables(tuple(TunableClaim(f"t{n}", "1", ("1", "2")) for n in range(4))))
+    for number in range(4):
+        node.registry.deliver(Hint(f"h{number}", "training", f"t{number}", "2", NOW_NS + 1), NOW_NS)
+    dropped = {"outcome": "dropped"}
+    assert node.prometheus.get_sample_value("kernelcast_exporter_probe_hints_total", dropped) == 2
+
+
+def test_devices_are_completed_from_what_the_node_knows() -> None:
+    resolve = DeviceResolver("node", lambda: GPUS)
+    assert resolve(DeviceClaim("GPU-1")) is GPUS[1]
+    assert resolve(DeviceClaim("cpu", model_name="CPU")) == Device("node", "cpu", "0", model_name="CPU")
+    assert resolve(DeviceClaim("GPU-7", "7", "NVIDIA L4")).model_name == "NVIDIA L4"
+    with pytest.raises(DeviceError, match="this node has 2"):
+        resolve(DeviceClaim(""))
+    assert DeviceResolver("node", lambda: GPUS[:1])(DeviceClaim("")) is GPUS[0]
+
+
+def test_a_device_that_cannot_be_told_refuses_the_process_by_that_reason() -> None:
+    with pytest.raises(RefusedError) as refused:
+        Node().join(devices=())
+    assert refused.value.reason == "device"
+
+
+def test_an_unknown_pid_has_not_ended() -> None:
+    assert not has_ended(0)
+    assert has_ended(2**22 + 5)
