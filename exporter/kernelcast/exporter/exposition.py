@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +21,7 @@ from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, lad
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
-_BOUNDS: Final = tuple(repr(bound) for bound in LADDER_BOUNDS_SECONDS)
+_BOUNDS: Final = tuple(floatToGoString(bound) for bound in LADDER_BOUNDS_SECONDS)
 
 
 class Exposition:
@@ -43,7 +44,7 @@ class Exposition:
         with self._lock:
             self._tick = tick
 
-    def __call__(self, _request: Request) -> Response:
+    def answer(self, _request: Request) -> Response:
         """Answer one scrape."""
         own = generate_latest(self._own)
         return Response(self._samples() + own, headers={"content-type": CONTENT_TYPE})
@@ -77,15 +78,20 @@ def _lines(sample: Sample) -> Iterator[str]:
     labels = ",".join(f'{key}="{_escape(value)}"' for key, value in sample.attributes)
     value = sample.value
     if not isinstance(value, DurationTotals):
-        yield f"{name}{{{labels}}} {value!r}"
+        yield f"{name}{{{labels}}} {_number(value)}"
         return
     comma = "," if labels else ""
     if sample.detailed:
         for bound, count in zip(_BOUNDS, ladder_counts(value.zero_count, value.buckets.items()), strict=True):
             yield f'{name}_bucket{{{labels}{comma}le="{bound}"}} {count}'
     yield f'{name}_bucket{{{labels}{comma}le="+Inf"}} {value.count}'
-    yield f"{name}_sum{{{labels}}} {value.sum_seconds!r}"
+    yield f"{name}_sum{{{labels}}} {_number(value.sum_seconds)}"
     yield f"{name}_count{{{labels}}} {value.count}"
+
+
+def _number(value: float) -> str:
+    """An integer digit by digit, so that none is lost beyond 2**53 before Prometheus reads it."""
+    return str(value) if isinstance(value, int) else floatToGoString(value)
 
 
 def _escape(value: str) -> str:

@@ -1,0 +1,223 @@
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, Parts
+from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.outcomes import OutcomeRelay
+from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.publish import Publisher
+from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.schedule import Lateness, Schedule
+from kernelcast.exporter.state import StateFile
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.wire.catalogue import exporter as rows
+from kernelcast.wire.errors import SourceError
+from kernelcast.wire.events import Outcome, OutcomeState, decode_event, outcome_from
+from kernelcast.wire.frames import KernelName, KernelRow
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device, Process
+
+DEVICE = Device("node1", "GPU-1")
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class Node:
+    """A source, a producer and a source of outcomes."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes | None, bytes | None]] = []
+        self.waiting: list[Outcome] = []
+        self.fails = False
+        self.launches = 0
+
+    def poll(self, _now_ns: int) -> Batch:
+        if self.fails:
+            raise SourceError("the socket is gone")
+        totals = DurationTotals()
+        totals.observe(1_000, self.launches)
+        row = KernelRow(1, self.launches, totals)
+        return Batch((ProcessReport(Process("train", "n", 1), DEVICE, (KernelName(1, "gemm"),), (row,)),))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        self.sent.append((topic, key, value))
+
+    def outcomes(self) -> list[Outcome]:
+        found, self.waiting = self.waiting, []
+        return found
+
+
+class Assembled:
+    """A daemon on doubles."""
+
+    def __init__(self, *, state: StateFile | None = None, interval_seconds: float = 10.0) -> None:
+        self.node, self.clock, self.registry = Node(), Clock(), CollectorRegistry()
+        self.node.launches = 1
+        self.kafka: tuple[bool, str] = (True, "")
+        aggregator = Aggregator()
+        counts = DaemonCounts(self.registry)
+        self.parts = Parts(
+            pipeline=Pipeline([self.node], aggregator, Publisher(self.node), state),
+            aggregator=aggregator,
+            outcomes=OutcomeRelay(self.node, aggregator, self.node, hostname="node1", count=counts.outcome),
+            exposition=Exposition(self.registry),
+            counts=counts,
+            state=state,
+            kafka_ready=lambda: self.kafka,
+        )
+        self.daemon = Daemon(
+            self.parts,
+            interval_seconds=interval_seconds,
+            clock=lambda: round(self.clock.seconds * 1e9),
+            monotonic=self.clock,
+        )
+
+    def metric(self, row: Any, **labels: str) -> float | None:
+        return self.registry.get_sample_value(row.prometheus_name, labels)
+
+
+class Ending(Shutdown):
+    """Moves the clock instead of waiting, and ends after so many intervals."""
+
+    def __init__(self, clock: Clock, intervals: int, at_each: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.clock, self.left, self.at_each = clock, intervals, at_each
+        self.waits: list[float] = []
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        self.waits.append(timeout_seconds or 0.0)
+        self.clock.seconds += timeout_seconds or 0.0
+        self.at_each()
+        self.left -= 1
+        if self.left < 0:
+            self.request()
+        return self.requested
+
+
+def test_deadlines_do_not_move_however_long_an_interval_takes() -> None:
+    clock = Clock()
+    schedule = Schedule(10, clock=clock)
+    assert schedule.wait_seconds() == 0
+    assert schedule.begin() == Lateness(0, 0)
+    clock.seconds += 3
+    assert schedule.wait_seconds() == 7
+    clock.seconds += 7.5
+    assert schedule.begin() == Lateness(0.5, 0)
+    assert schedule.wait_seconds() == 9.5
+
+
+def test_deadlines_that_passed_are_left_out_and_counted() -> None:
+    clock = Clock()
+    schedule = Schedule(10, clock=clock)
+    schedule.begin()
+    clock.seconds += 35
+    assert schedule.begin() == Lateness(25, 2)
+    assert schedule.wait_seconds() == 5
+
+
+def test_a_new_interval_counts_from_the_last_deadline() -> None:
+    clock = Clock()
+    schedule = Schedule(10, clock=clock)
+    schedule.begin()
+    schedule.change(2)
+    assert schedule.wait_seconds() == 2
+
+
+def test_the_daemon_samples_at_each_deadline_and_once_more_at_the_end() -> None:
+    made = Assembled()
+    shutdown = Ending(made.clock, 3)
+    made.daemon.run(shutdown)
+    assert shutdown.waits[:3] == [0, 10, 10]
+    assert made.metric(rows.TICKS) == 4
+    assert made.metric(rows.TICK_LATENESS) is not None
+    assert len(made.node.sent) == 4
+
+
+def test_what_came_after_the_last_deadline_is_told_before_the_end() -> None:
+    made = Assembled()
+    made.daemon.run(Ending(made.clock, 1, lambda: setattr(made.node, "launches", made.node.launches + 1)))
+    assert made.parts.aggregator.counts.launches == made.node.launches
+
+
+def test_a_source_that_fails_costs_an_interval_and_is_told() -> None:
+    made = Assembled()
+    made.node.fails = True
+    made.daemon.interval()
+    assert made.daemon.ready() == (False, "the socket is gone")
+    assert made.metric(rows.TICK_ERRORS) == 1
+    made.node.fails = False
+    made.daemon.interval()
+    assert made.daemon.ready() == (True, "")
+
+
+def test_it_is_not_ready_before_its_first_interval_nor_while_kafka_is_away() -> None:
+    made = Assembled()
+    assert made.daemon.ready()[0] is False
+    made.daemon.interval()
+    made.kafka = (False, "no broker of kafka:9092 answers")
+    assert made.daemon.ready() == (False, "no broker of kafka:9092 answers")
+    assert made.daemon.healthy()[0]
+
+
+def test_a_loop_that_stands_still_is_not_healthy() -> None:
+    made = Assembled(interval_seconds=1)
+    made.daemon.interval()
+    made.clock.seconds += STUCK_SECONDS
+    assert made.daemon.healthy()[0]
+    made.clock.seconds += 1
+    healthy, reason = made.daemon.healthy()
+    assert not healthy
+    assert "31 s; the limit is 30 s" in reason
+
+
+def test_its_own_metrics_show_what_it_holds_and_start_at_zero(tmp_path: Any) -> None:
+    made = Assembled(state=StateFile(tmp_path))
+    assert made.metric(rows.TICKS) == 0
+    for outcome in ("delivered", "elsewhere", "expired", "superseded", "withdrawn", "invalid"):
+        assert made.metric(rows.HINTS, outcome=outcome) == 0
+    assert made.metric(rows.NVML_ERRORS, call="nvmlDeviceGetPowerUsage") == 0
+    made.daemon.interval()
+    made.daemon.interval()
+    assert made.metric(rows.KERNELS, state="admitted") == 1
+    assert made.metric(rows.PROGRAMS) == 1
+    assert made.metric(rows.STATE_SAVES) == 1
+    assert made.metric(rows.TOTALS_IGNORED, reason="fallen") == 0
+    assert (made.metric(rows.POINTS) or 0) > 0
+
+
+def test_outcomes_reach_kafka_and_the_programs_series() -> None:
+    made = Assembled()
+    made.daemon.interval()
+    outcome = Outcome("hint-1", "train", "block", OutcomeState.KEPT, measured_ratio=0.9, hostname="node1", uuid="GPU-1")
+    made.node.waiting = [outcome, Outcome("hint-2", "unknown", "block", OutcomeState.EXPIRED)]
+    made.daemon.interval()
+    events = [(key, value) for topic, key, value in made.node.sent if topic == "kernelcast.outcomes"]
+    assert [key for key, _ in events] == [b"hint-1", b"hint-2"]
+    event = decode_event(events[0][1] or b"")
+    assert event["source"] == "/kernelcast/exporter/node1"
+    assert outcome_from(event) == outcome
+    assert made.metric(rows.OUTCOMES, outcome="published") == 1
+    assert made.metric(rows.OUTCOMES, outcome="unmatched") == 1
+
+
+def test_an_outcome_too_long_for_an_event_is_dropped_and_counted() -> None:
+    made = Assembled()
+    made.node.waiting = [Outcome("hint-1", "train", "block", OutcomeState.REJECTED, reason="x" * 100_000)]
+    made.daemon.interval()
+    assert made.metric(rows.OUTCOMES, outcome="dropped") == 1
+    assert not [topic for topic, _, _ in made.node.sent if topic == "kernelcast.outcomes"]

@@ -1,0 +1,191 @@
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from kernelcast.exporter.hints import READ_SECONDS, HintInbox, HintReader
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.events import Hint, encode_event, to_event
+from kernelcast.wire.topics import HINTS
+
+NOW_NS = 1_000_000_000_000
+
+
+@dataclass
+class Message:
+    hint: Hint | None = None
+    raw: bytes | None = None
+    number: int = 0
+    at: int = 0
+    name: str = ""
+
+    def topic(self) -> str:
+        return HINTS.name
+
+    def partition(self) -> int:
+        return self.number
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return (self.hint.key if self.hint else self.name).encode()
+
+    def value(self) -> bytes | None:
+        if self.hint is None:
+            return self.raw
+        return encode_event(to_event(self.hint, source="/kernelcast/predictor/p", time_ns=NOW_NS))
+
+
+def hint(hint_id: str, *, tunable: str = "block", expires_at_ns: int = NOW_NS + 1) -> Hint:
+    return Hint(hint_id, "train", tunable, "256", expires_at_ns)
+
+
+@dataclass
+class Node:
+    """What a node does with hints: processes that want some, dead letters, counters."""
+
+    wanted: str = "block"
+    delivered: list[str] = field(default_factory=list)
+    aside: list[str] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+
+    def deliver(self, hint: Hint) -> int:
+        self.delivered.append(hint.hint_id)
+        return int(hint.tunable == self.wanted)
+
+    def send(self, message: Any, error: Exception) -> None:  # noqa: ARG002  the protocol's
+        self.aside.append(type(error).__name__)
+
+    def count(self, outcome: str) -> None:
+        self.counted[outcome] += 1
+
+    def inbox(self) -> HintInbox:
+        return HintInbox(self.deliver, self, count=self.count, clock=lambda: NOW_NS)
+
+
+def test_of_hints_written_before_the_start_only_the_newest_of_each_key_is_delivered() -> None:
+    node = Node()
+    inbox = node.inbox()
+    for message in (Message(hint("old")), Message(hint("other", tunable="tile")), Message(hint("new"))):
+        inbox.take(message)
+    assert not node.delivered
+    inbox.open()
+    assert sorted(node.delivered) == ["new", "other"]
+    assert node.counted == {"superseded": 1, "delivered": 1, "elsewhere": 1}
+
+
+def test_once_open_hints_are_delivered_as_they_come() -> None:
+    node = Node()
+    inbox = node.inbox()
+    inbox.open()
+    inbox.take(Message(hint("a")))
+    inbox.take(Message(hint("b")))
+    assert node.delivered == ["a", "b"]
+
+
+def test_an_expired_hint_is_dropped_and_counted() -> None:
+    node = Node()
+    inbox = node.inbox()
+    inbox.open()
+    inbox.take(Message(hint("late", expires_at_ns=NOW_NS)))
+    assert (node.delivered, node.counted) == ([], {"expired": 1})
+
+
+def test_what_is_no_hint_goes_to_the_dead_letters() -> None:
+    node = Node()
+    inbox = node.inbox()
+    for raw in (b"\xff\x00", b"{}", b'{"specversion":"1.0","id":"1","source":"x","type":"other"}'):
+        inbox.take(Message(raw=raw))
+    assert node.aside == ["EventError"] * 3
+    assert node.counted == {"invalid": 3}
+
+
+def test_a_withdrawn_hint_is_not_delivered() -> None:
+    node = Node()
+    inbox = node.inbox()
+    waiting = Message(hint("a"))
+    inbox.take(waiting)
+    inbox.take(Message(raw=None, name=hint("a").key))
+    inbox.open()
+    assert not node.delivered
+    assert node.counted["withdrawn"] == 1
+
+
+class Broker:
+    """Two partitions of hints; the reader is stopped after the last batch."""
+
+    def __init__(self, shutdown: Shutdown, batches: list[list[Message]], highs: tuple[int, int] = (0, 0)) -> None:
+        self.shutdown = shutdown
+        self.batches = batches
+        self.highs = highs
+        self.closed = 0
+        self.after: list[Any] = []
+
+    def partitions(self, topic: str) -> list[Any]:
+        return [TopicPartition(topic, number) for number in range(2)]
+
+    def watermarks(self, partition: Any) -> tuple[int, int]:
+        return 0, self.highs[partition.partition]
+
+    def assign(self, partitions: Any) -> None:
+        self.assigned = list(partitions)
+
+    def consume(self, _max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        assert timeout_seconds == READ_SECONDS
+        if len(self.batches) <= 1:
+            self.shutdown.request()
+        return (self.batches.pop(0) if self.batches else []), []
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_the_reader_delivers_once_it_has_read_what_was_there_at_its_start() -> None:
+    node, shutdown = Node(), Shutdown()
+    first, second = Message(hint("a"), at=3), Message(hint("b", tunable="tile"), number=1, at=0)
+    seen: list[list[str]] = []
+
+    class Watched(Broker):
+        def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+            seen.append(list(node.delivered))
+            return super().consume(max_messages, timeout_seconds)
+
+    broker = Watched(shutdown, [[first], [second], []], highs=(4, 1))
+    HintReader(lambda: broker, node.inbox, shutdown).run()
+    assert seen == [[], [], ["a", "b"]]
+    assert [partition.offset for partition in broker.assigned] == [0, 0]
+    assert broker.closed == 1
+
+
+def test_an_end_that_never_comes_does_not_hold_hints_back_for_ever() -> None:
+    node, shutdown = Node(), Shutdown()
+    broker = Broker(shutdown, [[Message(hint("a"), at=3)], *([[]] * 10)], highs=(9, 0))
+    HintReader(lambda: broker, node.inbox, shutdown).run()
+    assert node.delivered == ["a"]
+
+
+def test_an_unreachable_broker_is_tried_again() -> None:
+    attempts: list[int] = []
+    waits: list[float | None] = []
+
+    class Patient(Shutdown):
+        def wait(self, timeout_seconds: float | None = None) -> bool:
+            waits.append(timeout_seconds)
+            return self.requested
+
+    node, shutdown = Node(), Patient()
+
+    class Away(Broker):
+        def partitions(self, topic: str) -> list[Any]:
+            raise BrokerError(f"asking for {topic} failed")
+
+    def connect() -> Broker:
+        attempts.append(len(attempts))
+        return Away(shutdown, []) if len(attempts) < 4 else Broker(shutdown, [[Message(hint("a"))]])
+
+    HintReader(connect, node.inbox, shutdown).run()
+    assert node.delivered == ["a"]
+    assert waits[:3] == [1.0, 2.0, 4.0]

@@ -1,0 +1,101 @@
+from collections.abc import Sequence
+
+import pytest
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.pipeline import Pipeline
+from kernelcast.exporter.publish import Publisher
+from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.wire.catalogue import device
+from kernelcast.wire.errors import SourceError
+from kernelcast.wire.frames import Counters, KernelName, KernelRow
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device, Process
+
+DEVICE = Device("node1", "GPU-1")
+
+
+class Script:
+    """A source that gives prepared batches, one per poll."""
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = list(batches)
+        self.closed = 0
+
+    def poll(self, now_ns: int) -> Batch:  # noqa: ARG002  the protocol's
+        return self.batches.pop(0) if self.batches else Batch(done=True)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Journal:
+    """A producer and a state in one: what happened, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:  # noqa: ARG002  the protocol's
+        self.events.append(f"{topic} {(key or b'').decode()}")
+
+    def save(self, aggregator: Aggregator) -> None:
+        self.events.append(f"saved {len(aggregator.members)}")
+
+
+def report(launches: int) -> ProcessReport:
+    totals = DurationTotals()
+    totals.observe(1_000, launches)
+    return ProcessReport(
+        Process("train", "n", 1),
+        DEVICE,
+        (KernelName(1, "gemm"),),
+        (KernelRow(1, launches, totals),),
+        Counters(0, (("h2d", "", 8, 2, 3),)),
+    )
+
+
+def temperature() -> Sample:
+    return Sample(device.GPU_TEMP, DEVICE.device_labels(), 5, 40)
+
+
+def test_totals_are_saved_before_they_are_published() -> None:
+    journal = Journal()
+    source = Script([Batch((report(3),), (temperature(),))])
+    Pipeline([source], Aggregator(), Publisher(journal), journal).tick(10)
+    assert journal.events == ["saved 1", "kernelcast.kernels train", "kernelcast.device node1"]
+
+
+def test_a_tick_tells_what_was_sent_and_the_tally_adds_up() -> None:
+    journal = Journal()
+    pipeline = Pipeline([Script([Batch((report(3),)), Batch((report(5),))])], Aggregator(), Publisher(journal))
+    first, second = pipeline.tick(10), pipeline.tick(20)
+    tally = pipeline.tally()
+    assert first.points == sum(len(group.samples) for group in first.programs)
+    assert (tally.kernels, tally.copies, tally.messages) == (5, 2, 2)
+    assert tally.points == first.points + second.points
+
+
+def test_it_is_done_once_every_source_is() -> None:
+    pipeline = Pipeline([Script([]), Script([Batch()])], Aggregator(), Publisher(Journal()))
+    assert not pipeline.tick(10).done
+    assert pipeline.tick(20).done
+
+
+def test_without_sources_it_is_never_done() -> None:
+    assert not Pipeline([], Aggregator(), Publisher(Journal())).tick(10).done
+
+
+def test_a_source_that_cannot_go_on_says_so() -> None:
+    class Broken(Script):
+        def poll(self, now_ns: int) -> Batch:
+            raise SourceError(f"the recording ends at {now_ns}")
+
+    with pytest.raises(SourceError, match="ends at 10"):
+        Pipeline([Broken([])], Aggregator(), Publisher(Journal())).tick(10)
+
+
+def test_closing_it_closes_every_source() -> None:
+    sources = [Script([]), Script([])]
+    Pipeline(sources, Aggregator(), Publisher(Journal())).close()
+    assert [source.closed for source in sources] == [1, 1]
