@@ -1,5 +1,6 @@
 """`kernelcast grafana`: dashboards, rules, and ready configurations for Prometheus and Alertmanager."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,11 +25,13 @@ ProfileName = Annotated[str, typer.Option("--profile", help="production, or demo
 def generate(
     directory: Annotated[Path, typer.Option("--output", help="Where the files go.")] = output.COMMITTED,
     profile: ProfileName = rules.PRODUCTION.name,
+    dashboard_url: Annotated[str, typer.Option(help="Where alerts lead; your Grafana.")] = rules.DASHBOARD_URL,
+    runbooks_url: Annotated[str, typer.Option(help="Where rules/runbooks.md is published.")] = rules.RUNBOOKS_URL,
     *,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where a file differs.")] = False,
 ) -> None:
     """Write dashboards, rules, runbooks, and example configurations."""
-    chosen = _profile(profile)
+    chosen = replace(_profile(profile), dashboard_url=dashboard_url, runbooks_url=runbooks_url)
     if not check:
         for path in output.write(directory, chosen):
             typer.echo(path)

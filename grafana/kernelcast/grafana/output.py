@@ -21,7 +21,7 @@ def tree(profile: rules.Profile) -> dict[str, str]:
         ["localhost:19401"],
         [f"../rules/{rules.CLASSIC_FILE}", f"../rules/{rules.ALERTS_FILE}"],
         "localhost:9093",
-        scrape_interval=15 if profile is rules.PRODUCTION else profile.evaluation_seconds,
+        scrape_interval=min(15, profile.evaluation_seconds),
         daemons=_EXAMPLE_TARGETS,
     )
     files |= {f"provisioning/{name}": text for name, text in provisioning.render().items()}

@@ -50,6 +50,15 @@ def test_the_demo_profile_writes_shorter_rules(tmp_path: Path) -> None:
     assert {group["interval"] for group in groups} == {"1s"}
 
 
+def test_alerts_lead_to_the_grafana_and_the_runbooks_that_were_named(tmp_path: Path) -> None:
+    links = ("--dashboard-url", "https://g/d/kernelcast-kernels", "--runbooks-url", "https://r")
+    call("generate", "--output", tmp_path, *links)
+    text = (tmp_path / "rules" / rules.ALERTS_FILE).read_text()
+    assert "runbook_url: https://r#kernelcastkernelslower" in text
+    assert "dashboard_url: https://g/d/kernelcast-kernels?var-hostname=" in text
+    assert "localhost" not in text
+
+
 def test_an_unknown_profile_is_a_usage_error(tmp_path: Path) -> None:
     code, said = call("generate", "--output", tmp_path, "--profile", "fast")
     assert code == 2

@@ -19,7 +19,6 @@ _DEAD_PANEL_KEYS: Final = (
     "error",
     "height",
     "hideTimeOverride",
-    "maxDataPoints",
     "minSpan",
     "span",
     "maxPerRow",

@@ -1,6 +1,15 @@
 """Recording and alerting rules for Prometheus, and the runbooks that alerts lead to."""
 
-from kernelcast.grafana.rules.model import DEMO, PRODUCTION, PROFILES, Alert, Profile, profile_named
+from kernelcast.grafana.rules.model import (
+    DASHBOARD_URL,
+    DEMO,
+    PRODUCTION,
+    PROFILES,
+    RUNBOOKS_URL,
+    Alert,
+    Profile,
+    profile_named,
+)
 from kernelcast.grafana.rules.render import (
     ALERTS_FILE,
     CLASSIC_FILE,
@@ -14,11 +23,13 @@ from kernelcast.grafana.rules.render import (
 __all__ = [
     "ALERTS_FILE",
     "CLASSIC_FILE",
+    "DASHBOARD_URL",
     "DEMO",
     "NATIVE_FILE",
     "PRODUCTION",
     "PROFILES",
     "RUNBOOKS_FILE",
+    "RUNBOOKS_URL",
     "Alert",
     "Profile",
     "alerts",
