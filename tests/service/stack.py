@@ -24,7 +24,14 @@ SERVICES = ("bridge", "exporter", "predictor")
 FAST: dict[str, dict[str, Any]] = {
     "exporter": {"interval_seconds": 0.5, "nvml": "off"},
     "bridge": {},
-    "predictor": {"interval_seconds": 1.0},
+    "predictor": {
+        "interval_seconds": 1.0,
+        "window_points": 180,
+        "sweep_every_seconds": 3.0,
+        "horizons_seconds": [60.0, 300.0],
+        "refit_every_seconds": 15.0,
+        "snapshot_every_seconds": 5.0,
+    },
 }
 """Seconds instead of minutes."""
 

@@ -210,5 +210,9 @@ class Demo:
         return published
 
 
-SIMULATION: Final[tuple[str, ...]] = ()
-"""What the demo's simulated fleet is like; see `kernelcast simulate --help`."""
+SIMULATION: Final = (
+    *("--nodes", "1", "--gpus", "4"),
+    *("--fault", "thermal-drift:node=0,gpu=1,start=45s,rate=8"),
+    *("--background", "hot-but-stable:node=0,gpu=3"),
+)
+"""One GPU whose cooling fails slowly, and one that is hot and well: the predictor must tell them apart."""

@@ -22,7 +22,14 @@ ALERTMANAGER: Final = ("prometheus-alertmanager", "alertmanager")
 FAST: Final = {
     "exporter": {"interval_seconds": 1.0},
     "bridge": {"ttl_seconds": 120.0},
-    "predictor": {"interval_seconds": 1.0},
+    "predictor": {
+        "interval_seconds": 1.0,
+        "window_points": 180,
+        "sweep_every_seconds": 3.0,
+        "horizons_seconds": [60.0, 300.0],
+        "refit_every_seconds": 15.0,
+        "snapshot_every_seconds": 15.0,
+    },
 }
 """Seconds instead of minutes: a demonstration is short."""
 

@@ -11,7 +11,7 @@ from kernelcast.runtime.admin import Admin, TopicState
 from kernelcast.runtime.connect import PRODUCER_PROPERTIES, connect
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.errors import KernelcastError
-from kernelcast.wire.topics import DEADLETTER, TOPICS
+from kernelcast.wire.topics import STATE, TOPICS
 
 MAX_SKEW_SECONDS: Final = 2.0
 _CLOCK_TIMEOUT_SECONDS: Final = 10.0
@@ -22,8 +22,8 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
 
     Args:
         settings: Where it is.
-        probe_clock: Whether to write one empty message to the dead-letter topic, whose append time tells the skew; the
-            embedded broker stamps none.
+        probe_clock: Whether to write one tombstone to the state topic, where compaction removes it; its append time
+            tells the skew. The embedded broker stamps none.
     """
     try:
         admin = Admin(settings)
@@ -33,7 +33,7 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
         return
     yield ok("kafka", f"{settings.bootstrap_servers} answers" + ("" if administrates else " (no administration)"))
     yield from check_topics(found)
-    if probe_clock and administrates and DEADLETTER.name in found:
+    if probe_clock and administrates and STATE.name in found:
         yield check_clock(lambda: broker_time_seconds(settings))
 
 
@@ -72,7 +72,7 @@ def check_clock(
 
 
 def broker_time_seconds(settings: KafkaSettings) -> float | None:
-    """The broker's clock, as its append time of one empty message tells; None where it stamps none."""
+    """The broker's clock, as its append time of one tombstone tells; None where it stamps none."""
     stamps: list[float] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -81,7 +81,6 @@ def broker_time_seconds(settings: KafkaSettings) -> float | None:
             stamps.append(milliseconds / 1_000)
 
     client = connect(Producer, settings, properties={**PRODUCER_PROPERTIES, "log_level": "2"})
-    headers = [("kernelcast.error_type", b"ClockCheck")]
-    client.produce(DEADLETTER.name, value=b"", headers=headers, on_delivery=delivered)
+    client.produce(STATE.name, key=b"doctor", value=None, on_delivery=delivered)
     client.flush(_CLOCK_TIMEOUT_SECONDS)
     return stamps[0] if stamps else None
