@@ -1,0 +1,99 @@
+"""What the bridge counts about itself, made from the catalogue's rows; every counter starts at 0."""
+
+from typing import Final
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Histogram
+
+from kernelcast.bridge.columns import CLAMPED, DISCARD_CAUSES, Int64Array
+from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import bridge as rows
+
+FRESHNESS_BOUNDS_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
+SCRAPE_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+UNSUPPORTED: Final = "unsupported"
+
+
+class Instruments:
+    """The bridge's own metrics.
+
+    Attributes:
+        registry: Where they are.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self.messages = counter(rows.MESSAGES, registry)
+        self.points = counter(rows.POINTS, registry)
+        self.discarded = counter(rows.DISCARDED_POINTS, registry)
+        self.clamped = counter(rows.CLAMPED_POINTS, registry)
+        self.decode_failures = counter(rows.DECODE_FAILURES, registry)
+        self.series = gauge(rows.SERIES, registry)
+        self.lines = gauge(rows.LINES, registry)
+        self.lines_limit = gauge(rows.LINES_LIMIT, registry)
+        self.removed = counter(rows.REMOVED_SERIES, registry)
+        self.lag = gauge(rows.LAG, registry)
+        self.partitions = gauge(rows.PARTITIONS, registry)
+        self.rebalances = counter(rows.REBALANCES, registry)
+        self.ready = gauge(rows.CAUGHT_UP, registry)
+        self.append_time = gauge(rows.APPEND_TIME, registry)
+        self.clock_ahead = gauge(rows.CLOCK_AHEAD, registry)
+        self.freshness = _histogram(rows.FRESHNESS, FRESHNESS_BOUNDS_SECONDS, registry)
+        self.scrape_seconds = _histogram(rows.SCRAPE_DURATION, SCRAPE_BOUNDS_SECONDS, registry)
+        self.scrape_bytes = gauge(rows.SCRAPE_BYTES, registry)
+        self.alerts = counter(rows.ALERTS, registry)
+        self._start_at_zero()
+
+    def expect(self, topic: str) -> None:
+        """Start the counters of a topic at 0."""
+        self.messages.labels(topic)
+        self.points.labels(topic)
+        self.decode_failures.labels(topic, "DecodeError")
+        self.freshness.labels(topic)
+
+    def count_points(self, outcomes: Int64Array, unsupported: int) -> None:
+        """Count what became of a batch of points."""
+        for code, cause in DISCARD_CAUSES.items():
+            if outcomes[code]:
+                self.discarded.labels(cause).inc(int(outcomes[code]))
+        if unsupported:
+            self.discarded.labels(UNSUPPORTED).inc(unsupported)
+        if outcomes[CLAMPED]:
+            self.clamped.inc(int(outcomes[CLAMPED]))
+
+    def scraped(self, seconds: float, size: int) -> None:
+        """Note an encoding."""
+        self.scrape_seconds.observe(seconds)
+        self.scrape_bytes.set(size)
+
+    def _start_at_zero(self) -> None:
+        for cause in (*DISCARD_CAUSES.values(), UNSUPPORTED):
+            self.discarded.labels(cause)
+        for cause in ("expired", "revoked"):
+            self.removed.labels(cause)
+        for event in ("assigned", "revoked", "lost"):
+            self.rebalances.labels(event)
+        for outcome in ("acknowledged", "unacknowledged", "refused"):
+            self.alerts.labels(outcome)
+        for state in ("exposed", "catching_up", "absent"):
+            self.series.labels(state)
+
+
+def sample_names(registry: CollectorRegistry) -> frozenset[str]:
+    """Every name that stands in a registry, those of its families' samples included: no series may have one."""
+    names: set[str] = set()
+    for family in registry.collect():
+        names.add(family.name)
+        names.update(f"{family.name}{suffix}" for suffix in ("_total", "_bucket", "_sum", "_count", "_created"))
+        names.update(sample.name for sample in family.samples)
+    return frozenset(names)
+
+
+def last_of_each(message: np.ndarray[tuple[int], np.dtype[np.int32]]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Index of each message's last point; points stand in the order of their messages."""
+    return np.flatnonzero(np.append(message[1:] != message[:-1], np.ones(min(len(message), 1), np.bool_)))
+
+
+def _histogram(row: Metric, bounds: tuple[float, ...], registry: CollectorRegistry) -> Histogram:
+    return Histogram(row.prometheus_name, row.help, row.labels, buckets=bounds, registry=registry)

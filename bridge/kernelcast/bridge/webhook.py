@@ -1,0 +1,215 @@
+"""Alertmanager's webhook: one event per alert on `kernelcast.alerts`, answered once Kafka has them all."""
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.instruments import Instruments
+from kernelcast.runtime.kafka import DeliveryListener, Headers
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import CONTENT_TYPE, Alert, encode_event, to_event
+from kernelcast.wire.topics import ALERTS
+
+PAYLOAD_VERSION: Final = "4"
+LARGEST_BODY_BYTES: Final = 1024 * 1024
+MOST_ALERTS: Final = 1000
+DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 10.0
+TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
+_HEADERS: Final[Headers] = (("content-type", CONTENT_TYPE.encode()),)
+
+
+class AlertProducer(Protocol):
+    """The part of a producer that is needed here."""
+
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        on_delivery: DeliveryListener | None = None,
+    ) -> None:
+        """Queue a message."""
+
+    def poll(self, timeout_seconds: float = 0.0) -> None:
+        """Serve acknowledgements."""
+
+
+class Refusal(Exception):  # noqa: N818  an answer, not an error of ours
+    """A request that is not a notification.
+
+    Attributes:
+        status: What to answer.
+        reason: Why.
+    """
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Webhook:
+    """Takes notifications of payload version 4."""
+
+    def __init__(
+        self,
+        producer: AlertProducer,
+        *,
+        instruments: Instruments,
+        clock: Clock,
+        source: str,
+        timeout_seconds: float = DEFAULT_ACKNOWLEDGEMENT_SECONDS,
+    ) -> None:
+        """Prepare to answer.
+
+        Args:
+            producer: Writes to Kafka.
+            instruments: Where alerts are counted.
+            clock: Stamps the events.
+            source: Who they come from, a URI reference.
+            timeout_seconds: How long Kafka may take; Alertmanager's own limit for a notification is longer.
+        """
+        self._producer, self._instruments, self._clock = producer, instruments, clock
+        self._source, self._timeout_seconds = source, timeout_seconds
+        self._log = structlog.stdlib.get_logger("bridge.webhook")
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a notification: 200 when Kafka has it, 503 when Alertmanager should try again."""
+        try:
+            alerts = parse(await _body(request))
+            events = [self._event(alert) for alert in alerts]
+        except Refusal as refusal:
+            self._instruments.alerts.labels("refused").inc()
+            self._log.warning("notification refused", status=refusal.status, reason=refusal.reason)
+            return JSONResponse({"error": refusal.reason}, status_code=refusal.status)
+        missing = await run_in_threadpool(self._write, events)
+        self._instruments.alerts.labels("acknowledged").inc(len(events) - missing)
+        self._instruments.alerts.labels("unacknowledged").inc(missing)
+        if missing:
+            self._log.warning("alerts not acknowledged by Kafka", alerts=missing)
+            return JSONResponse({"error": f"Kafka has not acknowledged {missing} alerts; try again"}, status_code=503)
+        return JSONResponse({"accepted": len(events)})
+
+    def _event(self, alert: Alert) -> tuple[bytes, bytes]:
+        """Key and value of an alert; the same notification sent again gives the same event id."""
+        name = f"{alert.fingerprint}|{alert.starts_at}|{alert.status}"
+        event_id = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
+        reason = ""
+        for candidate in (alert, replace(alert, annotations=TRUNCATED)):
+            event = to_event(candidate, source=self._source, time_ns=self._clock.now_ns(), event_id=event_id)
+            try:
+                return alert.fingerprint.encode(), encode_event(event)
+            except EventError as error:
+                reason = str(error)
+        raise Refusal(400, f"alert {alert.fingerprint}: {reason}")
+
+    def _write(self, events: Sequence[tuple[bytes, bytes]]) -> int:
+        """Hand all to Kafka and wait for its answers; returns how many it has not acknowledged."""
+        answers = Answers(len(events))
+        for key, value in events:
+            self._producer.send(ALERTS.name, key=key, value=value, headers=_HEADERS, on_delivery=answers.note)
+        deadline = time.monotonic() + self._timeout_seconds
+        while not answers.complete and time.monotonic() < deadline:
+            self._producer.poll(0.05)
+        return answers.missing
+
+
+class Answers:
+    """Counts Kafka's answers; they come on whichever thread polls."""
+
+    def __init__(self, expected: int) -> None:
+        self._lock = threading.Lock()
+        self._expected = self.missing = expected
+        self._answered = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all have come."""
+        return self._answered >= self._expected
+
+    def note(self, reason: str | None) -> None:
+        """Note an answer; None says that Kafka has the message."""
+        with self._lock:
+            self._answered += 1
+            if reason is None:
+                self.missing -= 1
+
+
+def parse(body: bytes) -> list[Alert]:
+    """The alerts of a notification.
+
+    Raises:
+        Refusal: It is not one; says what is wrong.
+    """
+    try:
+        payload = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise Refusal(400, f"the body is a JSON {type(payload).__name__}, not an object")
+    if payload.get("version") != PAYLOAD_VERSION:
+        raise Refusal(400, f"version is {payload.get('version')!r}; this webhook takes {PAYLOAD_VERSION!r}")
+    alerts = payload.get("alerts")
+    if not isinstance(alerts, list):
+        raise Refusal(400, "alerts is not a list")
+    if len(alerts) > MOST_ALERTS:
+        raise Refusal(413, f"the notification has {len(alerts)} alerts; the limit is {MOST_ALERTS}; set max_alerts")
+    return [_alert(payload, item, index) for index, item in enumerate(alerts)]
+
+
+_FIELDS: Final = {
+    "fingerprint": "fingerprint",
+    "status": "status",
+    "starts_at": "startsAt",
+    "ends_at": "endsAt",
+    "labels": "labels",
+    "annotations": "annotations",
+    "generator_url": "generatorURL",
+}
+_SHARED: Final = {"receiver": "receiver", "group_key": "groupKey", "external_url": "externalURL"}
+
+
+def _alert(payload: dict[str, Any], item: Any, index: int) -> Alert:
+    if not isinstance(item, dict):
+        raise Refusal(400, f"alerts[{index}] is a JSON {type(item).__name__}, not an object")
+    values = {name: item[wire] for name, wire in _FIELDS.items() if wire in item}
+    values |= {name: payload[wire] for name, wire in _SHARED.items() if wire in payload}
+    for name in ("fingerprint", "starts_at"):
+        if not isinstance(values.get(name), str) or not values[name]:
+            raise Refusal(400, f"alerts[{index}].{_FIELDS[name]} is {values.get(name)!r}; a text is required")
+    if values.get("status") not in ("firing", "resolved"):
+        raise Refusal(400, f"alerts[{index}].status is {values.get('status')!r}; it must be firing or resolved")
+    for name in ("labels", "annotations"):
+        if not _is_texts(values.setdefault(name, {})):
+            raise Refusal(400, f"alerts[{index}].{name} is not an object of texts")
+    for name, value in values.items():
+        if name not in ("labels", "annotations") and not isinstance(value, str):
+            raise Refusal(400, f"alerts[{index}]: {name} is {value!r}, not a text")
+    return Alert(**values)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+async def _body(request: Request) -> bytes:
+    """The body, refused as soon as it is too long."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > LARGEST_BODY_BYTES:
+            raise Refusal(413, f"the body is longer than {LARGEST_BODY_BYTES} bytes; group fewer alerts")
+        parts.append(chunk)
+    return b"".join(parts)
