@@ -197,6 +197,8 @@ def decode_event(body: bytes) -> dict[str, Any]:
         raise EventError(f"event is {len(body)} bytes; the limit is {MAX_EVENT_BYTES}; it is refused")
     try:
         event = json.loads(body)
+        # JSON can spell half a surrogate pair, which no record key or header can hold.
+        json.dumps(event, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise EventError(f"event is not JSON: {error}; it is refused") from error
     return check_envelope(event)

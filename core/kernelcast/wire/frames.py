@@ -228,6 +228,8 @@ def decode(packet: bytes) -> Frame:
 def _decode_control(kind: type[Any], body: bytes) -> Frame:
     try:
         values = json.loads(body)
+        # JSON can spell half a surrogate pair, which no label, record key or protobuf text can hold.
+        json.dumps(values, ensure_ascii=False).encode()
         known = {item.name for item in fields(kind)}
         arguments = {name: _thaw(name, value) for name, value in values.items() if name in known}
         frame: Frame = kind(**arguments)

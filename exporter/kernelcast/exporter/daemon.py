@@ -14,7 +14,6 @@ from kernelcast.exporter.schedule import Schedule
 from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.errors import SourceError
 
 STUCK_INTERVALS: Final = 5
 STUCK_SECONDS: Final = 30.0
@@ -91,10 +90,10 @@ class Daemon:
         try:
             parts.outcomes.relay(now_ns)
             tick = parts.pipeline.tick(now_ns)
-        except SourceError as error:
-            self._trouble = str(error)
+        except Exception as error:  # noqa: BLE001  one program's oddity must not silence the node; it is counted and told
+            self._trouble = str(error) or type(error).__name__
             parts.counts.tick_errors.inc()
-            _log.error("interval failed", reason=str(error))
+            _log.error("interval failed", error_type=type(error).__name__, reason=str(error))
             return
         self._trouble = ""
         self._completed_at = self._monotonic()
