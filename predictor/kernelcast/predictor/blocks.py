@@ -1,7 +1,7 @@
 """Windows condensed to block medians, and what can be read off them for many series at once.
 
-Mann-Kendall and Theil-Sen: Hyndman & Athanasopoulos leave them out; see Gilbert, Statistical Methods for Environmental
-Pollution Monitoring (1987), sections 16.4 and 16.5. Medians of blocks, because a quantised gauge ties most of its pairs.
+Mann-Kendall and Theil-Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), sections 16.4
+and 16.5. Medians of blocks, because a quantised gauge ties most of its pairs.
 """
 
 from dataclasses import dataclass
@@ -69,7 +69,9 @@ def row_medians(values: FloatArray) -> FloatArray:
     count = np.isfinite(ordered).sum(axis=1)
     rows = np.arange(len(values))
     last = values.shape[1] - 1
-    medians: FloatArray = (ordered[rows, np.maximum((count - 1) // 2, 0)] + ordered[rows, np.minimum(count // 2, last)]) / 2
+    medians: FloatArray = (
+        ordered[rows, np.maximum((count - 1) // 2, 0)] + ordered[rows, np.minimum(count // 2, last)]
+    ) / 2
     medians[count == 0] = np.nan
     return medians
 
@@ -135,7 +137,8 @@ def settling(blocks: FloatArray, spread: FloatArray) -> BoolArray:
     direction = np.sign(early)
     slope_error = spread * np.sqrt(12.0 / half**3)
     falls: BoolArray = direction * (early - late) > 3.0 * np.sqrt(2.0) * slope_error
-    return falls & (direction * late < 0.5 * np.abs(early)) & (direction != 0)
+    dying: BoolArray = falls & (direction * late < 0.5 * np.abs(early)) & (direction != 0)
+    return dying
 
 
 def _fill(blocks: FloatArray) -> FloatArray:

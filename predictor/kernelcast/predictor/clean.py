@@ -89,7 +89,8 @@ def winsorise(values: FloatArray) -> FloatArray:
     if spread == 0:
         # More than half lie on the line: what strays from it is a spike or a rare step of a quantised gauge.
         spread = float(np.quantile(np.abs(rest), 0.9)) / 2
-    return line + np.clip(rest, -_SPIKE * spread, _SPIKE * spread)
+    tamed: FloatArray = line + np.clip(rest, -_SPIKE * spread, _SPIKE * spread)
+    return tamed
 
 
 def robust_line(values: FloatArray) -> tuple[float, float]:

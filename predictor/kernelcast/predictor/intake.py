@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
+from kernelcast.predictor.online import OnlineState
 from kernelcast.predictor.pairs import Pairs
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.predictor.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.windows import NOT_ADMITTED, FloatArray, IntArray, Windows
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
@@ -32,14 +34,20 @@ class Role(IntEnum):
 class Identities(Protocol):
     """The part of a decoder that is needed here."""
 
-    def identity(self, number: int) -> SeriesIdentity: ...
-    def forget(self, numbers: NDArray[np.int64]) -> None: ...
+    def identity(self, number: int) -> SeriesIdentity:
+        """What a number stands for."""
+        ...
+
+    def forget(self, numbers: NDArray[np.int32]) -> None:
+        """Give numbers back."""
+        ...
 
 
 class TunableListener(Protocol):
     """Who wants to know about tunables."""
 
-    def observe(self, attributes: Attributes, *, time_ns: int, owner: int) -> None: ...
+    def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
+        """Take one point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +72,11 @@ class Intake:
         ignored: Points of series that are not watched: foreign metrics, deltas, and those beyond the limit.
     """
 
-    def __init__(self, windows: Windows, identities: Identities, tunables: TunableListener) -> None:
+    def __init__(
+        self, windows: Windows, identities: Identities, tunables: TunableListener, online: OnlineState
+    ) -> None:
         self._windows = windows
+        self._online = online
         self._identities = identities
         self._tunables = tunables
         self._pairs = Pairs()
@@ -89,7 +100,7 @@ class Intake:
         owner = np.asarray(owners, np.int64)
         self._resolve(numbers.series, owner[numbers.message], now_seconds)
         self._resolve(histograms.series, owner[histograms.message], now_seconds)
-        self._observe_tunables(decoded, owner)
+        self._observe_tunables(decoded, owner, now_seconds)
         nothing = np.zeros(len(numbers.series))
         columns = (numbers.series, numbers.flags, numbers.time_ns, numbers.start_ns, numbers.value, nothing)
         self._take_numbers(columns, now_seconds)
@@ -102,8 +113,10 @@ class Intake:
             histograms.count.astype(np.float64),
         )
         for points in self._rounds(columns, Role.MEAN):
-            self._windows.put_totals(
-                points.rows, points.time_ns, points.start_ns, (points.value, points.count), now_seconds=now_seconds
+            self._follow(
+                self._windows.put_totals(
+                    points.rows, points.time_ns, points.start_ns, (points.value, points.count), now_seconds=now_seconds
+                )
             )
         return len(numbers.series) + len(histograms.series)
 
@@ -113,6 +126,7 @@ class Intake:
         self._role[gone] = Role.UNKNOWN
         self._row[gone] = NOT_ADMITTED
         self._pairs.drop(rows)
+        self._online.reset(rows)
 
     def forget_silent(self, before_seconds: float) -> None:
         """Wire identities that brought nothing since then; the decoder may use their numbers again."""
@@ -120,19 +134,24 @@ class Intake:
         if len(silent):
             self._role[silent] = Role.UNKNOWN
             self._row[silent] = NOT_ADMITTED
-            self._identities.forget(silent)
+            self._identities.forget(silent.astype(np.int32))
 
     def _take_numbers(self, columns: "Columns", now_seconds: float) -> None:
         for points in self._rounds(columns, Role.LEVEL):
-            self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds)
+            self._follow(self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds))
         for points in self._rounds(columns, Role.RATE):
-            self._windows.put_totals(
-                points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
+            self._follow(
+                self._windows.put_totals(
+                    points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
+                )
             )
         sums = self._rounds(columns, Role.NUMERATOR)
         counts = self._rounds(columns, Role.DENOMINATOR)
         for joined in self._pairs.join(sums, counts):
-            self._windows.put_totals(*joined, now_seconds=now_seconds)
+            self._follow(self._windows.put_totals(*joined, now_seconds=now_seconds))
+
+    def _follow(self, rows: IntArray) -> None:
+        self._online.update(rows, self._windows.latest(rows))
 
     def _resolve(self, series: NDArray[np.int32], owners: IntArray, now_seconds: float) -> None:
         if not len(series):
@@ -161,7 +180,7 @@ class Intake:
         row = self._windows.admit(subject, owner=owner)
         return (Role.IGNORED if row == NOT_ADMITTED else role), row
 
-    def _observe_tunables(self, decoded: Decoded, owner: IntArray) -> None:
+    def _observe_tunables(self, decoded: Decoded, owner: IntArray, now_seconds: float) -> None:
         numbers = decoded.numbers
         self.ignored += int((self._role[numbers.series] == Role.IGNORED).sum())
         self.ignored += int((self._role[decoded.histograms.series] == Role.IGNORED).sum())
@@ -170,6 +189,7 @@ class Intake:
                 self._identities.identity(int(numbers.series[point])).attributes,
                 time_ns=int(numbers.time_ns[point]),
                 owner=int(owner[numbers.message[point]]),
+                now_ns=round(now_seconds * NANOSECONDS_PER_SECOND),
             )
 
     def _rounds(self, columns: "Columns", role: Role) -> Iterator[Points]:
@@ -185,9 +205,7 @@ class Intake:
         for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
             part = by_turn[begin:end]
             at = chosen[part]
-            yield Points(
-                rows[part], time_ns[at].astype(np.int64), start_ns[at].astype(np.int64), value[at], count[at]
-            )
+            yield Points(rows[part], time_ns[at].astype(np.int64), start_ns[at].astype(np.int64), value[at], count[at])
 
     def _grow(self, size: int) -> None:
         more = max(size, 2 * len(self._role)) - len(self._role) if size > len(self._role) else 0

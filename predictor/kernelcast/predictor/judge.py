@@ -1,7 +1,7 @@
 """Fault or not: what a flagged series points to, and the cases in which nothing is said.
 
-Load is not degradation: a temperature is judged only where power and utilisation were steady, a kernel only as a ratio to
-its own baseline, with its clock and its program's other kernels looked at first.
+Load is not degradation: a temperature is judged only where power and utilisation were steady, a kernel only as a ratio
+to its own baseline, with its clock and its program's other kernels looked at first.
 """
 
 from dataclasses import dataclass
@@ -69,15 +69,12 @@ class Judge:
             threshold = self._last(case.subject.sibling(device.SLOWDOWN_TEMP.prometheus_name))
         if threshold is None:
             return abstain(Abstention.NO_THRESHOLD)
-        if case.slope <= 0:
-            return abstain(Abstention.RECOVERING)
-        if case.settling:
-            return abstain(Abstention.SETTLING)
+        if case.slope <= 0 or case.settling:
+            return abstain(Abstention.RECOVERING if case.slope <= 0 else Abstention.SETTLING)
         power = self._changes(case, case.subject.sibling(device.POWER_USAGE.prometheus_name))
         busy = self._changes(case, case.subject.sibling(device.GPU_UTIL.prometheus_name))
-        if any(abs(change.ratio) > self._settings.stable_load_ratio for change in power):
-            return abstain(Abstention.LOAD_CHANGED)
-        if any(abs(change.after - change.before) > _UTILISATION_POINTS for change in busy):
+        unsteady = any(abs(change.ratio) > self._settings.stable_load_ratio for change in power)
+        if unsteady or any(abs(change.after - change.before) > _UTILISATION_POINTS for change in busy):
             return abstain(Abstention.LOAD_CHANGED)
         evidence = [("slope_per_interval", case.slope), ("level", case.level)]
         evidence += [("power_change_ratio", change.ratio) for change in power[:1]]
@@ -96,7 +93,9 @@ class Judge:
         before = case.window[: -case.span]
         if np.isfinite(before).any() and case.level <= np.nanmax(before):
             return abstain(Abstention.REFILLING)
-        return Verdict(Cause.MEMORY_LEAK, threshold, evidence=(("slope_per_interval", case.slope), ("level", case.level)))
+        return Verdict(
+            Cause.MEMORY_LEAK, threshold, evidence=(("slope_per_interval", case.slope), ("level", case.level))
+        )
 
     def _kernel(self, case: Case) -> Verdict:
         _, baseline, spread = self._regimes.known(case.row)
@@ -106,10 +105,11 @@ class Judge:
             return abstain(Abstention.WIDE_BASELINE)
         margin = max(self._settings.kernel_slowdown_ratio, _SPREADS * spread / baseline)
         threshold = self._settings.thresholds.get(case.subject.metric, baseline * (1 + margin))
-        if case.level <= threshold and case.slope <= 0:
-            return abstain(Abstention.RECOVERING)
-        if case.level <= threshold and case.settling:
-            return abstain(Abstention.SETTLING)
+        if case.level <= threshold and (case.slope <= 0 or case.settling):
+            return abstain(Abstention.RECOVERING if case.slope <= 0 else Abstention.SETTLING)
+        return self._slow_kernel(case, baseline, threshold)
+
+    def _slow_kernel(self, case: Case, baseline: float, threshold: float) -> Verdict:
         if self.clock_fell_on(case.subject.device):
             return abstain(Abstention.CLOCK_FELL)
         evidence = (("baseline", baseline), ("ratio_to_baseline", case.level / baseline))
@@ -150,7 +150,7 @@ class Judge:
         return float(values[known[-1]]) if len(known) else None
 
     def _changes(self, case: Case, companion: Subject) -> list[Change]:
-        """How a companion moved while the case's series did, and within a longer time before: heat follows load late."""
+        """How a companion moved while the case's series did, and for longer: heat follows load late."""
         row = self._windows.row(companion)
         if row is None:
             return []

@@ -1,8 +1,9 @@
 """Tier 2: forecasts of single series, as a distribution of simulated paths.
 
-Exponential smoothing with additive errors and an additive, possibly damped trend: Hyndman & Athanasopoulos, Forecasting:
-Principles and Practice (3rd ed.), sections 8.2 and 8.7; `statsmodels.tsa.exponential_smoothing.ets.ETSModel`. Intervals
-of such models leave out the error of the estimated trend (section 5.5), so it is drawn for every path. ETS returns NaN
+Exponential smoothing with additive errors and an additive, possibly damped trend: Hyndman & Athanasopoulos,
+Forecasting: Principles and Practice (3rd ed.), sections 8.2 and 8.7;
+`statsmodels.tsa.exponential_smoothing.ets.ETSModel`. Intervals of such models leave out the error of the estimated trend
+(section 5.5), so it is drawn for every path. ETS returns NaN for NaN without a word: `clean.prepare` hands it none.
 for NaN without a word: `clean.prepare` hands it none.
 """
 
@@ -108,10 +109,8 @@ def _ets_paths(
             initial_trend=slope,
             bounds={"smoothing_trend": (_SMALLEST_WEIGHT, _TREND_WEIGHT / len(endog))},
         )
-        if parameters is None:
-            result = model.fit(disp=False, maxiter=_MAX_EVALUATIONS)
-        else:
-            result = model.smooth(parameters)
+        fits = parameters is None
+        result = model.fit(disp=False, maxiter=_MAX_EVALUATIONS) if fits else model.smooth(parameters)
         residuals = np.asarray(result.resid, np.float64)[2:]
         errors = rng.choice(residuals - residuals.mean(), size=(steps, PATHS))
         simulated = result.simulate(steps, anchor="end", repetitions=PATHS, random_errors=errors)

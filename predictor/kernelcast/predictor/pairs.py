@@ -16,7 +16,7 @@ Joined = tuple[IntArray, IntArray, IntArray, tuple[FloatArray, FloatArray]]
 
 
 class Pairs:
-    """Keeps the half that came first until the other comes; totals are cumulative, so a lost half costs one interval."""
+    """Keeps the half that came first until the other comes; totals are cumulative: a lost half costs one interval."""
 
     def __init__(self) -> None:
         self._sum: FloatArray = np.zeros(0)

@@ -81,7 +81,8 @@ class Regimes:
     def program_rows(self, rows: IntArray, program: str) -> IntArray:
         """The judged kernels of a program among these rows."""
         number = self._programs.get(program, -1)
-        return rows[(self.program[rows] == number) & (self.watch[rows] == Watch.KERNEL)]
+        mine: IntArray = rows[(self.program[rows] == number) & (self.watch[rows] == Watch.KERNEL)]
+        return mine
 
     def learn(self, rows: IntArray, window: WindowArray, *, min_points: int) -> None:
         """Take the first values of kernels and clocks that have enough of them as what is normal.

@@ -41,7 +41,7 @@ Rule = Callable[[Tunable], Proposal | None]
 
 
 def block_size_not_warp_multiple(tunable: Tunable) -> Proposal | None:
-    """A block that is no multiple of 32 leaves lanes of its last warp idle: (1/warps)(1 − r/32) of its time."""
+    """A block that is no multiple of 32 leaves lanes of its last warp idle: (1/warps)(1 - r/32) of its time."""
     size = _whole(tunable.value)
     if tunable.kind != "block_size" or size is None or size < 1 or size % WARP == 0:
         return None

@@ -4,7 +4,7 @@ Two scales are looked at, the whole window and its most recent quarter, so that 
 one-second samples and a slow one within the window.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -67,17 +67,18 @@ class Screening:
     @classmethod
     def empty(cls, n: int) -> "Screening":
         """Nothing seen yet."""
-        integers = {"observed": 0, "span": 0, "step_age": -1}
-        booleans = {"drift", "settling", "flat"}
         return cls(
-            **{
-                item.name: np.full(n, integers[item.name], np.int64)
-                if item.name in integers
-                else np.zeros(n, bool)
-                if item.name in booleans
-                else np.full(n, 0.0 if item.name in {"z", "slope", "step_size"} else np.nan)
-                for item in fields(cls)
-            }
+            observed=np.zeros(n, np.int64),
+            level=np.full(n, np.nan),
+            noise=np.full(n, np.nan),
+            z=np.zeros(n),
+            slope=np.zeros(n),
+            span=np.zeros(n, np.int64),
+            drift=np.zeros(n, bool),
+            settling=np.zeros(n, bool),
+            step_age=np.full(n, -1, np.int64),
+            step_size=np.zeros(n),
+            flat=np.zeros(n, bool),
         )
 
 

@@ -70,7 +70,9 @@ class Subject:
     def is_judged_kernel(self) -> bool:
         """Whether its duration is its own speed: neither a wait for peers nor a changing mixture."""
         return (
-            self.is_kernel_time and self.label("kernel_class") in {COMPUTE, ""} and self.label("kernel") not in {OTHER, ""}
+            self.is_kernel_time
+            and self.label("kernel_class") in {COMPUTE, ""}
+            and self.label("kernel") not in {OTHER, ""}
         )
 
     @property

@@ -121,6 +121,19 @@ class Sweeper:
         report.seconds = self._timer() - begun
         return report
 
+    def fit_of(self, row: int) -> tuple[str, tuple[float, ...]]:
+        """Model and parameters of a row's last fit; empty where there is none."""
+        fitted = self._fitted.get(row)
+        if fitted is None or fitted.generation != self._windows.generation[row]:
+            return "", ()
+        return fitted.model, tuple(fitted.parameters.tolist())
+
+    def restore_fit(self, row: int, generation: int, fitted: tuple[str, tuple[float, ...]], now_seconds: float) -> None:
+        """Put back what a snapshot held."""
+        model, parameters = fitted
+        if model in {ETS, ETS_DAMPED} and parameters:
+            self._fitted[row] = Fitted(generation, model, np.array(parameters), now_seconds)
+
     def _settle_scores(self) -> None:
         def newest(row: int, generation: int) -> int | None:
             return int(self._windows.newest[row]) if self._windows.generation[row] == generation else None
@@ -208,9 +221,7 @@ class Sweeper:
         if case.level > verdict.threshold:
             return already_passed(horizons)
         step_seconds = found.intervals * self._settings.interval_seconds
-        return first_passage(
-            found.paths, verdict.threshold, step_seconds=step_seconds, horizons_seconds=horizons
-        )
+        return first_passage(found.paths, verdict.threshold, step_seconds=step_seconds, horizons_seconds=horizons)
 
     def _keep(self, case: Case, found: Forecast, now_seconds: float, *, usable: bool) -> None:
         if found.parameters is None:

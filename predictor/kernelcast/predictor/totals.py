@@ -80,7 +80,8 @@ class RunningTotals:
         self.interval[rows] = now.interval
         increase = now.numerator - self.base_numerator[rows]
         over = now.denominator - self.base_denominator[rows]
-        return np.divide(increase, over, out=np.full(len(rows), np.nan), where=over > 0)
+        values: FloatArray = np.divide(increase, over, out=np.full(len(rows), np.nan), where=over > 0)
+        return values
 
     def _move_bases(self, rows: IntArray, now: Totals, reset: NDArray[np.bool_]) -> None:
         moved = now.interval != self.interval[rows]

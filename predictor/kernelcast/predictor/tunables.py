@@ -54,6 +54,7 @@ class Tunables:
 
     def __init__(self) -> None:
         self._latest: dict[Key, Tunable] = {}
+        self._heard_ns: dict[Key, int] = {}
         self._versions: dict[str, str] = {}
         self.redeployed: set[str] = set()
         self.refused = 0
@@ -61,7 +62,7 @@ class Tunables:
     def __len__(self) -> int:
         return len(self._latest)
 
-    def observe(self, attributes: Attributes, *, time_ns: int, owner: int) -> None:
+    def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take a point of `kernelcast.tunable.info`."""
         words = dict(attributes)
         tunable = Tunable(
@@ -83,6 +84,7 @@ class Tunables:
         if before is not None and before.time_ns > time_ns:
             return
         self._latest[tunable.key] = tunable
+        self._heard_ns[tunable.key] = now_ns
         version = self._versions.setdefault(tunable.program, tunable.code_version)
         if version != tunable.code_version:
             self._versions[tunable.program] = tunable.code_version
@@ -101,14 +103,10 @@ class Tunables:
         """Forget what came from partitions that went elsewhere."""
         self._latest = {key: one for key, one in self._latest.items() if one.owner not in owners}
 
-    def drop_silent(self, *, newest_ns: int, silent_ns: int) -> None:
-        """Forget what was not reported for so long, measured by the newest report of its program."""
-        newest: dict[str, int] = {}
-        for one in self._latest.values():
-            newest[one.program] = max(newest.get(one.program, newest_ns), one.time_ns)
-        self._latest = {
-            key: one for key, one in self._latest.items() if one.time_ns >= newest[one.program] - silent_ns
-        }
+    def drop_silent(self, *, silent_ns: int, now_ns: int) -> None:
+        """Forget what this process has not heard of for so long, by its own clock."""
+        self._latest = {key: one for key, one in self._latest.items() if self._heard_ns[key] >= now_ns - silent_ns}
+        self._heard_ns = {key: self._heard_ns[key] for key in self._latest}
         alive = {one.program for one in self._latest.values()}
         self._versions = {program: version for program, version in self._versions.items() if program in alive}
 

@@ -167,6 +167,10 @@ class Windows:
             return float("nan")
         return float(self._ring[row, number % self.points])
 
+    def latest(self, rows: IntArray) -> FloatArray:
+        """The values of the newest intervals, shape (n,); NaN where they are unknown."""
+        return self._ring[rows, self.newest[rows] % self.points].astype(np.float64)
+
     def expired(self, before_seconds: float) -> IntArray:
         """Rows that took nothing since then."""
         rows = self.rows()

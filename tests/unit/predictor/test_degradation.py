@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.unit.predictor.conftest import Fleet, kernel_subject
 
 from kernelcast.predictor.cases import Abstention, Cause
 from kernelcast.predictor.degradation import first_passage
-from tests.unit.predictor.conftest import Fleet, kernel_subject
 
 Noise = Callable[[float], float]
 
@@ -87,10 +87,12 @@ def test_temperature_that_follows_its_load_raises_nothing(fleet: Fleet, noise: N
 def test_a_gpu_that_warms_up_to_a_stable_level_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     fleet.device(SLOWDOWN, lambda _: 90.0)
     fleet.device(POWER, lambda second: (60.0 if second < 60 else 280.0) + noise(4.0))
-    fleet.device(UTILISATION, lambda second: (0.0 if second < 60 else 97.0))
+    fleet.device(UTILISATION, lambda second: 0.0 if second < 60 else 97.0)
     fleet.device(
         TEMPERATURE,
-        lambda second: float(round(38.0 + (42.0 * (1 - math.exp(-(second - 60) / 45)) if second > 60 else 0) + noise(0.5))),
+        lambda second: float(
+            round(38.0 + (42.0 * (1 - math.exp(-(second - 60) / 45)) if second > 60 else 0) + noise(0.5))
+        ),
     )
     fleet.run(400)
     sure = [
@@ -168,11 +170,12 @@ def test_rising_load_with_steady_kernels_raises_nothing(fleet: Fleet, noise: Noi
 
 def test_a_deploy_that_changes_most_kernels_begins_a_new_regime(fleet: Fleet, noise: Noise) -> None:
     steady_load(fleet, noise)
+
+    def deployed(slow: float) -> Callable[[int], float]:
+        return lambda second: 1e-3 * (1.0 if second < 150 else slow) * (1 + noise(0.02))
+
     for number in range(6):
-        fleet.add(
-            kernel_subject(f"k{number}"),
-            lambda second, slow=1.3 + 0.1 * number: 1e-3 * (1.0 if second < 150 else slow) * (1 + noise(0.02)),
-        )
+        fleet.add(kernel_subject(f"k{number}"), deployed(1.3 + 0.1 * number))
     fleet.run(400)
     assert not fleet.degradations
     assert sum(report.regimes_begun for report in fleet.reports) >= 6
@@ -225,9 +228,7 @@ def test_kernels_whose_baseline_is_wide_are_not_judged(fleet: Fleet) -> None:
 
 def test_a_prediction_ends_when_the_drift_ends(fleet: Fleet, noise: Noise) -> None:
     steady_load(fleet, noise)
-    fleet.device(
-        TEMPERATURE, lambda second: float(round(66.0 + 0.15 * min(max(second - 60, 0), 80) + noise(0.5)))
-    )
+    fleet.device(TEMPERATURE, lambda second: float(round(66.0 + 0.15 * min(max(second - 60, 0), 80) + noise(0.5))))
     fleet.run(140)
     assert fleet.causes() == {Cause.THERMAL}
     late = [one for report in fleet.run(300)[-10:] for one in report.predictions if one.degradation is not None]

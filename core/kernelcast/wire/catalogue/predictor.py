@@ -44,7 +44,7 @@ ABSTENTIONS: Final = _own(
     "abstentions_total", Kind.COUNTER, "Flagged series about which nothing was predicted, by reason.", "reason"
 )
 REGIMES: Final = _own(
-    "regime_changes_total", Kind.COUNTER, "New regimes begun instead of raising alarms, by what showed them.", "sign"
+    "regime_changes_total", Kind.COUNTER, "Series for which a new regime began (a deploy) instead of an alarm."
 )
 UNSCORED: Final = _own(
     "unscored_forecasts_total", Kind.COUNTER, "Forecasts that could not be scored: no value came, or too many wait."

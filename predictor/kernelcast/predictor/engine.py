@@ -1,0 +1,172 @@
+"""The predictor without Kafka: what is read goes in, sweeps and snapshots come out; safe for two threads."""
+
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kernelcast.columnar import Decoded, Decoder
+from kernelcast.predictor.hints import HintBook, Issued
+from kernelcast.predictor.intake import Intake
+from kernelcast.predictor.online import OnlineState
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
+from kernelcast.predictor.snapshot import Saved, Snapshot
+from kernelcast.predictor.sweep import Sweeper, SweepReport
+from kernelcast.predictor.tunables import GpuTime, Tunables
+from kernelcast.predictor.windows import NOT_ADMITTED, Windows
+
+Partition = tuple[str, int]
+"""Topic and number."""
+
+
+class Engine:
+    """Windows, sweeps and hints of the partitions that this process reads.
+
+    Attributes:
+        windows: The recent past.
+        tunables: What programs have registered.
+        hints: Hints that are open or answered.
+        sweeper: Runs the sweeps.
+        offsets: By partition, the next message to be read.
+        ignored: Points that no window takes.
+    """
+
+    def __init__(
+        self, settings: PredictorSettings, *, clock_ns: Callable[[], int], decoder: Decoder | None = None
+    ) -> None:
+        self._settings = settings
+        self._clock_ns = clock_ns
+        self._lock = threading.RLock()
+        self._decoder = decoder if decoder is not None else Decoder()
+        self._owners: dict[Partition, int] = {}
+        self.windows = Windows(
+            interval_ns=settings.interval_ns, points=settings.window_points, max_series=settings.max_series
+        )
+        self.tunables = Tunables()
+        self.hints = HintBook(settings.hints)
+        self.sweeper = Sweeper(settings, self.windows, self._lock)
+        self.offsets: dict[Partition, int] = {}
+        self._online = OnlineState()
+        self._stirred: set[int] = set()
+        self._intake = Intake(self.windows, self._decoder, self.tunables, self._online)
+
+    @property
+    def ignored(self) -> int:
+        """Points that no window takes, so far."""
+        return self._intake.ignored
+
+    def take(self, values: Sequence[bytes], partitions: Sequence[Partition], offsets: dict[Partition, int]) -> Decoded:
+        """Read messages.
+
+        Args:
+            values: The messages.
+            partitions: Where each came from.
+            offsets: By partition, the next message to be read after these.
+        """
+        decoded = self._decoder.decode(values)
+        now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
+        owners = [self._owner(partition) for partition in partitions]
+        with self._lock:
+            self._intake.take(decoded, owners, now_seconds=now_seconds)
+            self.offsets.update(offsets)
+        return decoded
+
+    def stirred(self) -> bool:
+        """Whether a series has shifted since the last call, so that a sweep should not wait."""
+        with self._lock:
+            rows = self.windows.rows()
+            shifted = set(rows[self._online.shifted(rows)].tolist())
+        fresh, self._stirred = shifted - self._stirred, shifted
+        return bool(fresh)
+
+    def sweep(self) -> SweepReport:
+        """Look at every series once."""
+        with self._lock:
+            redeployed = self.tunables.take_redeployed()
+        return self.sweeper.sweep(now_seconds=self._clock_ns() / NANOSECONDS_PER_SECOND, redeployed=redeployed)
+
+    def propose(self) -> list[Issued]:
+        """Hints that are due now."""
+        with self._lock:
+            tunables = self.tunables.current()
+            gpu_time = GpuTime(self.windows) if tunables else None
+            return self.hints.propose(tunables, gpu_time, now_ns=self._clock_ns()) if gpu_time is not None else []
+
+    def expire(self) -> int:
+        """Forget series that are silent; returns how many."""
+        now_ns = self._clock_ns()
+        before = now_ns / NANOSECONDS_PER_SECOND - self._settings.expire_seconds
+        with self._lock:
+            rows = self.windows.expired(before)
+            self._intake.forget_rows(rows)
+            self._intake.forget_silent(before)
+            self.windows.drop(rows)
+            silent_ns = round(self._settings.expire_seconds * NANOSECONDS_PER_SECOND)
+            self.tunables.drop_silent(silent_ns=silent_ns, now_ns=now_ns)
+        return len(rows)
+
+    def leave(self, partitions: Sequence[Partition]) -> None:
+        """Forget everything that came from partitions that are read elsewhere now."""
+        with self._lock:
+            owners = {self._owners[one] for one in partitions if one in self._owners}
+            rows = self.windows.owned_by(sorted(owners))
+            self._intake.forget_rows(rows)
+            self.windows.drop(rows)
+            self.tunables.drop_owned_by(owners)
+            for partition in partitions:
+                self.offsets.pop(partition, None)
+
+    def snapshot(self, partition: Partition) -> Snapshot | None:
+        """What is known from one partition; None before anything was read from it."""
+        with self._lock:
+            offset = self.offsets.get(partition)
+            if offset is None:
+                return None
+            rows = self.windows.owned_by([self._owner(partition)])
+            rows = rows[self.windows.last_ns[rows] > 0]
+            matrix = self.windows.matrix(rows)
+            series = tuple(self._saved(row, matrix[index]) for index, row in enumerate(rows.tolist()))
+        return Snapshot(str(uuid.uuid4()), offset, self._settings.interval_ns, self._settings.window_points, series)
+
+    def restore(self, partition: Partition, snapshot: Snapshot) -> int:
+        """Put a snapshot's windows back; returns how many series found room."""
+        now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
+        owner = self._owner(partition)
+        restored = 0
+        with self._lock:
+            for saved in snapshot.series:
+                row = self.windows.admit(saved.subject, owner=owner)
+                if row == NOT_ADMITTED:
+                    continue
+                self.windows.restore(
+                    row, saved.values, newest=saved.newest, last_ns=saved.last_ns, now_seconds=now_seconds
+                )
+                generation = self.windows.generation[[row]]
+                self.sweeper.regimes.sync(np.array([row]), generation, [saved.subject])
+                self.sweeper.regimes.restore(row, since=saved.since, baseline=saved.baseline, spread=saved.spread)
+                fit = (saved.model, saved.parameters)
+                self.sweeper.restore_fit(row, int(generation[0]), fit, now_seconds)
+                restored += 1
+            self.offsets[partition] = snapshot.offset
+        return restored
+
+    def _saved(self, row: int, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Saved:
+        subject = self.windows.subject(row)
+        assert subject is not None  # noqa: S101  rows of `owned_by` are in use
+        since, baseline, spread = self.sweeper.regimes.known(row)
+        model, parameters = self.sweeper.fit_of(row)
+        return Saved(
+            subject,
+            values,
+            int(self.windows.newest[row]),
+            int(self.windows.last_ns[row]),
+            since,
+            baseline,
+            spread,
+            model,
+            parameters,
+        )
+
+    def _owner(self, partition: Partition) -> int:
+        return self._owners.setdefault(partition, len(self._owners))

@@ -1,0 +1,89 @@
+"""What was hinted and what became of it: both topics are read from their beginning, by every predictor, for good.
+
+No hint is issued before the ledger has come to the end that it saw at its start, so that nothing is hinted twice
+after a restart.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from kernelcast.predictor.hints import HintBook
+from kernelcast.predictor.state import Reader
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import decode_event, hint_from, outcome_from
+from kernelcast.wire.topics import HINTS, OUTCOMES
+
+BATCH: Final = 500
+QUIET_POLLS: Final = 50
+"""Polls without a message after which the end was reached, even where compaction has removed the last offsets."""
+
+
+class Aside(Protocol):
+    """Where messages go that cannot be used."""
+
+    def send(self, message: Any, error: Exception) -> None:
+        """Put one aside."""
+        ...
+
+
+class Ledger:
+    """Keeps a `HintBook` up to date.
+
+    Attributes:
+        caught_up: Whether everything that stood on Kafka at the start has been read.
+    """
+
+    def __init__(self, reader: Reader, book: HintBook, aside: Aside, *, clock_ns: Callable[[], int]) -> None:
+        self._reader = reader
+        self._book = book
+        self._aside = aside
+        self._clock_ns = clock_ns
+        self._left: dict[tuple[str, int], int] | None = None
+        self._quiet = 0
+        self.caught_up = False
+
+    def poll(self, timeout_seconds: float) -> int:
+        """Read what there is; returns how many messages that were.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        if self._left is None:
+            self._left = self._begin()
+        messages, _ = self._reader.consume(BATCH, timeout_seconds)
+        for message in messages:
+            self._take(message)
+            where = (message.topic(), message.partition())
+            if message.offset() + 1 >= self._left.get(where, 0):
+                self._left.pop(where, None)
+        self._quiet = 0 if messages else self._quiet + 1
+        self.caught_up = self.caught_up or not self._left or self._quiet >= QUIET_POLLS
+        return len(messages)
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reader.close()
+
+    def _begin(self) -> dict[tuple[str, int], int]:
+        left = {}
+        partitions = [*self._reader.partitions(HINTS.name), *self._reader.partitions(OUTCOMES.name)]
+        for partition in partitions:
+            low, high = self._reader.watermarks(partition)
+            partition.offset = low
+            if high > low:
+                left[partition.topic, partition.partition] = high
+        self._reader.assign(partitions)
+        return left
+
+    def _take(self, message: Any) -> None:
+        value = message.value()
+        if value is None:
+            return
+        try:
+            event = decode_event(value)
+            if message.topic() == HINTS.name:
+                self._book.learn_hint(hint_from(event))
+            else:
+                self._book.learn_outcome(outcome_from(event), time_ns=self._clock_ns())
+        except EventError as error:
+            self._aside.send(message, error)

@@ -1,0 +1,101 @@
+"""The predictor's own metrics, made from their rows in the catalogue; every label set that is known starts at 0."""
+
+from prometheus_client import CollectorRegistry, Counter
+
+from kernelcast.predictor.cases import ABSTENTIONS
+from kernelcast.predictor.engine import Engine
+from kernelcast.predictor.hints import Withheld
+from kernelcast.predictor.models import MODELS
+from kernelcast.predictor.rules import RULE_NAMES
+from kernelcast.predictor.sweep import SweepReport
+from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.wire.catalogue import predictor as rows
+from kernelcast.wire.topics import DEVICE, KERNELS
+
+TOPICS = (DEVICE.name, KERNELS.name)
+FIT_OUTCOMES = ("estimated", "reused", "failed")
+SNAPSHOT_REASONS = ("unusable", "other_grid", "unread")
+
+
+class Measures:
+    """Counters and gauges of one predictor."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.points = counter(rows.POINTS, registry)
+        self.messages = counter(rows.MESSAGES, registry)
+        self.series = gauge(rows.SERIES, registry)
+        self.tunables = gauge(rows.TUNABLES, registry)
+        self.sweeps = counter(rows.SWEEPS, registry)
+        self.sweep_seconds = gauge(rows.SWEEP_SECONDS, registry)
+        self.sweep_failures = counter(rows.SWEEP_FAILURES, registry)
+        self.flagged = gauge(rows.FLAGGED, registry)
+        self.raised = gauge(rows.RAISED, registry)
+        self.fits = counter(rows.FITS, registry)
+        self.fit_seconds = counter(rows.FIT_SECONDS, registry)
+        self.abstentions = counter(rows.ABSTENTIONS, registry)
+        self.regimes = counter(rows.REGIMES, registry)
+        self.hints = counter(rows.HINTS, registry)
+        self.snapshot_time = gauge(rows.SNAPSHOT_TIME, registry)
+        self.snapshot_failures = counter(rows.SNAPSHOT_FAILURES, registry)
+        self.restored = counter(rows.RESTORED, registry)
+        self.lag = gauge(rows.LAG, registry)
+        self.skipped = counter(rows.SKIPPED, registry)
+        self._refused = Following(counter(rows.SERIES_REFUSED, registry))
+        self._ignored = Following(counter(rows.IGNORED_POINTS, registry))
+        self._unscored = Following(counter(rows.UNSCORED, registry))
+        withheld = counter(rows.HINTS_WITHHELD, registry)
+        self._withheld = {reason: Following(withheld.labels(reason)) for reason in Withheld}
+        self._start_at_zero()
+
+    def swept(self, report: SweepReport) -> None:
+        """Take note of a sweep."""
+        self.sweeps.inc()
+        self.sweep_seconds.set(report.seconds)
+        self.flagged.set(report.flagged)
+        self.raised.set(len(report.predictions))
+        self.fit_seconds.inc(report.fit_seconds)
+        self.regimes.inc(report.regimes_begun)
+        for (model, outcome), count in report.fits.items():
+            self.fits.labels(model, outcome).inc(count)
+        for abstention, count in report.abstentions.items():
+            self.abstentions.labels(abstention).inc(count)
+
+    def look_at(self, engine: Engine) -> None:
+        """Bring what the engine counts up to date."""
+        self.series.set(len(engine.windows))
+        self.tunables.set(len(engine.tunables))
+        self._refused.follow(engine.windows.refused)
+        self._ignored.follow(engine.ignored)
+        self._unscored.follow(engine.sweeper.scores.dropped)
+        for reason, following in self._withheld.items():
+            following.follow(engine.hints.withheld[reason])
+
+    def _start_at_zero(self) -> None:
+        for topic in TOPICS:
+            self.points.labels(topic)
+            self.lag.labels(topic)
+            self.skipped.labels(topic)
+            for outcome in ("used", "empty", "unusable"):
+                self.messages.labels(topic, outcome)
+        for model in MODELS:
+            for outcome in FIT_OUTCOMES:
+                self.fits.labels(model, outcome)
+        for abstention in ABSTENTIONS:
+            self.abstentions.labels(abstention)
+        for rule in RULE_NAMES:
+            self.hints.labels(rule)
+        for reason in SNAPSHOT_REASONS:
+            self.snapshot_failures.labels(reason)
+
+
+class Following:
+    """A counter that follows a total kept elsewhere."""
+
+    def __init__(self, target: Counter) -> None:
+        self._target = target
+        self._seen = 0
+
+    def follow(self, total: int) -> None:
+        """Count what was added since the last call."""
+        self._target.inc(max(total - self._seen, 0))
+        self._seen = total

@@ -1,0 +1,181 @@
+"""Which partitions are read, from where, and whether their past is known yet."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
+from kernelcast.predictor.snapshot import Snapshot
+from kernelcast.predictor.state import SnapshotStore
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import BrokerError, WireError
+
+_log = get_logger(__name__)
+
+KEEP_RATIO: Final = 0.5
+"""After a skip, so much of the permitted lag is read: some past is better than none."""
+
+
+class Client(Protocol):
+    """The part of a consumer that is needed here."""
+
+    def watermarks(self, partition: Any) -> tuple[int, int]:
+        """First offset kept, next offset written."""
+        ...
+
+    def offsets_for_time(self, partitions: Sequence[Any], time_ns: int) -> list[Any]:
+        """The first message at or after a time."""
+        ...
+
+    def seek(self, partition: Any) -> None:
+        """Go on elsewhere."""
+        ...
+
+
+class Partitions:
+    """Takes partitions over and hands them on; called on the consuming thread."""
+
+    def __init__(
+        self,
+        settings: PredictorSettings,
+        engine: Engine,
+        store: SnapshotStore,
+        measures: Measures,
+        *,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._engine = engine
+        self._store = store
+        self._measures = measures
+        self._clock_ns = clock_ns
+        self._client: Client | None = None
+        self._goals: dict[Partition, int] = {}
+        self._held: set[Partition] = set()
+        self._assigned = False
+
+    def use(self, client: Client) -> None:
+        """The consumer that subscribes with this."""
+        self._client = client
+
+    @property
+    def held(self) -> list[Partition]:
+        """The partitions read now."""
+        return sorted(self._held)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether partitions are assigned and their past is read."""
+        if not self._assigned:
+            return False, "no partitions assigned yet"
+        behind = [one for one, goal in self._goals.items() if self._engine.offsets.get(one, 0) < goal]
+        return not behind, f"reading the past of {len(behind)} partitions" if behind else ""
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Restore windows and say where to go on."""
+        if self._client is None or not partitions:
+            self._assigned = True
+            return partitions
+        mine = [(one.topic, one.partition) for one in partitions]
+        snapshots = self._read(mine)
+        rewound = self._rewound(partitions)
+        starts = []
+        for partition in mine:
+            offset = rewound[partition]
+            snapshot = snapshots.get(partition)
+            if snapshot is not None:
+                self._measures.restored.inc(self._engine.restore(partition, snapshot))
+                offset = max(offset, snapshot.offset)
+            self._expect(partition, offset)
+            starts.append(TopicPartition(*partition, offset))
+        self._held.update(mine)
+        self._assigned = True
+        _log.info("partitions assigned", partitions=len(mine), restored=len(snapshots))
+        return starts
+
+    def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        """Save what is known, unless another member has taken over already, and forget it."""
+        mine = [(one.topic, one.partition) for one in partitions]
+        if not lost:
+            for partition in mine:
+                self.save(partition)
+        self._engine.leave(mine)
+        for partition in mine:
+            self._goals.pop(partition, None)
+            self._held.discard(partition)
+
+    def save(self, partition: Partition) -> None:
+        """Write a partition's snapshot."""
+        snapshot = self._engine.snapshot(partition)
+        if snapshot is not None:
+            self._store.write(partition, snapshot)
+            self._measures.snapshot_time.set(self._clock_ns() / NANOSECONDS_PER_SECOND)
+
+    def watch_lag(self) -> None:
+        """Measure how far behind each partition is; skip to its tail where that is too far."""
+        lags: dict[str, int] = {}
+        for partition in self.held:
+            if self._client is None:
+                return
+            _, high = self._client.watermarks(TopicPartition(*partition))
+            at = self._engine.offsets.get(partition)
+            behind = max(high - at, 0) if at is not None else 0
+            if behind > self._settings.max_lag_messages and at is not None:
+                behind = self._skip(partition, at, high)
+            lags[partition[0]] = lags.get(partition[0], 0) + behind
+        for topic, lag in lags.items():
+            self._measures.lag.labels(topic).set(lag)
+
+    def _skip(self, partition: Partition, at: int, high: int) -> int:
+        keep = int(self._settings.max_lag_messages * KEEP_RATIO)
+        to = high - keep
+        if self._client is not None:
+            self._client.seek(TopicPartition(*partition, to))
+        self._measures.skipped.labels(partition[0]).inc(to - at)
+        self._engine.offsets[partition] = to
+        _log.warning("skipped messages", topic=partition[0], partition=partition[1], messages=to - at)
+        return keep
+
+    def _expect(self, partition: Partition, offset: int) -> None:
+        """Ready means: read up to what stood on Kafka when the partition came."""
+        try:
+            low, high = self._client.watermarks(TopicPartition(*partition)) if self._client is not None else (0, 0)
+        except BrokerError as error:
+            _log.warning("watermarks unknown", topic=partition[0], partition=partition[1], reason=str(error))
+            return
+        start = offset if offset >= 0 else low
+        self._engine.offsets[partition] = max(start, low)
+        self._goals[partition] = high
+
+    def _rewound(self, partitions: Sequence[TopicPartition]) -> dict[Partition, int]:
+        span_ns = self._settings.window_points * self._settings.interval_ns
+        if self._client is None:
+            return {}
+        try:
+            found = self._client.offsets_for_time(partitions, self._clock_ns() - span_ns)
+        except BrokerError as error:
+            _log.warning("offsets by time unknown; reading from the beginning", reason=str(error))
+            found = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions]
+        return {(one.topic, one.partition): one.offset for one in found}
+
+    def _read(self, mine: list[Partition]) -> dict[Partition, Snapshot]:
+        try:
+            found = self._store.read(mine)
+        except BrokerError as error:
+            self._measures.snapshot_failures.labels("unread").inc()
+            _log.warning("snapshots not read", reason=str(error))
+            return {}
+        return {one: snapshot for one, loaded in found.items() if (snapshot := self._usable(one, loaded)) is not None}
+
+    def _usable(self, partition: Partition, loaded: Snapshot | WireError) -> Snapshot | None:
+        if isinstance(loaded, WireError):
+            self._measures.snapshot_failures.labels("unusable").inc()
+            _log.warning("snapshot not used", topic=partition[0], partition=partition[1], reason=str(loaded))
+            return None
+        if (loaded.interval_ns, loaded.points) != (self._settings.interval_ns, self._settings.window_points):
+            self._measures.snapshot_failures.labels("other_grid").inc()
+            _log.info("snapshot has another grid", topic=partition[0], partition=partition[1])
+            return None
+        return loaded

@@ -1,0 +1,57 @@
+"""What a sweep found, on its way to Kafka."""
+
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.predictor import samples
+from kernelcast.predictor.hints import HintBook, Issued
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.state import Sender
+from kernelcast.predictor.sweep import SweepReport
+from kernelcast.wire.events import encode_event, to_event
+from kernelcast.wire.topics import FORECASTS, HINTS
+
+SERVICE_NAME: Final = "kernelcast-predictor"
+SCOPE: Final = "kernelcast.predictor"
+
+
+class Publisher:
+    """Writes forecasts and hints under one identity."""
+
+    def __init__(self, settings: PredictorSettings, producer: Sender, *, clock_ns: Callable[[], int]) -> None:
+        self._interval_seconds = settings.interval_seconds
+        self._client_id = settings.client_id
+        self._producer = producer
+        self._clock_ns = clock_ns
+        self._start_ns = clock_ns()
+        self._resource = Resource(
+            (
+                ("host.name", socket.gethostname()),
+                ("service.instance.id", settings.client_id),
+                ("service.name", SERVICE_NAME),
+            )
+        )
+
+    def forecasts(self, report: SweepReport, coverage: dict[str, float]) -> None:
+        """Write a sweep's predictions, and how past ones came out."""
+        time_ns = self._clock_ns()
+        keyed = samples.by_key(report.predictions, time_ns=time_ns, interval_seconds=self._interval_seconds)
+        for key, found in keyed.items():
+            self._send(key, found)
+        self._send(self._client_id.encode(), samples.coverage(coverage, time_ns=time_ns))
+
+    def hints(self, issued: Iterable[Issued], book: HintBook) -> None:
+        """Write new hints, and how many there have been."""
+        time_ns = self._clock_ns()
+        for one in issued:
+            event = to_event(one.hint, source=f"/kernelcast/predictor/{self._client_id}", time_ns=time_ns)
+            self._producer.send(HINTS.name, key=one.hint.key.encode(), value=encode_event(event))
+        counts = samples.hints_issued(book.issued, time_ns=time_ns, start_ns=self._start_ns)
+        for program, found in counts.items():
+            self._send(program.encode(), found)
+
+    def _send(self, key: bytes, found: list[Sample]) -> None:
+        for export in encode(self._resource, found, scope=SCOPE):
+            self._producer.send(FORECASTS.name, key=key, value=export.body)

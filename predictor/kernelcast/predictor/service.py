@@ -1,0 +1,192 @@
+"""The predictor: one thread reads Kafka, one sweeps; both share the engine."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import TopicPartition
+from prometheus_client import CollectorRegistry
+
+from kernelcast.columnar import Decoder
+from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.ledger import Ledger
+from kernelcast.predictor.measures import TOPICS, Measures
+from kernelcast.predictor.partitions import Partitions
+from kernelcast.predictor.publish import Publisher
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.state import SnapshotStore
+from kernelcast.runtime.deadletter import DeadLetters
+from kernelcast.runtime.kafka import Consumer, Producer
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.web import WebServer
+from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.topics import FORECASTS, HINTS, OUTCOMES, STATE
+
+MAX_MESSAGES: Final = 500
+POLL_SECONDS: Final = 0.2
+CHORE_SECONDS: Final = 10.0
+EARLY_CHECKS: Final = 4
+JOIN_SECONDS: Final = 15.0
+FLUSH_SECONDS: Final = 10.0
+
+_log = get_logger(__name__)
+
+
+class Predictor:
+    """The whole daemon; `run` blocks until asked to stop.
+
+    Attributes:
+        registry: Its own metrics.
+        web: Where they are served.
+    """
+
+    def __init__(self, settings: PredictorSettings, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        self._settings = settings
+        self._clock_ns = clock_ns
+        self.registry = CollectorRegistry()
+        self._measures = Measures(self.registry)
+        self._producer = Producer(
+            settings.kafka,
+            client_id=settings.client_id,
+            registry=self.registry,
+            topics=(FORECASTS.name, HINTS.name, STATE.name),
+        )
+        self._dead = DeadLetters(self._producer, registry=self.registry)
+        self._dead.expect(*TOPICS, OUTCOMES.name, HINTS.name)
+        self._engine = Engine(settings, clock_ns=clock_ns)
+        self._publisher = Publisher(settings, self._producer, clock_ns=clock_ns)
+        store = SnapshotStore(settings.group_id, self._producer, self._reader)
+        self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
+        self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, clock_ns=clock_ns)
+        self._ending = threading.Event()
+        self.web = WebServer(
+            settings.web, title="kernelcast predictor", metrics=self.registry, ready=self._partitions.ready
+        )
+
+    def run(self, shutdown: Shutdown) -> None:
+        """Read, sweep and write until asked to stop, then save the windows and leave the group."""
+        Decoder.warm_up()
+        consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, registry=self.registry)
+        self._partitions.use(consumer)
+        consumer.subscribe(TOPICS, self._partitions)
+        sweeping = threading.Thread(target=self._sweep_forever, name="sweep", daemon=True)
+        with self.web:
+            sweeping.start()
+            try:
+                self._read_forever(consumer, shutdown)
+            finally:
+                self._ending.set()
+                sweeping.join(JOIN_SECONDS)
+                self._save_all()
+                self._commit(consumer)
+                consumer.close()
+                self._ledger.close()
+                self._producer.close(FLUSH_SECONDS)
+
+    def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
+        chores_due = 0.0
+        while not shutdown.requested:
+            shutdown.reload_if_asked()
+            messages, _ = consumer.consume(MAX_MESSAGES, POLL_SECONDS)
+            if messages:
+                self._take(messages)
+            self._try("ledger not read", lambda: self._ledger.poll(0.0))
+            self._producer.poll()
+            if time.monotonic() >= chores_due:
+                chores_due = time.monotonic() + CHORE_SECONDS
+                self._engine.expire()
+                self._try("lag not measured", self._partitions.watch_lag)
+                self._try("offsets not committed", lambda: self._commit(consumer))
+
+    def _take(self, messages: list[Any]) -> None:
+        used = [message for message in messages if message.value() is not None]
+        offsets: dict[Partition, int] = {}
+        for message in messages:
+            offsets[message.topic(), message.partition()] = message.offset() + 1
+        partitions = [(message.topic(), message.partition()) for message in used]
+        decoded = self._engine.take([message.value() for message in used], partitions, offsets)
+        failed = dict(decoded.failures)
+        for index, error in failed.items():
+            self._dead.send(used[index], error)
+        self._count(messages, used, failed)
+        for columns in (decoded.numbers, decoded.histograms):
+            for index, count in zip(*_counted(columns.message), strict=True):
+                self._measures.points.labels(used[index].topic()).inc(count)
+
+    def _count(self, messages: list[Any], used: list[Any], failed: dict[int, Any]) -> None:
+        for message in messages:
+            if message.value() is None:
+                self._measures.messages.labels(message.topic(), "empty").inc()
+        for index, message in enumerate(used):
+            outcome = "unusable" if index in failed else "used"
+            self._measures.messages.labels(message.topic(), outcome).inc()
+
+    def _sweep_forever(self) -> None:
+        snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
+        while not self._wait_for_sweep():
+            try:
+                self._sweep()
+                if time.monotonic() >= snapshot_due:
+                    snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
+                    self._save_all()
+            except Exception:  # noqa: BLE001  the next sweep may do better; reading must go on
+                self._measures.sweep_failures.inc()
+                _log.exception("sweep failed")
+
+    def _wait_for_sweep(self) -> bool:
+        """Wait for the next sweep, less long where a series has just shifted; True when the daemon ends."""
+        period_seconds = self._settings.sweep_every_seconds
+        for _ in range(EARLY_CHECKS):
+            if self._ending.wait(period_seconds / EARLY_CHECKS):
+                return True
+            if self._engine.stirred():
+                break
+        return self._ending.is_set()
+
+    def _sweep(self) -> None:
+        report = self._engine.sweep()
+        self._measures.swept(report)
+        self._publisher.forecasts(report, self._engine.sweeper.scores.coverage())
+        if self._ledger.caught_up and self._partitions.ready()[0]:
+            issued = self._engine.propose()
+            for one in issued:
+                self._measures.hints.labels(one.rule).inc()
+                _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
+            self._publisher.hints(issued, self._engine.hints)
+        for prediction in report.predictions:
+            if prediction.degradation is not None:
+                degradation = prediction.degradation
+                _log.debug(
+                    "degradation predicted",
+                    metric=degradation.subject.metric,
+                    cause=degradation.cause,
+                    evidence=dict(degradation.evidence),
+                )
+        self._measures.look_at(self._engine)
+
+    def _save_all(self) -> None:
+        for partition in self._partitions.held:
+            self._partitions.save(partition)
+
+    def _commit(self, consumer: Consumer) -> None:
+        offsets = dict(self._engine.offsets)
+        held = self._partitions.held
+        consumer.commit([TopicPartition(*one, offsets[one]) for one in held if offsets.get(one, -1) >= 0])
+
+    def _reader(self) -> Consumer:
+        """A consumer of its own for a topic that is read whole; it commits nothing and joins no group."""
+        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader")
+
+    def _try(self, trouble: str, chore: Callable[[], Any]) -> None:
+        try:
+            chore()
+        except BrokerError as error:
+            _log.warning(trouble, reason=str(error))
+
+
+def _counted(messages: Any) -> tuple[list[int], list[int]]:
+    numbers, counts = np.unique(messages, return_counts=True)
+    return numbers.tolist(), counts.tolist()

@@ -1,0 +1,122 @@
+"""Snapshots on `kernelcast.state`: written now and then, read to its end when partitions are assigned."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from kernelcast.predictor.engine import Partition
+from kernelcast.predictor.snapshot import Snapshot, dump, load
+from kernelcast.runtime.producer import Headers
+from kernelcast.wire.errors import WireError
+from kernelcast.wire.topics import STATE
+
+READ_SECONDS: Final = 0.2
+LONGEST_READ_SECONDS: Final = 60.0
+QUIET_SECONDS: Final = 3.0
+_BATCH: Final = 200
+
+
+class Reader(Protocol):
+    """The part of a consumer that is needed here."""
+
+    def partitions(self, topic: str) -> list[Any]:
+        """Every partition of a topic."""
+        ...
+
+    def watermarks(self, partition: Any) -> tuple[int, int]:
+        """First offset kept, next offset written."""
+        ...
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        """Read these."""
+        ...
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        """Messages and passing errors."""
+        ...
+
+    def close(self) -> None:
+        """Stop reading."""
+        ...
+
+
+class Sender(Protocol):
+    """The part of a producer that is needed here."""
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
+        """Queue a message."""
+        ...
+
+
+class SnapshotStore:
+    """The snapshots of one consumer group."""
+
+    def __init__(
+        self,
+        group_id: str,
+        producer: Sender,
+        open_reader: Callable[[], Reader],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._group_id = group_id
+        self._producer = producer
+        self._open_reader = open_reader
+        self._monotonic = monotonic
+
+    def write(self, partition: Partition, snapshot: Snapshot) -> int:
+        """Queue a snapshot's parts; returns their bytes. The first goes last: a snapshot counts once it is whole."""
+        parts = dump(snapshot)
+        for number in reversed(range(len(parts))):
+            self._producer.send(STATE.name, key=self._key(partition, number), value=parts[number])
+        return sum(map(len, parts))
+
+    def read(self, partitions: Iterable[Partition]) -> dict[Partition, Snapshot | WireError]:
+        """The newest snapshot of each partition that has one, or why it is of no use."""
+        wanted = {self._prefix(partition): partition for partition in partitions}
+        found: dict[Partition, dict[bytes, bytes]] = {}
+        if not wanted:
+            return {}
+        for message in self._messages():
+            key = message.key() or b""
+            partition = wanted.get(key.rpartition(b"|")[0])
+            if partition is not None and message.value() is not None:
+                found.setdefault(partition, {})[key] = message.value()
+        return {partition: _load(list(parts.values())) for partition, parts in found.items()}
+
+    def _messages(self) -> Iterable[Any]:
+        reader = self._open_reader()
+        try:
+            left = {}
+            partitions = reader.partitions(STATE.name)
+            for partition in partitions:
+                low, high = reader.watermarks(partition)
+                partition.offset = low
+                if high > low:
+                    left[partition.partition] = high
+            reader.assign([partition for partition in partitions if partition.partition in left])
+            begun = heard = self._monotonic()
+            while left and self._monotonic() - begun < LONGEST_READ_SECONDS:
+                messages, _ = reader.consume(_BATCH, READ_SECONDS)
+                for message in messages:
+                    heard = self._monotonic()
+                    yield message
+                    if message.offset() + 1 >= left.get(message.partition(), 0):
+                        left.pop(message.partition(), None)
+                if self._monotonic() - heard > QUIET_SECONDS:
+                    break  # compaction may have removed the last offsets
+        finally:
+            reader.close()
+
+    def _prefix(self, partition: Partition) -> bytes:
+        return f"predictor|{self._group_id}|{partition[0]}|{partition[1]}".encode()
+
+    def _key(self, partition: Partition, part: int) -> bytes:
+        return self._prefix(partition) + f"|{part}".encode()
+
+
+def _load(parts: list[bytes]) -> Snapshot | WireError:
+    try:
+        return load(parts)
+    except WireError as error:
+        return error

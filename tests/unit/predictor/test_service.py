@@ -1,0 +1,201 @@
+"""The whole predictor on the embedded broker: OTLP in, forecasts, a hint and snapshots out; event time runs fast."""
+
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.predictor.service import Predictor
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka import Consumer, Producer
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import KafkaSettings, WebSettings
+from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.events import HintMode, decode_event, hint_from
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import labels
+from kernelcast.wire.topics import DEADLETTER, DEVICE, FORECASTS, HINTS, KERNELS
+
+SECOND_NS = 1_000_000_000
+GPU = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0", "source": "simulated"}
+EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[KafkaSettings]:
+    Decoder.warm_up()
+    with EmbeddedBroker() as embedded:
+        yield KafkaSettings(bootstrap_servers=embedded.bootstrap_servers)
+
+
+def settings(kafka: KafkaSettings) -> PredictorSettings:
+    return PredictorSettings(
+        kafka=kafka,
+        web=WebSettings(listen_address="127.0.0.1:0"),
+        client_id="predictor-test",
+        interval_seconds=1.0,
+        window_points=120,
+        min_points=24,
+        horizons_seconds=(60.0, 300.0),
+        sweep_every_seconds=0.25,
+        snapshot_every_seconds=1.0,
+    )
+
+
+class Node:
+    """Writes a node's seconds to Kafka as fast as asked: a drifting GPU, and a program with a bad block size."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self.producer = Producer(kafka, client_id="node")
+        self.start_ns = time.time_ns() - 600 * SECOND_NS
+        self.rng = np.random.default_rng(5)
+        self.totals = DurationTotals()
+
+    def second(self, number: int) -> None:
+        now_ns = self.start_ns + number * SECOND_NS
+        gauges = {
+            device.GPU_TEMP: float(round(66.0 + 0.15 * number + self.rng.normal(0, 0.5))),
+            device.SLOWDOWN_TEMP: 90.0,
+            device.POWER_USAGE: 280.0 + float(self.rng.normal(0, 3)),
+            device.GPU_UTIL: 97.0,
+        }
+        devices = [Sample(metric, labels(**GPU), now_ns, value) for metric, value in gauges.items()]
+        self.send(DEVICE.name, b"n1", devices)
+        self.totals.observe(round(1e6 * (1 + self.rng.normal(0, 0.01))), 100)
+        own = {**GPU, "program": "train", "kernel": "saxpy#0badcafe", "kernel_class": "compute"}
+        tunable = {
+            **GPU,
+            "program": "train",
+            "tunable": "block",
+            "value": "33",
+            "allowed": "33,64,128,256",
+            "kind": "block_size",
+            "scope": "local",
+            "granularity": "step",
+            "kernel": "saxpy",
+            "device_model": "A100",
+        }
+        self.send(
+            KERNELS.name,
+            b"train",
+            [
+                Sample(kernel.DURATION, labels(**own), now_ns, self.totals.copy(), self.start_ns),
+                Sample(kernel.LAUNCHES, labels(**own), now_ns, self.totals.count, self.start_ns),
+                Sample(kernel.TUNABLE_INFO, labels(**tunable), now_ns, 1),
+            ],
+        )
+
+    def send(self, topic: str, key: bytes, samples: list[Sample]) -> None:
+        for export in encode(EXPORTER, samples, scope="test"):
+            self.producer.send(topic, key=key, value=export.body)
+
+    def seconds(self, numbers: range) -> None:
+        for number in numbers:
+            self.second(number)
+        assert self.producer.flush(10) == 0
+
+
+class Running:
+    """A predictor in a thread, stopped at the end of the block."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self.shutdown = Shutdown()
+        self.predictor = Predictor(settings(kafka))
+        self.thread = threading.Thread(target=self.predictor.run, args=(self.shutdown,))
+
+    def __enter__(self) -> "Running":
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown.request()
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+    def value(self, name: str, **wanted: str) -> float:
+        return self.predictor.registry.get_sample_value(name, wanted) or 0.0
+
+    def ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.predictor.web.url}/-/ready", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+def eventually(condition: Callable[[], bool], *, within_seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + within_seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def read_all(kafka: KafkaSettings, topic: str) -> list[tuple[bytes, bytes]]:
+    consumer = Consumer(kafka, group_id="look")
+    partitions = consumer.partitions(topic)
+    left = 0
+    for partition in partitions:
+        low, high = consumer.watermarks(partition)
+        partition.offset = low
+        left += high - low
+    consumer.assign(partitions)
+    found = []
+    while left > 0:
+        messages, _ = consumer.consume(500, 1.0)
+        left -= len(messages)
+        found += [(message.key() or b"", message.value() or b"") for message in messages]
+    consumer.close()
+    return found
+
+
+def forecasts(kafka: KafkaSettings) -> dict[str, list[tuple[dict[str, str], float]]]:
+    decoder = Decoder()
+    numbers = decoder.decode([value for _, value in read_all(kafka, FORECASTS.name)]).numbers
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for series, value in zip(numbers.series.tolist(), numbers.value.tolist(), strict=True):
+        identity = decoder.identity(series)
+        found.setdefault(identity.name, []).append((dict(identity.attributes), value))
+    return found
+
+
+def test_a_drift_and_a_bad_tunable_become_forecasts_and_one_hint_and_a_restart_remembers(broker: KafkaSettings) -> None:
+    node = Node(broker)
+    with Running(broker) as running:
+        eventually(running.ready)
+        node.seconds(range(80))
+        node.producer.send(DEVICE.name, key=b"n1", value=b"\xff\xff\xff not OTLP")
+        node.seconds(range(80, 90))
+        eventually(lambda: running.value("kernelcast_predictor_raised_series") > 0)
+        eventually(lambda: running.value("kernelcast_predictor_hints_total", rule="block_size_not_warp_multiple") == 1)
+        eventually(lambda: running.value("kernelcast_predictor_snapshot_timestamp_seconds") > 0)
+        assert (
+            running.value("kernelcast_predictor_messages_total", topic="kernelcast.device", outcome="unusable") == 1
+        )
+    found = forecasts(broker)
+    thermal = [words for words, value in found["kernelcast.degradation.probability"] if value > 0.8]
+    assert {(one["metric"], one["cause"], one["source"]) for one in thermal} == {
+        ("DCGM_FI_DEV_GPU_TEMP", "thermal", "simulated")
+    }
+    assert {"mean", "lower", "upper"} == {words["bound"] for words, _ in found["kernelcast.forecast.value"]}
+    hints = [hint_from(decode_event(value)) for _, value in read_all(broker, HINTS.name)]
+    assert [(one.value, one.requires, one.mode, one.tunable) for one in hints] == [
+        ("128", "33", HintMode.CANARY, "block")
+    ]
+    assert hints[0].expected_ratio == pytest.approx(1 - 0.5 * (1 - 1 / 32))
+    assert all(evidence.source for evidence in hints[0].evidence)
+    assert len(read_all(broker, DEADLETTER.name)) == 1
+    with Running(broker) as running:
+        eventually(running.ready)
+        assert running.value("kernelcast_predictor_restored_series_total") > 4
+        eventually(lambda: running.value("kernelcast_predictor_raised_series") > 0)
+        node.seconds(range(90, 95))
+        eventually(lambda: running.value("kernelcast_predictor_points_total", topic="kernelcast.kernels") > 0)
+        eventually(
+            lambda: running.value("kernelcast_predictor_hints_withheld_total", reason="open") > 0
+        )
+    assert len(read_all(broker, HINTS.name)) == 1
