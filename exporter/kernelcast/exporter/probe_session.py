@@ -101,9 +101,10 @@ class ProbeSession:
         return found
 
     def fits(self, hint: Hint) -> bool:
-        """Whether a hint is for this process: program, rank, tunable and, where both are known, the GPU's model."""
+        """Whether a hint is for this process, and new: program, rank, tunable and, where both are known, GPU model."""
         return (
             not self.ended
+            and self._delivered.get(hint.key) != hint.hint_id
             and hint.program == self.process.program
             and hint.rank in ("*", self.process.rank)
             and any(tunable.name == hint.tunable for tunable in self.tunables)
@@ -111,9 +112,7 @@ class ProbeSession:
         )
 
     def queue(self, hint: Hint, now_ns: int) -> bool:
-        """Queue a hint for the program, once; False where too many wait already."""
-        if self._delivered.get(hint.key) == hint.hint_id:
-            return True
+        """Queue a hint for the program; False where too many wait already."""
         if len(self._hints) >= self._limits.hints:
             return False
         event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)

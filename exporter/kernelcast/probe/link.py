@@ -70,7 +70,7 @@ class Link:
         return True
 
     def proven(self) -> None:
-        """The exporter took what was sent: the next interruption is waited out from the shortest pause again."""
+        """The connection has lasted, the exporter did not turn us away: the next pause is the shortest again."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def send(self, packet: bytes) -> Sent:

@@ -111,10 +111,11 @@ class Sender:
         """Connect if need be, hear what the exporter says, and send what is new."""
         if self._subject.recorder.home is None:
             return
-        if not self._link.connected:
+        lasting = self._link.connected
+        if not lasting:
             self._connect()
         self._hear()
-        if self._link.connected and self._send_new():
+        if self._link.connected and self._send_new() and lasting:
             self._link.proven()
 
     def _run(self) -> None:

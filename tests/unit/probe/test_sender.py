@@ -194,6 +194,24 @@ def test_pauses_between_attempts_grow_to_a_limit(program: Program) -> None:
     assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
 
 
+def test_an_exporter_that_turns_the_program_away_is_not_pestered(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("a", 5)
+    attempts: list[float] = []
+    while len(attempts) < 4:
+        before = program.link.connected
+        program.sender.round()
+        if program.link.connected and not before:
+            attempts.append(program.seconds)
+            exporter.accept()
+            assert exporter.connection
+            exporter.connection.close()
+        program.seconds += FIRST_PAUSE_SECONDS
+    pauses = [later - earlier for earlier, later in pairwise(attempts)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= 4 * FIRST_PAUSE_SECONDS
+
+
 def test_a_missing_exporter_is_mentioned_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:
     program.recorder.observe("a", 5)
     with caplog.at_level(logging.WARNING):
