@@ -50,12 +50,9 @@ def increase(selector: str) -> str:
     return f"increase({selector}[$__rate_interval])"
 
 
-def share(part: str, *, of: str, by: str, within: str = "") -> str:
-    """What part of a whole each group is: `sum by (by, within) (part)` over `sum by (within) (of)`."""
-    groups = f"{by}, {within}" if within else by
-    if within:
-        return f"sum by ({groups}) ({part}) / on ({within}) group_left sum by ({within}) ({of})"
-    return f"sum by ({groups}) ({part}) / scalar(sum({of}))"
+def share(part: str, *, of: str, by: str) -> str:
+    """What part of a whole each group is: `sum by (by) (part)` over the sum of `of`."""
+    return f"sum by ({by}) ({part}) / scalar(sum({of}))"
 
 
 def _selector(metric_name: str, matchers: Collection[str]) -> str:

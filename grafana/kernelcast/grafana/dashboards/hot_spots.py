@@ -49,7 +49,7 @@ def _ranking() -> Placed:
         "its speed.",
     )
     every = busy_seconds(free=("kernel",))
-    share = f"topk({_TABLE_ROWS}, sum by ({_BY}, kernel_class) ({busy_seconds()})) / scalar(sum({every}))"
+    share = f"topk({_TABLE_ROWS}, {promql.share(busy_seconds(), of=every, by=f'{_BY}, kernel_class')})"
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
     per_kernel = (launches, _mean(), _quantile(0.5), _quantile(0.99))
     return table(

@@ -37,7 +37,6 @@ class Axis:
     high: float | None = None
     decimals: int | None = None
     thresholds: Thresholds = CALM
-    log: bool = False
 
     def defaults(self) -> Json:
         """As `fieldConfig.defaults`."""
@@ -82,7 +81,6 @@ class Look:
     stacked: bool = False
     bars: bool = False
     fill: int = 10
-    legend: str = "table"
     overrides: Sequence[Json] = field(default_factory=tuple)
 
 
@@ -100,13 +98,12 @@ def time_series(
         "drawStyle": "bars" if look.bars else "line",
         "fillOpacity": 70 if look.stacked or look.bars else look.fill,
         "stacking": {"group": "A", "mode": "normal"} if look.stacked else {},
-        "scaleDistribution": {"type": "log", "log": 10} if axis.log else {"type": "linear"},
     }
     panel = core.TimeSeries(
         **_frame(text, queries),
         showPoints="never",
-        legendDisplayMode=look.legend,
-        legendCalcs=["lastNotNull", "max"] if look.legend == "table" else [],
+        legendDisplayMode="table",
+        legendCalcs=["lastNotNull", "max"],
         tooltipMode="multi",
         tooltipSort="desc",
         overrides=list(look.overrides),
