@@ -11,14 +11,12 @@ from kernelcast.columnar.entries import Entries, entries
 from kernelcast.columnar.identities import Identities
 from kernelcast.columnar.layout import (
     CONTROL_SLOTS,
-    HISTOGRAM_ROW,
     HISTOGRAM_ROWS,
     MAX_BUCKETS,
     MAX_IDENTITIES,
     MAX_IDENTITY_BYTES,
     MAX_POINTS,
     MESSAGE,
-    NUMBER_ROW,
     PROGRESS,
     ROWS,
     SHORT_OF,
@@ -65,9 +63,9 @@ class Decoder:
             control=control,
             series=tables.new_store(),
             contexts=tables.new_store(),
-            numbers=np.zeros(tables.INITIAL_ROWS, NUMBER_ROW),
-            histograms=np.zeros(tables.INITIAL_ROWS, HISTOGRAM_ROW),
-            data=np.zeros((4, tables.INITIAL_BUCKETS), np.uint64),
+            numbers=tables.new_numbers(),
+            histograms=tables.new_histograms(),
+            data=tables.new_data(),
             key=np.zeros(limits.identity_bytes + METRIC_KEY_HEADER, np.uint8),
         )
         self._identities = Identities()
@@ -96,12 +94,14 @@ class Decoder:
         for first, chunk in self._chunks(messages, failures):
             self._decode_chunk(first, chunk, failures)
         control = self._state.control
-        return Decoded(
+        decoded = Decoded(
             numbers=tables.cut_numbers(self._state.numbers[: control[ROWS]]),
             histograms=tables.cut_histograms(self._state.histograms[: control[HISTOGRAM_ROWS]], self._state.data),
             failures=tuple(sorted(failures, key=lambda failure: failure[0])),
             unsupported=int(control[UNSUPPORTED]),
         )
+        self._state = tables.without_excess(self._state)
+        return decoded
 
     def identity(self, number: int) -> SeriesIdentity:
         """What a series number stands for; computed at each call, so keep it.
@@ -179,7 +179,7 @@ class Decoder:
         elif status is Status.OK:
             try:
                 foreign.check(message, where)
-            except DecodeError:
+            except BaseException:  # whatever it was (memory, an interrupt): unverified identities must not stay
                 self._entries.roll_back(self._state)
                 raise
         else:

@@ -14,7 +14,7 @@ class Limits:
         identity_bytes: Attribute bytes of one point, of one resource, or name and unit of one metric.
     """
 
-    message_bytes: int = 16 * 1024 * 1024
+    message_bytes: int = 8 * 1024 * 1024
     points_per_message: int = 1_000_000
     buckets_per_point: int = 10_000
     identity_bytes: int = 64 * 1024

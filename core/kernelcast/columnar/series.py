@@ -29,7 +29,7 @@ class SeriesIdentity:
     """A series in canonical form: equal however a producer ordered its attributes; hashable.
 
     Values that are not strings are text, as OpenTelemetry's Prometheus translation renders them: integers, doubles and
-    booleans plainly, bytes in base64, arrays and maps as JSON.
+    booleans plainly, bytes in base64, arrays and maps as JSON. Of a key that stands twice, the last value counts.
 
     Attributes:
         resource: The resource's attributes.

@@ -16,13 +16,16 @@ from kernelcast.columnar.layout import (
     BUCKETS,
     ENTRY,
     HASH_MASK,
+    HISTOGRAM_ROW,
     NEGATIVE,
+    NUMBER_ROW,
     POSITIVE,
     SEED,
     STORE_COUNTERS,
     UNUSED,
     WASTE,
     RecordArray,
+    State,
     Store,
     UInt64Matrix,
 )
@@ -32,6 +35,9 @@ INITIAL_ARENA_BYTES = 64 * 1024
 INITIAL_ROWS = 4096
 INITIAL_BUCKETS = 4096
 
+KEPT_BYTES = 64 * 1024 * 1024
+"""Scratch up to this stays between batches: a million and a half number points."""
+
 A = TypeVar("A", bound=NDArray[Any])
 
 
@@ -40,6 +46,32 @@ def doubled(array: A) -> A:
     longer = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
     longer[..., : array.shape[-1]] = array
     return longer  # type: ignore[return-value]  # the same kind of array as the one given
+
+
+def new_numbers() -> RecordArray:
+    """Rows for number points."""
+    return np.zeros(INITIAL_ROWS, NUMBER_ROW)
+
+
+def new_histograms() -> RecordArray:
+    """Rows for histogram points."""
+    return np.zeros(INITIAL_ROWS, HISTOGRAM_ROW)
+
+
+def new_data() -> UInt64Matrix:
+    """CSR data for the four parts of histogram points."""
+    return np.zeros((4, INITIAL_BUCKETS), np.uint64)
+
+
+def without_excess(state: State) -> State:
+    """The state with new scratch in place of what one batch has made longer than is worth keeping."""
+    if state.numbers.nbytes > KEPT_BYTES:
+        state = state._replace(numbers=new_numbers())
+    if state.histograms.nbytes > KEPT_BYTES:
+        state = state._replace(histograms=new_histograms())
+    if state.data.nbytes > KEPT_BYTES:
+        state = state._replace(data=new_data())
+    return state
 
 
 def new_store() -> Store:

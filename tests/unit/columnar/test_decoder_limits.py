@@ -93,6 +93,14 @@ def test_a_huge_length_allocates_nothing() -> None:
     assert after == before
 
 
+def test_what_one_long_batch_took_is_given_back() -> None:
+    decoder = Decoder()
+    decoded = decoder.decode([exponential(0, 0, 10_000)] * 300)
+    assert len(decoded.histograms.positive) == 3_000_000
+    assert decoder._state.data.nbytes < 64 * 1024 * 1024
+    assert decoder.decode([exponential(0, 7, 3)]).histograms.positive.tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
