@@ -19,7 +19,7 @@ PROMETHEUS: Final = ("prometheus",)
 ALERTMANAGER: Final = ("prometheus-alertmanager", "alertmanager")
 """Debian's name first: a distribution's package or the project's own archive, whichever is there."""
 
-FAST: Final = {
+FAST: Final[dict[str, dict[str, Any]]] = {
     "exporter": {"interval_seconds": 1.0},
     "bridge": {"ttl_seconds": 120.0},
     "predictor": {
