@@ -292,7 +292,7 @@ def test_an_exit_is_not_held_up_by_an_exporter_that_does_not_answer(tmp_path: Pa
             probe.observe(f"{'long' * 30} {number}x", 5)
         began = time.monotonic()
         probe.stop()
-        assert time.monotonic() - began < 0.3
+        assert time.monotonic() - began < 1.0  # 0.2 s, and room for a busy machine
 
 
 def raw(node: Node) -> socket.socket:

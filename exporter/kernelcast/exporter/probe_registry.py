@@ -13,7 +13,7 @@ from kernelcast.exporter.probe_limits import ProbeLimits, check_hello
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, has_ended
 from kernelcast.exporter.report import ProcessReport
-from kernelcast.wire.errors import DeviceError, FrameError
+from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.events import NANOSECONDS, Hint, Outcome
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello
 from kernelcast.wire.identity import Device
@@ -24,12 +24,12 @@ UNNAMED: Final = DeviceClaim(uuid="")
 Resolver = Callable[[DeviceClaim], Device]
 
 
-class RefusedError(FrameError):
-    """A process that cannot be taken in; `reason` is the label under which it is counted."""
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A process that cannot be taken in: the reason as it is counted, and a sentence for people."""
 
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    reason: str
+    message: str
 
 
 @dataclass(slots=True)
@@ -74,27 +74,29 @@ class ProbeRegistry:
         self._hints: OrderedDict[str, Hint] = OrderedDict()
         self._outcomes: deque[Outcome] = deque()
 
-    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession:
+    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | Refusal:
         """Take in a process, or take it back with all that it told before.
 
+        Returns:
+            What is known of it, or why it is not taken: it is not who it says, there is no room, its GPU is unknown.
+
         Raises:
-            RefusedError: It is not who it says, or there is no room.
             FrameError: Its Hello breaks the contract.
         """
         process = check_hello(hello, self._limits, peer.pid)
         known = self._entries.get(hello.nonce)
         if known and not known.session.ended:
             if known.peer != peer:
-                raise RefusedError("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
+                return Refusal("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
             known.connection = connection
             known.session.rejoin(hello)
             return known.session
         if len(self._entries) >= self._limits.processes:
-            raise RefusedError("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
+            return Refusal("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
         try:
             devices = tuple(self._devices(claim) for claim in hello.devices or (UNNAMED,))
         except DeviceError as error:
-            raise RefusedError("device", str(error)) from error
+            return Refusal("device", str(error))
         session = ProbeSession(process, hello, devices, self._limits)
         self._entries[hello.nonce] = Entry(session, peer, connection)
         self._counts.processes.set(len(self._entries))

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import ProbeRegistry, RefusedError, Resolver
+from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal, Resolver
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, ProbeSocket, peer_of
 from kernelcast.exporter.report import Batch
@@ -234,25 +234,29 @@ class ProbeServer:
             self._drop(number)
             return False
         try:
-            self._take(number, connection, decode(packet))
-        except RefusedError as error:
-            self._part(number, error.reason, str(error))
-            return False
+            refusal = self._take(number, connection, decode(packet))
         except FrameError as error:
             return self._bad_frame(number, connection, error)
+        if refusal:
+            self._part(number, refusal.reason, refusal.message)
+            return False
         self._counts.frames_used.inc()
         return True
 
-    def _take(self, number: int, connection: Connection, frame: Frame) -> None:
+    def _take(self, number: int, connection: Connection, frame: Frame) -> Refusal | None:
         with self._lock:
             if isinstance(frame, Hello):
-                connection.session = self._registry.join(frame, connection.peer, number)
+                joined = self._registry.join(frame, connection.peer, number)
+                if isinstance(joined, Refusal):
+                    return joined
+                connection.session = joined
             elif connection.session is None:
                 raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
             else:
                 self._registry.take(connection.session, frame, self._clock())
                 if connection.session.next_packet is not None:
                     self._to_send.add(number)
+        return None
 
     def _bad_frame(self, number: int, connection: Connection, error: FrameError) -> bool:
         self._counts.frames_bad.inc()

@@ -53,7 +53,7 @@ class ProbeSession:
         self._told: dict[int, dict[int, KernelName]] = {}
         self._new_rows: dict[int, dict[int, KernelRow]] = {}
         self._new_counters: dict[int, Counters] = {}
-        self._new_tunables = False
+        self._tunables_told: set[int] = set()
         self._buckets = 0
         self._active: set[int] = set()
         self._hints: deque[bytes] = deque()
@@ -91,12 +91,12 @@ class ProbeSession:
 
     def reports(self) -> list[ProcessReport]:
         """What is new since the last call, one report per device; all devices in use where the process has ended."""
-        whole = self._new_tunables or self.ended
-        changed = self._active if whole else self._new_counters.keys() | self._new_rows.keys()
+        untold = self._active - self._tunables_told
+        changed = self._active if self.ended else untold | self._new_counters.keys() | self._new_rows.keys()
         found = [self._report(device) for device in sorted(changed)]
         self._new_rows = {}
         self._new_counters = {}
-        self._new_tunables = False
+        self._tunables_told |= changed
         self._buckets = 0
         return found
 
@@ -164,9 +164,7 @@ class ProbeSession:
     def _take_tunables(self, frame: Tunables) -> None:
         check_tunables(frame)
         self.tunables = tuple(self._completed(tunable) for tunable in frame.tunables)
-        self._new_tunables = True
-        if not self._active:
-            self._active.add(0)
+        self._tunables_told.clear()
 
     def _completed(self, claim: TunableClaim) -> TunableClaim:
         """The model stands with the tunable, so that a hint can say for which one it was derived."""
@@ -193,7 +191,7 @@ class ProbeSession:
             names=new_names,
             rows=rows,
             counters=self._new_counters.get(device),
-            tunables=self.tunables if self._new_tunables else None,
+            tunables=None if device in self._tunables_told else self.tunables,
             method=self.hello.method,
             version=self.hello.version,
             final=self.ended,

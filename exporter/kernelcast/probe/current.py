@@ -121,18 +121,18 @@ def count(kernel_signature: str, launches: int = 1, *, device: int = 0) -> None:
         probe.count(kernel_signature, launches, device=device)
 
 
-def copy(kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None) -> None:
+def copy(kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None, device: int = 0) -> None:
     """Report one copy; `kind` is `h2d`, `d2h`, `d2d`, `p2p` or `h2h`."""
     probe = _current.probe
     if probe:
-        probe.copy(kind, copied_bytes, duration_ns, pinned=pinned)
+        probe.copy(kind, copied_bytes, duration_ns, pinned=pinned, device=device)
 
 
-def sync(kind: str, waited_ns: int) -> None:
+def sync(kind: str, waited_ns: int, *, device: int = 0) -> None:
     """Report that the program waited for the device: `stream`, `event`, `context` or `device`."""
     probe = _current.probe
     if probe:
-        probe.sync(kind, waited_ns)
+        probe.sync(kind, waited_ns, device=device)
 
 
 def step(*, epoch: bool = False) -> None:

@@ -104,9 +104,12 @@ class Probe:
         """Whether the exporter has heard of this process."""
         return bool(self._sender.devices)
 
-    def copy(self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None) -> None:
+    def copy(
+        self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None, device: int = 0
+    ) -> None:
         """Add one copy; `kind` is `h2d`, `d2h`, `d2d`, `p2p` or `h2h`."""
-        self.recorder.copy(kind, copied_bytes, duration_ns, pinned="" if pinned is None else str(pinned).lower())
+        known = "" if pinned is None else str(pinned).lower()
+        self.recorder.copy(kind, copied_bytes, duration_ns, pinned=known, device=device)
 
     def tunable(self, name: str, allowed: Sequence[Value], value: Value, terms: Terms | None = None) -> Tunable[Value]:
         """Register a tunable.

@@ -79,6 +79,8 @@ class Recorder:
         self._devices: dict[int, DeviceTotals] = {}
         self.home: int | None = None
         """The device that was used first; what belongs to the process as a whole is reported there."""
+        self.touched = False
+        """Whether there is anything to tell; until then a program is left alone."""
         self.overhead_ns = 0
         self.refused = 0
         """Calls that could not be used: a negative or endless duration, an unknown kind of argument."""
@@ -203,9 +205,8 @@ class Recorder:
         self._lock = threading.Lock()
 
     def touch(self) -> None:
-        """Make the first device known although nothing was measured on it: a program that only has tunables."""
-        if self.home is None:
-            self._open(0)
+        """The program runs, although nothing was measured yet."""
+        self.touched = True
 
     def spent(self, signatures: Iterable[str]) -> dict[tuple[int, str], Spent]:
         """What the named kernels (without names: all) have had so far, by device and signature."""
@@ -223,6 +224,7 @@ class Recorder:
         if not 0 <= device < MAX_DEVICES:
             raise ValueError(device)
         with self._lock:
+            self.touched = True
             if self.home is None:
                 self.home = device
             return self._devices.setdefault(device, DeviceTotals())

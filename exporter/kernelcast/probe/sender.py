@@ -109,7 +109,7 @@ class Sender:
 
     def round(self) -> None:
         """Connect if need be, hear what the exporter says, and send what is new."""
-        if self._subject.recorder.home is None:
+        if not self._subject.recorder.touched:
             return
         lasting = self._link.connected
         if not lasting:
@@ -240,7 +240,7 @@ class Sender:
 
     def _last_word(self) -> None:
         deadline = monotonic() + LAST_WORD_SECONDS
-        if self._subject.recorder.home is None:
+        if not self._subject.recorder.touched:
             return
         if not self._link.connected:
             self._connect()

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import ProbeRegistry, RefusedError
+from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, has_ended
 from kernelcast.wire.errors import DeviceError, FrameError
@@ -48,10 +48,17 @@ class Node:
             lambda pid: pid in self.gone,
         )
 
-    def join(self, nonce: str = "n1", *, connection: int = 5, peer: Peer = PEER, **changes: Any) -> ProbeSession:
+    def try_to_join(
+        self, nonce: str = "n1", *, connection: int = 5, peer: Peer = PEER, **changes: Any
+    ) -> ProbeSession | Refusal:
         claims = (DeviceClaim("GPU-0"), DeviceClaim("GPU-1"))
         facts = {"devices": claims, "rank": "0", **changes}
         return self.registry.join(Hello("training", nonce, 1, 99, **facts), peer, connection)
+
+    def join(self, nonce: str = "n1", *, connection: int = 5, peer: Peer = PEER, **changes: Any) -> ProbeSession:
+        joined = self.try_to_join(nonce, connection=connection, peer=peer, **changes)
+        assert isinstance(joined, ProbeSession)
+        return joined
 
 
 def named(*kernels: int) -> Names:
@@ -105,6 +112,20 @@ def test_tunables_stand_with_every_device_in_use_and_name_its_model() -> None:
     session.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
     reports = session.reports()
     assert [report.tunables[0].device_model for report in reports if report.tunables] == ["NVIDIA A100"] * 2
+
+
+def test_a_device_used_later_gets_the_tunables_with_its_first_report_and_an_unused_one_none() -> None:
+    session = Node().join()
+    session.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
+    assert session.reports() == []
+    session.take(named(1))
+    session.take(rows(1, 1))
+    (report,) = session.reports()
+    assert report.device.uuid == "GPU-1"
+    assert report.tunables
+    session.take(rows(1, 1, launches=2))
+    (report,) = session.reports()
+    assert report.tunables is None
 
 
 def test_bye_makes_the_last_report_final_once() -> None:
@@ -189,8 +210,7 @@ def test_a_process_cannot_fill_the_daemons_memory() -> None:
     with pytest.raises(FrameError, match="3 devices"):
         node.join("n2", devices=(DeviceClaim("a"), DeviceClaim("b"), DeviceClaim("c")))
     node.join("n2")
-    with pytest.raises(RefusedError, match="processes are known"):
-        node.join("n3")
+    assert node.try_to_join("n3") == Refusal("limit", "2 processes are known; raise the limit of processes")
 
 
 @pytest.mark.parametrize(
@@ -268,9 +288,9 @@ def test_devices_are_completed_from_what_the_node_knows() -> None:
 
 
 def test_a_device_that_cannot_be_told_refuses_the_process_by_that_reason() -> None:
-    with pytest.raises(RefusedError) as refused:
-        Node().join(devices=())
-    assert refused.value.reason == "device"
+    refused = Node().try_to_join(devices=())
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "device"
 
 
 def test_an_unknown_pid_has_not_ended() -> None:
