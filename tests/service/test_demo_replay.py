@@ -118,7 +118,7 @@ def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, 
         "--duration", "3", "--summary", str(summary), timeout_seconds=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "no kernels: the source shows no GPU activity" in done.stdout
+    assert "no kernels: the recording shows no GPU activity" in done.stdout
     assert json.loads(summary.read_text())["kernels"]["launches"] == 0
 
 

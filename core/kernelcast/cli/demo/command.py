@@ -35,7 +35,10 @@ def demo(  # noqa: PLR0913  a command line's options
         str, typer.Option(help="auto, nvml, simulate, kineto:PATH or nsys:PATH; auto takes a real GPU if there is one.")
     ] = "auto",
     duration: Annotated[
-        float | None, typer.Option(help="Stop after so many seconds, with a summary.", show_default="until Ctrl-C")
+        float | None,
+        typer.Option(
+            help="Stop so many seconds after everything is ready, with a summary.", show_default="until Ctrl-C"
+        ),
     ] = None,
     summary: Annotated[Path | None, typer.Option(help="Write the summary as JSON to this file.")] = None,
     broker: Annotated[
@@ -77,6 +80,7 @@ def demo(  # noqa: PLR0913  a command line's options
     with _folder(directory) as folder, _broker(broker) as (address, kind), Shutdown().signals() as shutdown:
         run = Demo(options, folder, address, kind)
         _announce(run, chosen)
+        typer.echo("starting the services; the first start on a machine compiles the decoder and takes longer")
         with _screen() as show:
             result = run.run(shutdown, show)
     if summary is not None:

@@ -35,7 +35,7 @@ class DemoOptions:
         source: What is measured.
         kernels: Cap of kernel names per program and GPU, or `all`.
         speed: Replay speed, or `max`.
-        duration_seconds: When to stop; None runs until Ctrl-C.
+        duration_seconds: When to stop, counted from when everything is ready; None runs until Ctrl-C.
         example: Whether the example program with a badly tuned kernel runs too.
         servers: Whether Prometheus and Alertmanager are started where they are found.
         seed: The simulation's.
@@ -93,7 +93,6 @@ class Demo:
         Raises:
             KernelcastError: A part did not start, or died.
         """
-        started = time.monotonic()
         events = EventLog(
             KafkaSettings(bootstrap_servers=self.workspace.bootstrap_servers), int(time.time() * 1000) - 1000
         )
@@ -103,6 +102,7 @@ class Demo:
             events.start()
             stack.callback(events.stop)
             self._start_source()
+            started = time.monotonic()
             gatherer = Gatherer(self.state, self._supervisor, events)
             self._watch(gatherer, shutdown, show, started)
             self._settle(gatherer, shutdown, show, started)
@@ -118,10 +118,10 @@ class Demo:
         config = ("--config", str(self.workspace.config))
         for name in ("bridge", "predictor", "exporter"):
             self._start(name, (*KERNELCAST, name, *config))
-        self._start_servers()
         endpoints = self.workspace.endpoints
         for name in ("bridge", "exporter", "predictor"):
             self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown)
+        self._start_servers()
 
     def _start_servers(self) -> None:
         directory, endpoints = self.workspace.directory, self.workspace.endpoints

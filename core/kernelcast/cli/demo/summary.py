@@ -37,7 +37,7 @@ def summarise(state: DemoState, published: dict[str, Any] | None, exits: dict[st
         "outcomes": [event["data"] for event in state.outcomes],
         "alerts": [event["data"] for event in state.alerts],
         "dead_letters": state.dead_letters,
-        "pipeline": dict(state.snapshot.bridge),
+        "pipeline": {name: value for name, value in state.snapshot.bridge.items() if not name.endswith("_bucket")},
         "processes": exits,
     }
 
@@ -50,7 +50,7 @@ def write(summary: dict[str, Any], path: Path) -> None:
 def sentences(summary: dict[str, Any]) -> list[str]:
     """The summary for people, a line each."""
     kernels = summary["kernels"]
-    lines = [summary["statement"], _kernel_sentence(kernels)]
+    lines = [summary["statement"], _kernel_sentence(kernels, summary["published"])]
     if kernels["prometheus_launches"] is not None:
         lines.append(
             f"in Prometheus: {kernels['prometheus_launches']:,.0f} launches, "
@@ -65,9 +65,11 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _kernel_sentence(kernels: dict[str, Any]) -> str:
+def _kernel_sentence(kernels: dict[str, Any], published: dict[str, Any] | None) -> str:
+    if published is not None and not published.get("gpu_activity", True):
+        return "no kernels: the recording shows no GPU activity"
     if not kernels["launches"]:
-        return "no kernels: the source shows no GPU activity"
+        return "no kernels arrived at the bridge; see the logs (--directory keeps them)"
     return (
         f"kernels: {kernels['launches']:,.0f} launches under {kernels['names']} names, "
         f"{kernels['duration_seconds']:.6f} s of GPU time"
