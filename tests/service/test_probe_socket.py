@@ -140,6 +140,18 @@ def test_a_restart_of_the_daemon_loses_and_doubles_nothing(node: Node) -> None:
     assert node.launches() == 111
 
 
+def test_a_program_that_ends_while_it_waits_to_try_again_still_tells_everything(node: Node) -> None:
+    probe = start(node)
+    probe.observe("a", 10)
+    eventually(lambda: node.launches() == 1)
+    node.server.close()
+    probe.observe("a", 10)
+    time.sleep(1.0)  # by now it pauses between its attempts for longer than the daemon needs to come back
+    node.begin()
+    probe.stop()
+    eventually(lambda: node.launches() == 2)
+
+
 def test_a_hint_changes_the_value_at_a_step_boundary_and_its_outcome_comes_back(node: Node) -> None:
     probe = start(node)
     block = probe.tunable("block_size", [48, 128], 48, Terms(kind="block_size"))

@@ -10,7 +10,8 @@ from typing import Final
 from kernelcast.wire.frames import MAX_FRAME_BYTES
 
 FIRST_PAUSE_SECONDS: Final = 0.25
-LONGEST_PAUSE_SECONDS: Final = 5.0
+LONGEST_PAUSE_SECONDS: Final = 2.0
+"""An attempt costs some ten microseconds; a program that ends while it waits has nobody left to tell."""
 SEND_BUFFER_BYTES: Final = 4 * MAX_FRAME_BYTES
 MAX_RECEIVED: Final = 64
 
@@ -68,6 +69,10 @@ class Link:
         self._socket = fresh
         self.failure = ""
         return True
+
+    def hurry(self) -> None:
+        """The next attempt may be made at once: there will be no later one."""
+        self._next_try = self._monotonic()
 
     def proven(self) -> None:
         """The connection has lasted, the exporter did not turn us away: the next pause is the shortest again."""

@@ -243,6 +243,7 @@ class Sender:
         if not self._subject.recorder.touched:
             return
         if not self._link.connected:
+            self._link.hurry()
             self._connect()
         while self._link.connected and not (self._send_new() and self._send(Bye())) and monotonic() < deadline:
             sleep(RETRY_SECONDS)

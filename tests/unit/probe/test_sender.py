@@ -191,7 +191,7 @@ def test_pauses_between_attempts_grow_to_a_limit(program: Program) -> None:
             attempts.append(program.seconds)
         program.seconds += FIRST_PAUSE_SECONDS
     pauses = [later - earlier for earlier, later in pairwise(attempts)]
-    assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0]
 
 
 def test_an_exporter_that_turns_the_program_away_is_not_pestered(program: Program, exporter: Exporter) -> None:
