@@ -2,9 +2,9 @@
 
 Exponential smoothing with additive errors and an additive, possibly damped trend: Hyndman & Athanasopoulos,
 Forecasting: Principles and Practice (3rd ed.), sections 8.2 and 8.7;
-`statsmodels.tsa.exponential_smoothing.ets.ETSModel`. Intervals of such models leave out the error of the estimated trend
-(section 5.5), so it is drawn for every path. ETS returns NaN for NaN without a word: `clean.prepare` hands it none.
-for NaN without a word: `clean.prepare` hands it none.
+`statsmodels.tsa.exponential_smoothing.ets.ETSModel`. Intervals of such models leave out the error of the estimated
+trend (section 5.5), so it is drawn for every path. ETS returns NaN for NaN without a word: `clean.prepare` hands it
+none.
 """
 
 import warnings
@@ -105,7 +105,7 @@ def _ets_paths(
             trend="add",
             damped_trend=damped,
             initialization_method="known",
-            initial_level=level,
+            initial_level=level - slope,  # the state before the first observation
             initial_trend=slope,
             bounds={"smoothing_trend": (_SMALLEST_WEIGHT, _TREND_WEIGHT / len(endog))},
         )

@@ -2,9 +2,10 @@
 
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
+from typing import Self
 
+import httpx
 import numpy as np
 import pytest
 
@@ -29,8 +30,10 @@ EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast
 @pytest.fixture(scope="module")
 def broker() -> Iterator[KafkaSettings]:
     Decoder.warm_up()
+    # The embedded broker waits for a session's timeout before it lets the next member in.
+    quick = {"heartbeat.interval.ms": "200", "session.timeout.ms": "3000"}
     with EmbeddedBroker() as embedded:
-        yield KafkaSettings(bootstrap_servers=embedded.bootstrap_servers)
+        yield KafkaSettings(bootstrap_servers=embedded.bootstrap_servers, properties=quick)
 
 
 def settings(kafka: KafkaSettings) -> PredictorSettings:
@@ -108,7 +111,7 @@ class Running:
         self.predictor = Predictor(settings(kafka))
         self.thread = threading.Thread(target=self.predictor.run, args=(self.shutdown,))
 
-    def __enter__(self) -> "Running":
+    def __enter__(self) -> Self:
         self.thread.start()
         return self
 
@@ -122,9 +125,8 @@ class Running:
 
     def ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.predictor.web.url}/-/ready", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
+            return httpx.get(f"{self.predictor.web.url}/-/ready", timeout=2).status_code == httpx.codes.OK
+        except httpx.TransportError:
             return False
 
 
@@ -173,9 +175,7 @@ def test_a_drift_and_a_bad_tunable_become_forecasts_and_one_hint_and_a_restart_r
         eventually(lambda: running.value("kernelcast_predictor_raised_series") > 0)
         eventually(lambda: running.value("kernelcast_predictor_hints_total", rule="block_size_not_warp_multiple") == 1)
         eventually(lambda: running.value("kernelcast_predictor_snapshot_timestamp_seconds") > 0)
-        assert (
-            running.value("kernelcast_predictor_messages_total", topic="kernelcast.device", outcome="unusable") == 1
-        )
+        assert running.value("kernelcast_predictor_messages_total", topic="kernelcast.device", outcome="unusable") == 1
     found = forecasts(broker)
     thermal = [words for words, value in found["kernelcast.degradation.probability"] if value > 0.8]
     assert {(one["metric"], one["cause"], one["source"]) for one in thermal} == {
@@ -195,7 +195,5 @@ def test_a_drift_and_a_bad_tunable_become_forecasts_and_one_hint_and_a_restart_r
         eventually(lambda: running.value("kernelcast_predictor_raised_series") > 0)
         node.seconds(range(90, 95))
         eventually(lambda: running.value("kernelcast_predictor_points_total", topic="kernelcast.kernels") > 0)
-        eventually(
-            lambda: running.value("kernelcast_predictor_hints_withheld_total", reason="open") > 0
-        )
+        eventually(lambda: running.value("kernelcast_predictor_hints_withheld_total", reason="open") > 0)
     assert len(read_all(broker, HINTS.name)) == 1
