@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from kernelcast.exporter.replay import kineto
+from kernelcast.exporter.replay import TraceSource, kineto
 from kernelcast.exporter.replay.trace import LaunchConfiguration
 from kernelcast.wire.errors import TraceError
 
@@ -160,3 +162,45 @@ def test_a_trace_beyond_the_limit_is_refused_before_it_is_parsed(tmp_path: Path)
 def test_a_missing_file_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="No such file"):
         kineto.read(tmp_path / "absent.json")
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+PLAUSIBLE = st.integers(0, 2**50) | st.floats(0, 1e15)
+STRANGE_EVENT = st.fixed_dictionaries(
+    {},
+    optional={
+        "ph": st.just("X") | ANYTHING,
+        "cat": st.sampled_from(["kernel", "gpu_memcpy", "gpu_memset", "cuda_sync", "cuda_runtime"]) | ANYTHING,
+        "name": st.sampled_from(["gemm", "Memcpy HtoD (Pinned -> Device)", "Stream Sync"]) | ANYTHING,
+        "ts": PLAUSIBLE | ANYTHING,
+        "dur": PLAUSIBLE | ANYTHING,
+        "pid": ANYTHING,
+        "args": ANYTHING
+        | st.dictionaries(
+            st.sampled_from(["device", "stream", "grid", "block", "bytes", "size", "correlation", "shared memory"]),
+            ANYTHING,
+        ),
+    },
+)
+
+
+@given(
+    events=st.lists(STRANGE_EVENT, max_size=8),
+    head=st.dictionaries(st.sampled_from(["baseTimeNanoseconds", "distributedInfo", "deviceProperties"]), ANYTHING),
+)
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_events_hold_a_trace_is_read_and_replayed(
+    tmp_path: Path, events: list[dict[str, Any]], head: dict[str, Any]
+) -> None:
+    trace = kineto.read(write(tmp_path, {**head, "traceEvents": events}))
+    source = TraceSource(trace, program="p", rank=trace.rank, hostname="h", speed=None, start_ns=1)
+    reports = source.poll(1).reports
+    assert sum(row.launches for report in reports for row in report.rows) == len(trace.launches.spans)
+    for report in reports:
+        assert report.counters is not None
+        assert all(total >= 0 for _, total in report.counters.device_time)
+        "".join(name.signature for name in report.names).encode()

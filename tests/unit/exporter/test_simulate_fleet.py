@@ -301,6 +301,14 @@ def test_the_end_is_final() -> None:
     assert math.isinf(SimulatedFleet(SimulationSettings(), start_ns=START).length_seconds)
 
 
+@pytest.mark.parametrize("duration_seconds", [0.5, 4.5])
+def test_a_duration_that_is_no_whole_number_of_steps_ends_too(duration_seconds: float) -> None:
+    fleet = SimulatedFleet(SimulationSettings(), start_ns=START, duration_seconds=duration_seconds)
+    for half in range(math.floor(2 * duration_seconds)):
+        assert not fleet.poll(START + half * SECOND // 2).done
+    assert fleet.poll(START + round(duration_seconds * SECOND)).done
+
+
 @given(st.lists(st.integers(1, 10**13), min_size=1, max_size=50))
 @settings(deadline=None)
 def test_buckets_of_many_durations_are_those_of_each(durations: list[int]) -> None:

@@ -67,7 +67,7 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
     head = document if isinstance(document, dict) else {}
     recorder = Recorder()
     sizes = _copy_sizes(events)
-    base_ns = _integer(head.get("baseTimeNanoseconds"))
+    base_ns = _base_ns(head.get("baseTimeNanoseconds"))
     for event in events:
         _record(recorder, event, base_ns, sizes)
     return recorder.trace(_origin(path, head))
@@ -102,7 +102,12 @@ def _events(path: Path, document: Any) -> list[Event]:
     return events
 
 
-def _record(recorder: Recorder, event: Event, base_ns: int, sizes: Mapping[Any, int]) -> None:
+def _base_ns(value: Any) -> int:
+    """Unix nanoseconds that the events' times count from; 0 where they are Unix times themselves."""
+    return value if isinstance(value, int) and 0 <= value < 2**61 else 0
+
+
+def _record(recorder: Recorder, event: Event, base_ns: int, sizes: Mapping[str, int]) -> None:
     category = _category(event)
     if category not in _GPU:
         return
@@ -111,11 +116,11 @@ def _record(recorder: Recorder, event: Event, base_ns: int, sizes: Mapping[Any, 
     if span is None:
         recorder.unusable()
         return
-    name = str(event.get("name", ""))
+    name = _text(event.get("name", ""))
     if category in KERNELS:
         recorder.launch(span, name, _configuration(arguments), _integer(arguments.get("stream")))
     elif category in COPIES:
-        size_bytes = _integer(arguments.get("bytes"), sizes.get(arguments.get("correlation"), 0))
+        size_bytes = _integer(arguments.get("bytes"), sizes.get(str(arguments.get("correlation")), 0))
         recorder.copy(span, _copy_kind(name), _pinned(name), size_bytes)
     elif category in MEMSETS:
         recorder.memset(span)
@@ -159,7 +164,12 @@ def _integer(value: Any, absent: int = 0) -> int:
         number = int(value, 0) if isinstance(value, str) else int(value)
     except (TypeError, ValueError, OverflowError):
         return absent
-    return number if 0 <= number < 2**62 else absent
+    return number if 0 <= number <= trace.MAX_WHOLE else absent
+
+
+def _text(value: Any) -> str:
+    """Text that can be written as UTF-8: JSON may hold halves of surrogate pairs."""
+    return str(value).encode(errors="replace").decode()
 
 
 def _configuration(arguments: Event) -> LaunchConfiguration:
@@ -172,7 +182,7 @@ def _configuration(arguments: Event) -> LaunchConfiguration:
 
 
 def _dimensions(value: Any) -> str:
-    return "x".join(str(part) for part in value) if isinstance(value, list) else ""
+    return "x".join(str(_integer(part)) for part in value[:3]) if isinstance(value, list) else ""
 
 
 def _copy_kind(name: str) -> str:
@@ -189,18 +199,16 @@ def _pinned(name: str) -> str:
     return trace.PAGEABLE if "Pageable" in name else ""
 
 
-def _copy_sizes(events: list[Event]) -> dict[Any, int]:
+def _copy_sizes(events: list[Event]) -> dict[str, int]:
     """Bytes by correlation id, from the runtime's calls: AMD's copies do not say their own size."""
     return dict(_sizes(events))
 
 
-def _sizes(events: list[Event]) -> Iterator[tuple[Any, int]]:
+def _sizes(events: list[Event]) -> Iterator[tuple[str, int]]:
     for event in events:
         arguments = event.get("args")
         if event.get("cat") == "cuda_runtime" and isinstance(arguments, dict) and "size" in arguments:
-            correlation = arguments.get("correlation")
-            if isinstance(correlation, int | str):
-                yield correlation, _integer(arguments["size"])
+            yield str(arguments.get("correlation")), _integer(arguments["size"])
 
 
 def _origin(path: Path, head: Event) -> Origin:
@@ -209,14 +217,14 @@ def _origin(path: Path, head: Event) -> Origin:
     rank = distributed.get("rank")
     properties = head.get("deviceProperties")
     models = {
-        _integer(device.get("id")): str(device.get("name", ""))
+        _integer(device.get("id")): _text(device.get("name", ""))
         for device in (properties if isinstance(properties, list) else ())
         if isinstance(device, dict)
     }
     return Origin(
-        title=str(head.get("traceName") or path.name),
+        title=_text(head.get("traceName") or path.name),
         digest=content.digest(path),
         models=models,
-        rank="" if rank is None else str(rank),
+        rank=_text(rank) if isinstance(rank, int | str) else "",
         world_size=_integer(distributed.get("world_size")),
     )

@@ -54,6 +54,7 @@ def read(path: Path) -> Trace:
     _check_magic(path)
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as database:
+            database.text_factory = lambda text: text.decode(errors="replace")
             return _read(path, database)
     except sqlite3.Error as error:
         raise TraceError(f"{path} is a damaged SQLite file: {error}; export it again with nsys export") from error
@@ -105,14 +106,14 @@ class _Reader:
         for row, span in self._spans(KERNEL_TABLE, (*columns, *shape)):
             names = (strings.get(row.get(column)) for column in columns[:3])
             name = next((name for name in names if name), trace.UNKNOWN)
-            self.recorder.launch(span, name, _configuration(row), row.get("streamId") or 0)
+            self.recorder.launch(span, name, _configuration(row), _whole(row.get("streamId")))
 
     def copies(self) -> None:
         """Copies, pinned or pageable by the kind of memory on the host's side."""
         for row, span in self._spans(COPY_TABLE, ("copyKind", "bytes", "srcKind", "dstKind")):
-            kind = _COPY_KINDS.get(row.get("copyKind") or 0, trace.UNKNOWN)
-            pinned = _MEMORY_KINDS.get(row.get(_HOST_SIDE.get(kind, ""), -1), "")
-            self.recorder.copy(span, kind, pinned, row.get("bytes") or 0)
+            kind = _COPY_KINDS.get(_whole(row.get("copyKind")), trace.UNKNOWN)
+            pinned = _MEMORY_KINDS.get(_whole(row.get(_HOST_SIDE.get(kind, "")), -1), "")
+            self.recorder.copy(span, kind, pinned, _whole(row.get("bytes")))
 
     def memsets(self) -> None:
         """Fills."""
@@ -122,7 +123,7 @@ class _Reader:
     def syncs(self) -> None:
         """Waits."""
         for row, span in self._spans(SYNC_TABLE, ("syncType",)):
-            self.recorder.sync(span, _SYNC_KINDS.get(row.get("syncType") or 0, trace.UNKNOWN))
+            self.recorder.sync(span, _SYNC_KINDS.get(_whole(row.get("syncType")), trace.UNKNOWN))
 
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
         """The rows of a table, with those of the columns that it has; none where there is no such table."""
@@ -150,7 +151,7 @@ class _Reader:
             return None
         if not 0 <= end - start <= trace.MAX_DURATION_NS:
             return None
-        return Span(self._origin_ns + start, end - start, row.get("deviceId") or 0)
+        return Span(self._origin_ns + start, end - start, _whole(row.get("deviceId")))
 
     def _session_start_ns(self) -> int:
         """Times in the export count from here."""
@@ -165,14 +166,19 @@ def _configuration(row: Row) -> LaunchConfiguration:
     return LaunchConfiguration(
         grid=_dimensions(row, "grid"),
         block=_dimensions(row, "block"),
-        registers=row.get("registersPerThread") or 0,
-        shared_memory_bytes=(row.get("staticSharedMemory") or 0) + (row.get("dynamicSharedMemory") or 0),
+        registers=_whole(row.get("registersPerThread")),
+        shared_memory_bytes=_whole(row.get("staticSharedMemory")) + _whole(row.get("dynamicSharedMemory")),
     )
 
 
 def _dimensions(row: Row, stem: str) -> str:
-    parts = [row.get(stem + axis) for axis in "XYZ"]
-    return "" if None in parts else "x".join(str(part) for part in parts)
+    parts = [_whole(row.get(stem + axis), -1) for axis in "XYZ"]
+    return "" if -1 in parts else "x".join(str(part) for part in parts)
+
+
+def _whole(value: Any, absent: int = 0) -> int:
+    """A whole number that fits a column; SQLite does not hold a column to its type."""
+    return value if isinstance(value, int) and 0 <= value <= trace.MAX_WHOLE else absent
 
 
 def _models(reader: _Reader) -> dict[int, str]:

@@ -18,8 +18,10 @@ UNKNOWN: Final = "unknown"
 PINNED: Final = "true"
 PAGEABLE: Final = "false"
 
-MAX_DURATION_NS: Final = 2**53
-"""104 days: anything longer is not a duration but a clock that was read wrongly."""
+MAX_DURATION_NS: Final = 2**47
+"""39 hours: anything longer is not a duration but a clock that was read wrongly; sums of shorter ones fit 64 bits."""
+MAX_WHOLE: Final = 2**47
+"""Largest number of bytes, registers, devices … that a recording is believed."""
 
 T = TypeVar("T", bound=Hashable)
 

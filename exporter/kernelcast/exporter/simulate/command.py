@@ -165,10 +165,13 @@ def _fleet(settings: SimulateSettings, simulation: SimulationSettings) -> Simula
 
 def _past(fleet: SimulatedFleet, settings: SimulateSettings, shutdown: Shutdown) -> Iterator[int]:
     """The ticks of a past that ends now, one after the other without waiting."""
-    seconds = 0.0
-    while not shutdown.requested:
-        seconds = min(seconds + settings.interval_seconds, fleet.length_seconds)
-        yield math.ceil(fleet.start_ns + seconds * NANOSECONDS_PER_SECOND)
+    interval_seconds = settings.interval_seconds
+    count = math.ceil(fleet.length_seconds / interval_seconds)
+    for number in range(1, count + 1):
+        if shutdown.requested:
+            return
+        seconds = fleet.length_seconds if number == count else number * interval_seconds
+        yield fleet.start_ns + math.ceil(seconds * NANOSECONDS_PER_SECOND)
 
 
 def _told(simulation: SimulationSettings) -> str:

@@ -80,11 +80,11 @@ class SimulatedFleet:
             return Batch(done=True)
         elapsed = (now_ns - self.start_ns) * self._speed / NANOSECONDS_PER_SECOND
         wanted = math.floor(min(elapsed, self._duration_seconds) / self.settings.step_seconds)
-        if wanted <= self._steps:
+        self._done = elapsed >= self._duration_seconds
+        if wanted <= self._steps and not self._done:
             return Batch()
         while self._steps < wanted:
             self._advance()
-        self._done = elapsed >= self._duration_seconds
         time_ns = self.when_ns(self.position_seconds)
         reports = tuple(self._ended) + tuple(
             process.report(self._durations.totals(gpu), final=self._done) for gpu, process in enumerate(self._processes)
