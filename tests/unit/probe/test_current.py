@@ -1,0 +1,54 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelcast import probe
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[probe.Probe]:
+    yield probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated", code_version="v1")
+    probe.stop()
+
+
+def test_a_program_runs_the_same_where_no_probe_was_started() -> None:
+    block = probe.tunable("block_size", [48, 128], 48)
+    probe.observe("k", 5)
+    probe.count("k")
+    probe.copy("h2d", 1, 1)
+    probe.sync("stream", 1)
+    probe.step()
+    probe.stop()
+    assert block.value == 48
+
+
+def test_the_functions_speak_for_the_probe_that_runs(running: probe.Probe) -> None:
+    probe.observe("k", 5, block=(48, 1, 1), device=1)
+    probe.count("k", 2, device=1)
+    probe.copy("h2d", 100, 7, pinned=True, device=1)
+    probe.sync("stream", 9, device=1)
+    probe.step()
+    (cell,) = running.recorder.cells(1)
+    assert (cell.launches, cell.durations.sum_ns, cell.name().block) == (3, 5, "48x1x1")
+    counters = running.recorder.counters(1, dropped_frames=0)
+    assert counters.memcpy == (("h2d", "true", 100, 1, 7),)
+    assert counters.sync == (("stream", 9),)
+    assert running.steps == 1
+    assert running.settings.code_version == "v1"
+
+
+def test_starting_twice_gives_the_probe_that_runs(running: probe.Probe) -> None:
+    assert probe.start("another") is running
+
+
+def test_a_stopped_probe_makes_room_for_a_new_process_identity(running: probe.Probe) -> None:
+    probe.stop()
+    second = probe.start("training", socket_path=running.settings.socket_path, source="simulated")
+    assert second.nonce != running.nonce
+
+
+def test_a_source_the_contract_does_not_know_counts_as_simulated(tmp_path: Path) -> None:
+    running = probe.start("training", socket_path=str(tmp_path / "none.sock"), source="guessed")
+    assert running.settings.source == "simulated"
+    probe.stop()
