@@ -116,7 +116,8 @@ def _ets_paths(
         simulated = result.simulate(steps, anchor="end", repetitions=PATHS, random_errors=errors)
     paths = np.asarray(simulated, np.float64).T
     phi = float(result.params[2]) if damped else 1.0
-    reach = np.cumsum(phi ** np.arange(steps))
+    # The error of a line turns about the middle of the observations.
+    reach = len(endog) / 2 + np.cumsum(phi ** np.arange(steps))
     return paths + rng.normal(0, _slope_error(endog), (PATHS, 1)) * reach, np.asarray(result.params, np.float64)
 
 

@@ -35,13 +35,13 @@ def test_a_damped_trend_goes_less_far() -> None:
 
 
 def test_intervals_hold_about_what_they_promise() -> None:
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(11)
     held = []
-    for _ in range(40):
+    for _ in range(100):
         truth = 70.0 + 0.1 * np.arange(140) + rng.normal(0, 0.5, 140)
         found = predict(truth[:120], intervals=20)
         held.append(float(found.lower[-1]) <= truth[139] <= float(found.upper[-1]))
-    assert np.mean(held) >= 0.85
+    assert np.mean(held) >= 0.9
 
 
 def test_gaps_do_not_reach_the_forecast() -> None:
