@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,7 +20,7 @@ from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, lad
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
-_BOUNDS: Final = tuple(floatToGoString(bound) for bound in LADDER_BOUNDS_SECONDS)
+_BOUNDS: Final = tuple(repr(bound) for bound in LADDER_BOUNDS_SECONDS)
 
 
 class Exposition:
@@ -90,8 +89,8 @@ def _lines(sample: Sample) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """An integer digit by digit, so that none is lost beyond 2**53 before Prometheus reads it."""
-    return str(value) if isinstance(value, int) else floatToGoString(value)
+    """Integers digit by digit, floats in the fewest digits that read back as the same value."""
+    return repr(value)
 
 
 def _escape(value: str) -> str:
