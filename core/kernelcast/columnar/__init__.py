@@ -11,6 +11,7 @@ from kernelcast.columnar.columns import (
 )
 from kernelcast.columnar.decoder import Decoder
 from kernelcast.columnar.encoder import encode
+from kernelcast.columnar.ended import EndedSeries
 from kernelcast.columnar.limits import Limits
 from kernelcast.columnar.samples import Export, Resource, Sample
 from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
@@ -23,6 +24,7 @@ __all__ = [
     "Attributes",
     "Decoded",
     "Decoder",
+    "EndedSeries",
     "Export",
     "HistogramColumns",
     "Limits",

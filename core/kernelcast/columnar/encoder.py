@@ -22,6 +22,9 @@ NUMBER_ATTRIBUTES = 7
 HISTOGRAM_ATTRIBUTES = 9
 EXPONENTIAL_ATTRIBUTES = 1
 
+_ENDED = fields.integer(8, 1)
+"""Flags with DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK set."""
+
 
 def encode(
     resource: Resource, samples: Iterable[Sample], *, scope: str, max_bytes: int = MAX_EXPORT_BYTES
@@ -123,6 +126,8 @@ def point(sample: Sample, kind: PointType) -> bytes:
         head = fields.fixed64(2, sample.start_ns) if sample.start_ns else b""
         head += fields.fixed64(3, sample.time_ns)
         if not isinstance(sample.value, DurationTotals):
+            if sample.value is None:
+                return head + attribute_fields(sample.attributes, NUMBER_ATTRIBUTES) + _ENDED
             value = 1 if sample.metric.kind is Kind.INFO else sample.value
             body = fields.signed64(6, value) if isinstance(value, int) else fields.double(4, value)
             return head + body + attribute_fields(sample.attributes, NUMBER_ATTRIBUTES)

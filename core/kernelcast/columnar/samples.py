@@ -42,7 +42,8 @@ class Sample:
         metric: The catalogue's row.
         attributes: The series' labels, sorted by key, each key once.
         time_ns: When it was measured, Unix nanoseconds.
-        value: int travels as `as_int`, float as `as_double`; DurationTotals as a histogram.
+        value: int travels as `as_int`, float as `as_double`; DurationTotals as a histogram; None says that a gauge or
+            info series has ended (OTLP's no-recorded-value).
         start_ns: Start of the cumulative series, Unix nanoseconds; 0 for gauges.
         detailed: DurationTotals only: True sends an exponential histogram with its buckets, False count and sum alone.
     """
@@ -50,7 +51,7 @@ class Sample:
     metric: Metric
     attributes: Attributes
     time_ns: int
-    value: int | float | DurationTotals
+    value: int | float | DurationTotals | None
     start_ns: int = 0
     detailed: bool = False
 

@@ -30,6 +30,7 @@ class ProgramSamples:
     hostname: str
     program: str
     samples: tuple[Sample, ...]
+    time_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -162,7 +163,7 @@ class Aggregator:
             shown = groups.setdefault((key.hostname, key.program), [])
             shown.extend(Emitter(series, now_ns).samples(member.live.values()))
         for (hostname, program), samples in groups.items():
-            yield ProgramSamples(hostname, program, tuple(samples))
+            yield ProgramSamples(hostname, program, tuple(samples), now_ns)
 
     def _member(self, key: SeriesKey, report: ProcessReport) -> Member | None:
         member = self.members.get(key)

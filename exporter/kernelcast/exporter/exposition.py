@@ -61,7 +61,7 @@ def render(samples: Iterable[Sample]) -> bytes:
     """Samples as text 0.0.4, family by family; what travels only is left out."""
     families: dict[Metric, list[Sample]] = {}
     for sample in samples:
-        if sample.metric.exposed:
+        if sample.metric.exposed and sample.value is not None:
             families.setdefault(sample.metric, []).append(sample)
     lines: list[str] = []
     for metric, own in families.items():
@@ -76,6 +76,8 @@ def _lines(sample: Sample) -> Iterator[str]:
     name = sample.metric.prometheus_name
     labels = ",".join(f'{key}="{_escape(value)}"' for key, value in sample.attributes)
     value = sample.value
+    if value is None:
+        return
     if not isinstance(value, DurationTotals):
         yield f"{name}{{{labels}}} {_number(value)}"
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.exporter.aggregate import ProgramSamples
 from kernelcast.wire.topics import DEVICE, KERNELS
 
@@ -55,13 +55,15 @@ class Publisher:
     def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL) -> None:
         self._producer = producer
         self._hostname_label = hostname_label
+        self._ended = EndedSeries()
         self.messages = 0
         self.points = 0
         self.size_bytes = 0
 
     def kernels(self, group: ProgramSamples) -> None:
-        """Send the samples of one program on one host."""
-        self._send(KERNELS.name, group.program, group.hostname, group.samples)
+        """Send the samples of one program on one host, and say which of its states have ended."""
+        samples = self._ended.complete((group.hostname, group.program), group.samples, group.time_ns)
+        self._send(KERNELS.name, group.program, group.hostname, samples)
 
     def devices(self, samples: Iterable[Sample]) -> None:
         """Send device samples, each host's under its own key."""

@@ -212,7 +212,7 @@ class Demo:
 
 SIMULATION: Final = (
     *("--nodes", "1", "--gpus", "4"),
-    *("--fault", "thermal-drift:node=0,gpu=1,start=45s,rate=8"),
+    *("--fault", "thermal-drift:node=0,gpu=1,start=30s,rate=12"),
     *("--background", "hot-but-stable:node=0,gpu=3"),
 )
 """One GPU whose cooling fails slowly, and one that is hot and well: the predictor must tell them apart."""

@@ -70,10 +70,16 @@ def _predictions(state: DemoState) -> RenderableType:
     table = Table(expand=True, box=None, header_style="bold")
     table.add_column("subject", no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column("cause")
+    table.add_column("within", justify="right")
     table.add_column("P", justify="right")
     for labels, probability in sorted(state.snapshot.degradations, key=lambda item: -item[1])[:RECENT]:
         subject = labels.get("kernel") or f"{labels.get('Hostname', '')}/{labels.get('gpu', '')}"
-        table.add_row(f"{subject} {labels.get('metric', '')}", labels.get("cause", ""), f"{probability:.0%}")
+        table.add_row(
+            f"{subject} {labels.get('metric', '')}",
+            labels.get("cause", ""),
+            f"{labels.get('horizon', '')} s",
+            f"{probability:.0%}",
+        )
     title = f"predicted degradation; {state.snapshot.forecasts} forecast series"
     calm = Text("nothing predicted", style="dim")
     return Panel(table if state.snapshot.degradations else calm, title=title, title_align="left")
@@ -95,7 +101,8 @@ def _outcome_line(outcome: dict[str, Any]) -> Text:
     style = {"kept": "green", "rolled_back": "red", "rejected": "red"}.get(outcome["state"], "")
     ratio = outcome.get("measured_ratio")
     measured = f", kernel time x{ratio:.2f}" if ratio is not None else ""
-    return Text(f"{outcome['state']}: {outcome['tunable']} = {outcome['value']}{measured}", style=style)
+    value = f" = {outcome['value']}" if outcome["value"] else ""
+    return Text(f"{outcome['state']}: {outcome['tunable']}{value}{measured}", style=style)
 
 
 def _health(state: DemoState) -> RenderableType:
