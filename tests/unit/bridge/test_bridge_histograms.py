@@ -1,0 +1,240 @@
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
+from tests.unit.bridge.fleet import RESOURCE, come_from, exposed_store, page, samples
+
+from kernelcast.bridge.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
+from kernelcast.bridge.slots import SeriesLimits
+from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
+
+KERNEL = (("kernel", "gemm"),)
+NAME = "cuda_kernel_duration_seconds"
+
+
+def body_of(metric: Metric) -> bytes:
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    for key, value in RESOURCE:
+        attribute = resource.resource.attributes.add(key=key)
+        attribute.value.string_value = value
+    resource.scope_metrics.add().metrics.append(metric)
+    return request.SerializeToString()
+
+
+def exponential(  # noqa: PLR0913  a point's fields
+    *,
+    time: int = 1,
+    scale: int = 3,
+    offset: int = 0,
+    positive: Sequence[int] = (),
+    negative: Sequence[int] = (),
+    zero: int = 0,
+    threshold: float = 0.0,
+    count: int | None = None,
+    total: float | None = 1.0,
+) -> bytes:
+    metric = Metric(name="latency")
+    metric.exponential_histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+    point = metric.exponential_histogram.data_points.add(
+        time_unix_nano=time, start_time_unix_nano=1, scale=scale, zero_count=zero, zero_threshold=threshold
+    )
+    point.count = sum(positive) + sum(negative) + zero if count is None else count
+    if total is not None:
+        point.sum = total
+    point.positive.offset = offset
+    point.positive.bucket_counts.extend(positive)
+    point.negative.bucket_counts.extend(negative)
+    return body_of(metric)
+
+
+def explicit(
+    bounds: Sequence[float],
+    buckets: Sequence[int],
+    *,
+    time: int = 1,
+    count: int | None = None,
+    total: float | None = 1.0,
+) -> bytes:
+    metric = Metric(name="latency")
+    metric.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+    point = metric.histogram.data_points.add(time_unix_nano=time, start_time_unix_nano=1, sum=total)
+    point.count = sum(buckets) if count is None else count
+    point.explicit_bounds.extend(bounds)
+    point.bucket_counts.extend(buckets)
+    return body_of(metric)
+
+
+class Shown:
+    """A store that is fed messages, and the one histogram on its page."""
+
+    def __init__(self, limits: SeriesLimits | None = None) -> None:
+        self.store, self.decoder, self.offset = exposed_store(limits), Decoder(), 0
+
+    def read(self, body: bytes) -> Int64Array:
+        self.offset += 1
+        decoded = self.decoder.decode([body])
+        assert not decoded.failures
+        return self.store.apply(decoded, come_from(offset=self.offset), self.decoder.identity)
+
+    def buckets(self, name: str = "latency") -> dict[float, float]:
+        found = samples(page(self.store))
+        return {
+            float(dict(labels)["le"]): value for (sample, labels), value in found.items() if sample == f"{name}_bucket"
+        }
+
+    def value(self, suffix: str, name: str = "latency") -> float | None:
+        found = samples(page(self.store))
+        return next((value for (sample, _), value in found.items() if sample == f"{name}_{suffix}"), None)
+
+
+def exported(totals: DurationTotals, *, time: int = 2, detailed: bool) -> bytes:
+    sample = Sample(kernel.DURATION, KERNEL, time, totals, 1, detailed=detailed)
+    return next(iter(encode(Resource(RESOURCE), [sample], scope=""))).body
+
+
+durations = st.lists(st.one_of(st.integers(0, 10**6), st.integers(0, 10**12)), min_size=1, max_size=60)
+
+
+@settings(max_examples=100, deadline=None)
+@given(durations)
+def test_the_ladder_counts_exactly_the_durations_at_or_below_each_bound(durations_ns: list[int]) -> None:
+    totals = DurationTotals()
+    for duration in durations_ns:
+        totals.observe(duration)
+    shown = Shown()
+    shown.read(exported(totals, detailed=True))
+    assert [*shown.buckets(NAME)] == [*LADDER_BOUNDS_SECONDS, math.inf]
+    expected = ladder_counts(totals.zero_count, totals.buckets.items())
+    assert [*shown.buckets(NAME).values()] == [*expected, len(durations_ns)]
+    exact = [sum(duration <= bound * 1e9 for duration in durations_ns) for bound in LADDER_BOUNDS_SECONDS]
+    assert expected == exact
+    assert shown.value("sum", NAME) == totals.sum_seconds
+
+
+def upper_exponent(index: int, scale: int) -> float:
+    return (index + 1) * 2.0**-scale
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(-10, 20),
+    st.integers(-3000, 3000),
+    st.lists(st.integers(0, 5), max_size=40),
+    st.lists(st.integers(0, 3), max_size=5),
+    st.integers(0, 4),
+    st.sampled_from([0.0, 1e-9, 0.01, 1e9]),
+)
+def test_no_scale_overstates_a_rung_and_nothing_is_lost(
+    scale: int, offset: int, positive: Sequence[int], negative: Sequence[int], zero: int, threshold: float
+) -> None:
+    shown = Shown()
+    shown.read(
+        exponential(scale=scale, offset=offset, positive=positive, negative=negative, zero=zero, threshold=threshold)
+    )
+    total = sum(positive) + sum(negative) + zero
+    for bound, count in shown.buckets().items():
+        if bound == math.inf:
+            assert count == total
+            continue
+        surely = sum(
+            observations
+            for i, observations in enumerate(positive)
+            if upper_exponent(offset + i, scale) <= math.log2(bound)
+        )
+        assert count == surely + sum(negative) + (zero if threshold <= bound else 0)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(-10, 0), (20, 2**31 - 50), (-10, -(2**31)), (0, 2**31 - 50)])
+def test_extreme_scales_and_offsets_neither_crash_nor_overstate(scale: int, offset: int) -> None:
+    shown = Shown()
+    shown.read(exponential(scale=scale, offset=offset, positive=[1, 2]))
+    counts = [*shown.buckets().values()]
+    assert counts == sorted(counts)
+    assert counts[-1] == 3
+
+
+def test_explicit_bounds_are_shown_as_they_came() -> None:
+    shown = Shown()
+    shown.read(explicit([0.5, 1.0, 2.5], [1, 0, 2, 4], total=9.75))
+    assert shown.buckets() == {0.5: 1, 1.0: 1, 2.5: 3, math.inf: 7}
+    assert (shown.value("count"), shown.value("sum")) == (7, 9.75)
+
+
+def test_bounds_that_change_are_followed() -> None:
+    shown = Shown()
+    shown.read(explicit([0.5, 1.0], [1, 0, 2], time=1))
+    shown.read(explicit([1.0, 10.0, 100.0], [1, 1, 1, 1], time=2))
+    assert shown.buckets() == {1.0: 1, 10.0: 2, 100.0: 3, math.inf: 4}
+
+
+def test_a_histogram_without_bounds_has_count_and_sum_alone() -> None:
+    shown = Shown()
+    shown.read(explicit([], [], count=5, total=2.5))
+    assert shown.buckets() == {math.inf: 5}
+    assert (shown.value("count"), shown.value("sum")) == (5, 2.5)
+
+
+def test_a_histogram_without_a_sum_shows_none() -> None:
+    shown = Shown()
+    shown.read(exponential(positive=[1], total=None))
+    assert shown.value("sum") is None
+    assert shown.value("count") == 1
+
+
+def test_a_kernel_that_joins_and_leaves_the_hottest_stays_one_series() -> None:
+    shown, totals = Shown(), DurationTotals()
+    totals.observe(3_000)
+    for time, detailed in enumerate([False, True, False, True], start=2):
+        totals.observe(5_000)
+        shown.read(exported(totals, time=time, detailed=detailed))
+        assert shown.value("count", NAME) == time
+        assert len(shown.buckets(NAME)) == (28 if detailed else 1)
+    assert shown.store.states()["exposed"] == 1
+    assert shown.store.lines == 30
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        explicit([1.0, 2.0], [1, 1, 1], count=4),
+        explicit([1.0, 2.0], [1, 1]),
+        explicit([2.0, 1.0], [1, 1, 1]),
+        explicit([1.0, 1.0], [1, 1, 1]),
+        explicit([1.0, math.inf], [1, 1, 1]),
+        explicit([1.0, math.nan], [1, 1, 1]),
+        explicit([1.0], [2**63, 2**63], count=0),
+        exponential(positive=[1, 2], count=4),
+        exponential(positive=[2**63, 2**63], count=0),
+        exponential(zero=2, count=1),
+    ],
+    ids=lambda body: f"{len(body)} bytes",
+)
+def test_counts_that_contradict_each_other_are_refused(body: bytes) -> None:
+    shown = Shown()
+    shown.read(explicit([3.0], [1, 0]))
+    decoded = shown.decoder.decode([body])
+    if not decoded.failures:  # the decoder refuses some of them itself
+        outcomes = shown.store.apply(decoded, come_from(offset=9), shown.decoder.identity)
+        assert outcomes[MALFORMED_HISTOGRAM] == 1
+    assert shown.buckets() == {3.0: 1, math.inf: 1}
+
+
+def test_a_histogram_that_would_grow_over_the_limit_is_refused_and_counted() -> None:
+    shown = Shown(SeriesLimits(series=10, series_per_metric=10))
+    assert shown.read(exponential(positive=[1]))[SERIES_LIMIT] == 1
+    assert shown.read(explicit([1.0], [1, 1]))[STORED] == 1
+    assert shown.store.lines == 4
+
+
+def test_the_memory_of_buckets_is_used_again() -> None:
+    shown = Shown()
+    for time in range(1, 200):
+        shown.read(explicit([float(time)], [1, 1], time=time) if time % 2 else exponential(positive=[1], time=time))
+    assert shown.store._slots.blocks.used == 28

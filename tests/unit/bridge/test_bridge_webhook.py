@@ -1,0 +1,146 @@
+import json
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from starlette.routing import Route
+from tests.unit.bridge.fleet import Browser, ManualClock
+
+from kernelcast.bridge.instruments import Instruments
+from kernelcast.bridge.webhook import LARGEST_BODY_BYTES, Webhook
+from kernelcast.runtime.kafka import Headers
+from kernelcast.wire.events import MAX_EVENT_BYTES, alert_from, decode_event
+
+ALERT = {
+    "status": "firing",
+    "labels": {"alertname": "KernelSlow", "kernel": "gemm"},
+    "annotations": {"summary": "slow"},
+    "startsAt": "2026-11-20T10:00:00Z",
+    "endsAt": "0001-01-01T00:00:00Z",
+    "generatorURL": "http://prometheus/graph",
+    "fingerprint": "8f1c0a",
+}
+PAYLOAD = {
+    "version": "4",
+    "groupKey": '{}:{alertname="KernelSlow"}',
+    "status": "firing",
+    "receiver": "kernelcast",
+    "groupLabels": {"alertname": "KernelSlow"},
+    "commonLabels": {},
+    "commonAnnotations": {},
+    "externalURL": "http://alertmanager",
+    "alerts": [ALERT],
+}
+
+
+class AckingProducer:
+    """A Kafka that answers when polled, for as long as it is up."""
+
+    def __init__(self, answer: str | None = None, *, answers: bool = True) -> None:
+        self.sent: list[Any] = []
+        self._waiting: list[Any] = []
+        self._answer, self._answers = answer, answers
+
+    def send(self, topic: str, *, key: Any, value: Any, headers: Headers = (), on_delivery: Any = None) -> None:
+        self.sent.append((topic, key, value, dict(headers)))
+        self._waiting.append(on_delivery)
+
+    def poll(self, _timeout_seconds: float = 0.0) -> None:
+        while self._answers and self._waiting:
+            self._waiting.pop()(self._answer)
+
+
+def post(
+    body: Any, producer: AckingProducer | None = None, registry: CollectorRegistry | None = None
+) -> tuple[httpx.Response, list[Any]]:
+    producer = producer or AckingProducer()
+    webhook = Webhook(
+        producer,
+        instruments=Instruments(registry or CollectorRegistry()),
+        clock=ManualClock(),
+        source="/kernelcast/bridge/test",
+        timeout_seconds=0.05,
+    )
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    browser = Browser(Route("/api/v1/alerts", webhook.answer, methods=["POST"]))
+    return browser.ask("POST", "/api/v1/alerts", content=content), producer.sent
+
+
+def test_an_alert_becomes_one_event_keyed_by_its_fingerprint() -> None:
+    answer, sent = post(PAYLOAD)
+    assert answer.status_code == 200
+    [(topic, key, value, headers)] = sent
+    assert (topic, key) == ("kernelcast.alerts", b"8f1c0a")
+    assert headers["content-type"].startswith(b"application/cloudevents+json")
+    event = decode_event(value)
+    alert = alert_from(event)
+    assert (alert.status, alert.starts_at, alert.labels["kernel"]) == ("firing", "2026-11-20T10:00:00Z", "gemm")
+    assert (alert.receiver, alert.external_url, event["source"]) == (
+        "kernelcast",
+        "http://alertmanager",
+        "/kernelcast/bridge/test",
+    )
+
+
+def test_the_same_notification_again_gives_the_same_event_id_and_a_resolution_another() -> None:
+    ids = []
+    for status in ("firing", "firing", "resolved"):
+        _, sent = post({**PAYLOAD, "alerts": [{**ALERT, "status": status}]})
+        ids.append(decode_event(sent[0][2])["id"])
+    assert ids[0] == ids[1] != ids[2]
+
+
+@pytest.mark.parametrize("producer", [AckingProducer("broker is down"), AckingProducer(answers=False)])
+def test_alertmanager_is_told_to_try_again_when_kafka_has_not_acknowledged(producer: AckingProducer | None) -> None:
+    registry = CollectorRegistry()
+    answer, _ = post(PAYLOAD, producer, registry)
+    assert answer.status_code == 503
+    assert registry.get_sample_value("kernelcast_bridge_alerts_total", {"outcome": "unacknowledged"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        ([], "list"),
+        ({**PAYLOAD, "version": "3"}, "version"),
+        ({**PAYLOAD, "alerts": None}, "alerts"),
+        ({**PAYLOAD, "alerts": ["text"]}, "alerts[0]"),
+        ({**PAYLOAD, "alerts": [{**ALERT, "fingerprint": ""}]}, "fingerprint"),
+        ({**PAYLOAD, "alerts": [{**ALERT, "startsAt": 5}]}, "startsAt"),
+        ({**PAYLOAD, "alerts": [{**ALERT, "status": "pending"}]}, "status"),
+        ({**PAYLOAD, "alerts": [{**ALERT, "labels": {"a": 1}}]}, "labels"),
+        ({**PAYLOAD, "alerts": [{**ALERT, "annotations": []}]}, "annotations"),
+        ({**PAYLOAD, "receiver": 7}, "receiver"),
+        ({**PAYLOAD, "alerts": [{**ALERT, "labels": {"a": "x" * MAX_EVENT_BYTES}}]}, "limit"),
+    ],
+)  # fmt: skip
+def test_what_is_no_notification_is_refused_with_the_reason(body: Any, reason: str) -> None:
+    answer, sent = post(body)
+    assert answer.status_code == 400
+    assert reason in answer.json()["error"]
+    assert sent == []
+
+
+def test_a_body_that_is_too_long_is_refused() -> None:
+    answer, sent = post(b" " * (LARGEST_BODY_BYTES + 1))
+    assert answer.status_code == 413
+    assert sent == []
+
+
+def test_too_many_alerts_at_once_are_refused() -> None:
+    answer, _ = post({**PAYLOAD, "alerts": [ALERT] * 1001})
+    assert answer.status_code == 413
+
+
+def test_annotations_that_are_too_long_do_not_cost_the_alert() -> None:
+    answer, sent = post({**PAYLOAD, "alerts": [{**ALERT, "annotations": {"text": "x" * MAX_EVENT_BYTES}}]})
+    assert answer.status_code == 200
+    assert "kernelcast_truncated" in alert_from(decode_event(sent[0][2])).annotations
+
+
+def test_a_notification_without_alerts_is_fine() -> None:
+    answer, sent = post({**PAYLOAD, "alerts": []})
+    assert (answer.status_code, sent) == (200, [])
