@@ -4,6 +4,7 @@ No hint is issued before the ledger has come to the end that it saw at its start
 after a restart.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -14,6 +15,7 @@ from kernelcast.wire.events import decode_event, hint_from, outcome_from
 from kernelcast.wire.topics import HINTS, OUTCOMES
 
 BATCH: Final = 500
+RETRY_SECONDS: Final = 5.0
 QUIET_POLLS: Final = 50
 """Polls without a message after which the end was reached, even where compaction has removed the last offsets."""
 
@@ -33,11 +35,21 @@ class Ledger:
         caught_up: Whether everything that stood on Kafka at the start has been read.
     """
 
-    def __init__(self, reader: Reader, book: HintBook, aside: Aside, *, clock_ns: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        book: HintBook,
+        aside: Aside,
+        *,
+        clock_ns: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._reader = reader
         self._book = book
         self._aside = aside
         self._clock_ns = clock_ns
+        self._monotonic = monotonic
+        self._retry_at = 0.0
         self._left: dict[tuple[str, int], int] | None = None
         self._quiet = 0
         self.caught_up = False
@@ -48,8 +60,11 @@ class Ledger:
         Raises:
             BrokerError: Kafka does not answer.
         """
-        if self._left is None:
+        if self._left is None and self._monotonic() >= self._retry_at:
+            self._retry_at = self._monotonic() + RETRY_SECONDS
             self._left = self._begin()
+        if self._left is None:
+            return 0
         messages, _ = self._reader.consume(BATCH, timeout_seconds)
         for message in messages:
             self._take(message)
@@ -64,9 +79,13 @@ class Ledger:
         """Stop reading."""
         self._reader.close()
 
-    def _begin(self) -> dict[tuple[str, int], int]:
+    def _begin(self) -> dict[tuple[str, int], int] | None:
+        """What has to be read; None where a topic does not exist yet."""
         left = {}
-        partitions = [*self._reader.partitions(HINTS.name), *self._reader.partitions(OUTCOMES.name)]
+        both = [self._reader.partitions(HINTS.name), self._reader.partitions(OUTCOMES.name)]
+        if not all(both):
+            return None
+        partitions = [partition for topic in both for partition in topic]
         for partition in partitions:
             low, high = self._reader.watermarks(partition)
             partition.offset = low

@@ -22,6 +22,9 @@ NOT_ADMITTED: Final = -1
 EMPTY: Final = np.iinfo(np.int64).min // 4
 """The newest interval of a series that has no value yet."""
 
+LARGEST: Final = float(np.finfo(np.float32).max)
+"""What is beyond it, or infinite, counts as missing."""
+
 _FIRST_CAPACITY: Final = 1024
 
 
@@ -213,6 +216,7 @@ class Windows:
             return
         bins = time_ns // self.interval_ns
         newest = self.newest[rows]
+        values = np.where(np.abs(values) <= LARGEST, values, np.nan)
         gap = np.where(newest == EMPTY, 1, np.minimum(bins - newest, self.points))
         for step in range(1, int(gap.max(initial=0))):
             skipped = gap > step

@@ -145,3 +145,13 @@ def test_windows_grow_with_their_series() -> None:
     assert len(target.owned_by([1])) == 1000
     assert len(target.expired(8.0)) == 3000
     assert not len(target.expired(7.0))
+
+
+def test_values_that_no_window_can_hold_count_as_missing() -> None:
+    target = windows()
+    row = target.admit(subject(0), owner=0)
+    for second, value in ((0, np.inf), (10, -np.inf), (20, 1e300), (30, 7.0)):
+        put(target, row, second, value)
+    seen = target.matrix(np.array([row]))[0]
+    assert np.isnan(seen[:-1]).all()
+    assert seen[-1] == 7.0

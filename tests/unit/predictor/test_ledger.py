@@ -1,0 +1,102 @@
+"""Hints and outcomes are read from Kafka before anything is hinted."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from kernelcast.predictor.hints import HintBook
+from kernelcast.predictor.ledger import RETRY_SECONDS, Ledger
+from kernelcast.predictor.settings import HintSettings
+from kernelcast.wire.events import Hint, encode_event, to_event
+from kernelcast.wire.topics import HINTS
+
+
+class Message:
+    def __init__(self, topic: str, offset: int, value: bytes | None) -> None:
+        self._topic, self._offset, self._value = topic, offset, value
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+class FakeReader:
+    def __init__(self, *, exists: bool = True) -> None:
+        self.exists = exists
+        self.waiting: list[Message] = []
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0)] if self.exists else []
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        return 0, sum(message.topic() == partition.topic for message in self.waiting)
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        pass
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:  # noqa: ARG002  as a consumer
+        taken, self.waiting = self.waiting[:1], self.waiting[1:]
+        return taken, []
+
+    def close(self) -> None:
+        pass
+
+
+class Aside:
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+
+    def send(self, message: Any, error: Exception) -> None:  # noqa: ARG002  as dead letters have it
+        self.errors.append(error)
+
+
+def ledger(reader: FakeReader, aside: Aside, now: list[float]) -> Ledger:
+    return Ledger(reader, HintBook(HintSettings()), aside, clock_ns=lambda: 0, monotonic=lambda: now[0])
+
+
+def hint_bytes() -> bytes:
+    hint = Hint(hint_id="1", program="train", tunable="block", value="128", expires_at_ns=1)
+    return encode_event(to_event(hint, source="/test", time_ns=0))
+
+
+def test_the_ledger_has_caught_up_once_it_has_read_what_stood_there_at_its_start() -> None:
+    reader, aside = FakeReader(), Aside()
+    reader.waiting = [Message(HINTS.name, 0, hint_bytes()), Message(HINTS.name, 1, None)]
+    read = ledger(reader, aside, [0.0])
+    caught_up = []
+    for _ in range(2):
+        read.poll(0.0)
+        caught_up.append(read.caught_up)
+    assert caught_up == [False, True]
+    assert not aside.errors
+
+
+def test_what_is_no_event_is_put_aside_and_reading_goes_on() -> None:
+    reader, aside = FakeReader(), Aside()
+    reader.waiting = [Message(HINTS.name, 0, b"no event"), Message(HINTS.name, 1, hint_bytes())]
+    read = ledger(reader, aside, [0.0])
+    read.poll(0.0)
+    read.poll(0.0)
+    assert read.caught_up
+    assert len(aside.errors) == 1
+
+
+def test_topics_that_do_not_exist_yet_are_asked_for_again() -> None:
+    reader, now = FakeReader(exists=False), [0.0]
+    read = ledger(reader, Aside(), now)
+    read.poll(0.0)
+    reader.exists = True
+    caught_up = [read.caught_up]
+    now[0] = RETRY_SECONDS
+    read.poll(0.0)
+    caught_up.append(read.caught_up)
+    assert caught_up == [False, True]
