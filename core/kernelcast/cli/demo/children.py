@@ -1,5 +1,6 @@
 """The demo's processes: started in order, watched, and stopped in reverse."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -11,6 +12,10 @@ from pathlib import Path
 from typing import Final
 
 STOP_SECONDS: Final = 12.0
+_LIBC: Final = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG: Final = 1
+"""prctl(2)."""
+
 KERNELCAST: Final = (sys.executable, "-m", "kernelcast.cli")
 
 
@@ -43,6 +48,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environ},
                 start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  all are started before the demo has a thread of its own
             )
 
     @property
@@ -83,6 +89,11 @@ class Child:
             process.wait()
 
 
+def _die_with_parent() -> None:
+    """Have the kernel end this process when the demo is gone, so that `kill -9` of the demo leaves nothing behind."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Supervisor:
     """Starts children, and stops them in the reverse order whatever happens."""
 
@@ -104,6 +115,12 @@ class Supervisor:
         for child in reversed(self.children):
             child.stop()
         return {child.name: child.exit_code for child in self.children}
+
+    def kill(self) -> None:
+        """SIGKILL to all at once, for a user who will not wait."""
+        for child in self.children:
+            if child.process is not None and child.exit_code is None:
+                os.killpg(child.process.pid, signal.SIGKILL)
 
     def wait_for(self, child: Child, seconds: float) -> bool:
         """Wait until a child ends by itself; False when it has not within the time."""

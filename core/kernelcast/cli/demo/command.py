@@ -1,12 +1,13 @@
 """The command `kernelcast demo`."""
 
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -77,15 +78,22 @@ def demo(  # noqa: PLR0913  a command line's options
         servers=servers,
         seed=seed,
     )
-    with _folder(directory) as folder, _broker(broker) as (address, kind), Shutdown().signals() as shutdown:
+    with _folder(directory) as folder, _broker(broker) as (address, kind):
         run = Demo(options, folder, address, kind)
         _announce(run, chosen)
+        shutdown = Shutdown(exit_now=lambda code: _end_now(run, code))
         typer.echo("starting the services; the first start on a machine compiles the decoder and takes longer")
-        with _screen() as show:
+        with shutdown.signals(), _screen() as show:
             result = run.run(shutdown, show)
     if summary is not None:
         report.write(result, summary)
     typer.echo("\n".join(report.sentences(result)))
+
+
+def _end_now(run: Demo, code: int) -> NoReturn:
+    """A second signal: leave nothing running, and wait for nothing."""
+    run.kill()
+    os._exit(code)
 
 
 def _announce(run: Demo, source: DemoSource) -> None:

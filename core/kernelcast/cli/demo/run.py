@@ -21,6 +21,9 @@ from kernelcast.wire.errors import KernelcastError
 
 READY_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 20.0
+SHORT_SETTLE_SECONDS: Final = 8.0
+"""For a user who pressed Ctrl-C: enough for the last numbers to reach Prometheus, and a second Ctrl-C ends it."""
+
 LOOK_SECONDS: Final = 1.0
 EXAMPLE_PROGRAM: Final = "example"
 
@@ -99,13 +102,13 @@ class Demo:
         with ExitStack() as stack:
             stack.callback(self._supervisor.stop)
             self._start_services(shutdown)
+            self._start_source()
             events.start()
             stack.callback(events.stop)
-            self._start_source()
             started = time.monotonic()
             gatherer = Gatherer(self.state, self._supervisor, events)
             self._watch(gatherer, shutdown, show, started)
-            self._settle(gatherer, shutdown, show, started)
+            self._settle(gatherer, show, started, SHORT_SETTLE_SECONDS if shutdown.requested else SETTLE_SECONDS)
             exits = self._supervisor.stop()
         return summary.summarise(self.state, self._published(), exits)
 
@@ -166,21 +169,25 @@ class Demo:
             remaining = LOOK_SECONDS if limit is None else min(LOOK_SECONDS, max(0.05, limit - elapsed_seconds))
             shutdown.wait(remaining)
 
-    def _settle(self, gatherer: Gatherer, shutdown: Shutdown, show: Show, started: float) -> None:
+    def kill(self) -> None:
+        """End every process at once."""
+        self._supervisor.kill()
+
+    def _settle(self, gatherer: Gatherer, show: Show, started: float, limit_seconds: float) -> None:
         """Stop what makes data, and wait until the last of it stands in Prometheus, or for what there is."""
         for child in reversed(self._supervisor.children):
             if child.name in ("example", "source"):
                 child.stop()
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + limit_seconds
         previous: tuple[float, float | None] | None = None
-        while time.monotonic() < deadline and not shutdown.requested:
+        while time.monotonic() < deadline:
             state = gatherer.gather(time.monotonic() - started)
             show(state)
             seen = (state.snapshot.launches, state.prometheus_launches)
             if seen == previous and (not self._prometheus or (seen[1] or 0.0) == seen[0]):
                 return
             previous = seen
-            shutdown.wait(2 * LOOK_SECONDS)
+            time.sleep(1.5 * LOOK_SECONDS)
 
     def _start(self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None) -> Child:
         child = Child(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
