@@ -3,8 +3,8 @@
     python benchmarks/ingest.py --kafka.bootstrap-servers localhost:9092 --json ingest.json
     python benchmarks/ingest.py --embedded
 
-Messages are a node's: 240 points (30 metrics of 8 GPUs) with the labels of DCGM's metrics. The clock starts with the first
-message and stops when every message has been read, decoded and stored; `known` counts only what came after every
+Messages are a node's: 240 points (30 metrics of 8 GPUs) with the labels of DCGM's metrics. The clock starts with the
+first message and stops when every message has been read, decoded and stored; `known` counts only what came after every
 series had been seen, which is what a bridge does all day. The embedded broker keeps 5 MiB a partition, so what it can
 show is small; `messages_read` says what was really read.
 """
