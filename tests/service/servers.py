@@ -150,7 +150,8 @@ class KafkaServer(ServerProcess):
         self._format()
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The tool takes an identifier that begins with a dash for an option; the first byte 0 makes it an "A".
+        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         tool = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
         subprocess.run(tool, check=True, capture_output=True)
 

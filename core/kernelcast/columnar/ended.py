@@ -1,7 +1,7 @@
 """Series that were there and are no more: said once, so that readers need not wait for their time-to-live."""
 
 from collections.abc import Hashable, Iterable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from kernelcast.columnar.samples import Sample
 from kernelcast.columnar.series import Attributes
@@ -10,19 +10,31 @@ from kernelcast.wire.catalogue import Kind, Metric
 _STATES: Final = (Kind.GAUGE, Kind.INFO)
 """What states a present fact. Counters and histograms are history, which stays true when nobody adds to it."""
 
+_Series = tuple[Metric, Attributes]
+Group = TypeVar("Group", bound=Hashable)
 
-class EndedSeries:
+
+class EndedSeries(Generic[Group]):
     """Compares what each group of series says with what it said before.
 
     ::
 
         samples = ended.complete("train", samples, now_ns)
+
+    Args:
+        patience: How many times in a row a series may be missing before it has ended, at least 1.
     """
 
-    def __init__(self) -> None:
-        self._last: dict[Hashable, frozenset[tuple[Metric, Attributes]]] = {}
+    def __init__(self, *, patience: int = 1) -> None:
+        self._patience = patience
+        self._missed: dict[Group, dict[_Series, int]] = {}
 
-    def complete(self, group: Hashable, samples: Iterable[Sample], time_ns: int) -> list[Sample]:
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Groups with a series that has not ended."""
+        return tuple(self._missed)
+
+    def complete(self, group: Group, samples: Iterable[Sample], time_ns: int) -> list[Sample]:
         """The samples, and one without a value for each gauge or info series that the group no longer has.
 
         Args:
@@ -31,15 +43,15 @@ class EndedSeries:
             time_ns: When it says so, Unix nanoseconds.
         """
         said = list(samples)
-        now = frozenset((one.metric, one.attributes) for one in said if one.metric.kind in _STATES)
-        gone = self._last.get(group, frozenset()) - now
-        if now:
-            self._last[group] = now
-        else:
-            self._last.pop(group, None)
+        missed = {series: misses + 1 for series, misses in self._missed.get(group, {}).items()}
+        missed.update({(one.metric, one.attributes): 0 for one in said if one.metric.kind in _STATES})
+        gone = [series for series, misses in missed.items() if misses >= self._patience]
+        self._missed[group] = {series: misses for series, misses in missed.items() if misses < self._patience}
+        if not self._missed[group]:
+            del self._missed[group]
         said += [Sample(metric, attributes, time_ns, None) for metric, attributes in sorted(gone, key=_order)]
         return said
 
 
-def _order(series: tuple[Metric, Attributes]) -> tuple[str, Attributes]:
+def _order(series: _Series) -> tuple[str, Attributes]:
     return series[0].prometheus_name, series[1]

@@ -129,7 +129,7 @@ def _claim(claim: TunableClaim) -> dict[str, str]:
         "kind": claim.kind,
         "scope": claim.scope,
         "granularity": claim.granularity,
-        "kernel": ",".join(claim.kernels),
+        "kernel": ";".join(claim.kernels),
         "device_model": claim.device_model,
         "code_version": claim.code_version,
     }

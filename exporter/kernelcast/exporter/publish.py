@@ -55,7 +55,7 @@ class Publisher:
     def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL) -> None:
         self._producer = producer
         self._hostname_label = hostname_label
-        self._ended = EndedSeries()
+        self._ended: EndedSeries[tuple[str, str]] = EndedSeries()
         self.messages = 0
         self.points = 0
         self.size_bytes = 0

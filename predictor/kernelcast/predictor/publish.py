@@ -4,7 +4,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.predictor import samples
 from kernelcast.predictor.hints import HintBook, Issued
 from kernelcast.predictor.settings import PredictorSettings
@@ -16,6 +16,9 @@ from kernelcast.wire.topics import FORECASTS, HINTS
 SERVICE_NAME: Final = "kernelcast-predictor"
 SCOPE: Final = "kernelcast.predictor"
 
+PATIENCE_SWEEPS: Final = 3
+"""A prediction may be left out of a sweep when time is short; only after so many is it withdrawn."""
+
 
 class Publisher:
     """Writes forecasts and hints under one identity."""
@@ -26,6 +29,7 @@ class Publisher:
         self._producer = producer
         self._clock_ns = clock_ns
         self._start_ns = clock_ns()
+        self._ended: EndedSeries[bytes] = EndedSeries(patience=PATIENCE_SWEEPS)
         self._resource = Resource(
             (
                 ("host.name", socket.gethostname()),
@@ -38,8 +42,8 @@ class Publisher:
         """Write a sweep's predictions, and how past ones came out."""
         time_ns = self._clock_ns()
         keyed = samples.by_key(report.predictions, time_ns=time_ns, interval_seconds=self._interval_seconds)
-        for key, found in keyed.items():
-            self._send(key, found)
+        for key in {*keyed, *self._ended.groups}:
+            self._send(key, self._ended.complete(key, keyed.get(key, ()), time_ns))
         self._send(self._client_id.encode(), samples.coverage(coverage, time_ns=time_ns))
 
     def hints(self, issued: Iterable[Issued], book: HintBook) -> None:

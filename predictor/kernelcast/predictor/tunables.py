@@ -22,7 +22,8 @@ class Tunable:
     Attributes:
         program, name, value, kind, device_model, code_version: As registered.
         allowed: The values the program takes.
-        kernel: What it says it speeds up: labels or names, joined by commas; empty where it does not say.
+        kernel: What it says it speeds up: labels or names, joined by semicolons (signatures have commas);
+            empty where it does not say.
         time_ns: When it was last reported.
         owner: Number of the partition that it came from.
     """
@@ -135,7 +136,7 @@ class GpuTime:
 def _names(named: str, label: str) -> bool:
     """Whether one of the names a program gave is this kernel's label, signature, or the readable head of the label."""
     head = label.rpartition("#")[0]
-    for part in {named, *named.split(",")}:
+    for part in named.split(";"):
         name = part.strip()
         if name and (name in {label, head} or kernels.label(normalise(name)) == label):
             return True

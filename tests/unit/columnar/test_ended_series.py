@@ -9,22 +9,33 @@ def info(value: str) -> Sample:
 
 
 def test_a_state_that_is_no_longer_said_ends_once() -> None:
-    ended = EndedSeries()
+    ended: EndedSeries[str] = EndedSeries()
     assert ended.complete("p", [info("48")], 10) == [info("48")]
     second = ended.complete("p", [info("128")], 20)
     assert second == [info("128"), Sample(kernel.TUNABLE_INFO, info("48").attributes, 20, None)]
     assert ended.complete("p", [info("128")], 30) == [info("128")]
 
 
+def test_a_patient_reader_lets_a_series_be_missing_for_a_while() -> None:
+    ended: EndedSeries[str] = EndedSeries(patience=2)
+    ended.complete("p", [info("48")], 10)
+    assert ended.complete("p", [], 20) == []
+    assert ended.complete("p", [info("48")], 30) == [info("48")]
+    assert ended.complete("p", [], 40) == []
+    assert ended.groups == ("p",)
+    assert [sample.value for sample in ended.complete("p", [], 50)] == [None]
+    assert not ended.groups
+
+
 def test_history_does_not_end() -> None:
-    ended = EndedSeries()
+    ended: EndedSeries[str] = EndedSeries()
     launches = Sample(kernel.LAUNCHES, (("program", "p"),), 10, 5, 1)
     ended.complete("p", [launches], 10)
     assert ended.complete("p", [], 20) == []
 
 
 def test_groups_do_not_end_each_others_series() -> None:
-    ended = EndedSeries()
+    ended: EndedSeries[str] = EndedSeries()
     ended.complete("p", [info("48")], 10)
     assert ended.complete("q", [info("64")], 20) == [info("64")]
 

@@ -122,7 +122,7 @@ def test_kernels_nobody_saw_or_that_cost_nothing_get_no_hint() -> None:
     assert hints.withheld == {Withheld.KERNEL_UNSEEN: 1, Withheld.SHARE_TOO_SMALL: 1}
 
 
-@pytest.mark.parametrize("named", ["saxpy", "saxpy#0123abcd", "other,saxpy"])
+@pytest.mark.parametrize("named", ["saxpy", "saxpy#0123abcd", "other;saxpy"])
 def test_a_tunable_may_name_its_kernel_by_label_or_by_name(named: str) -> None:
     assert BUSY.share("train", named) == pytest.approx(0.9)
 
