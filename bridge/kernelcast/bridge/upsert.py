@@ -107,12 +107,8 @@ def upsert_numbers(  # noqa: PLR0913, PLR0917  one loop over all columns, each a
     wire_slots, wire_partitions, wire_appends = wires.slot, wires.partition, wires.append_ms
     wire_writers, cumulative = wires.writer, wires.cumulative
     point_wires, point_messages, point_flags = points.series, points.message, points.flags
-    point_starts, point_times, point_values, point_integers = (
-        points.start_ns,
-        points.time_ns,
-        points.value,
-        points.integer,
-    )
+    point_starts, point_times = points.start_ns, points.time_ns
+    point_values, point_integers = points.value, points.integer
     message_partitions, message_offsets, message_appends = messages.partition, messages.offset, messages.append_ms
     tolerance_ns, takeover_ms = rules.tolerance_ns, rules.takeover_ms
     for i in range(len(point_wires)):

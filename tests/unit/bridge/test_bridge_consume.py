@@ -50,8 +50,8 @@ def test_one_partition_that_lags_does_not_hide_the_others() -> None:
     assert "1 of 2 partitions" in site.intake.ownership.readiness()[1]
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.sampled_from(["export", "step", "restart", "move", "back"]), max_size=40))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["export", "step", "restart", "move", "back"]), min_size=20, max_size=40))
 def test_no_scrape_ever_sees_a_counter_fall(events: list[str]) -> None:
     site, count, seen = Site(), 0, 0.0
     site.kafka.assign(site.intake, P0)
