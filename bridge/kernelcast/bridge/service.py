@@ -29,8 +29,6 @@ from kernelcast.wire.topics import ALERTS, DEADLETTER
 
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
-MEMBERSHIP: Final = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "2000"}
-"""A bridge that was killed is missed after 10 s; until then nobody exposes its partitions, not even its successor."""
 WEBHOOK_PATH: Final = "/api/v1/alerts"
 
 
@@ -56,7 +54,7 @@ class Bridge:
         self._producer = Producer(
             settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=(ALERTS.name, DEADLETTER.name)
         )
-        self._consumer = Consumer(settings.kafka, group_id=settings.group_id, overrides=MEMBERSHIP, registry=registry)
+        self._consumer = Consumer(settings.kafka, group_id=settings.group_id, registry=registry)
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
         webhook = Webhook(

@@ -41,6 +41,9 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         "enable.auto.offset.store": "false",
         "enable.partition.eof": "false",
         "auto.offset.reset": "earliest",
+        # Live metrics: what a killed member had must be read again within seconds, not librdkafka's 45.
+        "session.timeout.ms": "10000",
+        "heartbeat.interval.ms": "2000",
         # Only what moves is taken away when a member comes or goes; the rest goes on being read.
         "partition.assignment.strategy": "cooperative-sticky",
     }
