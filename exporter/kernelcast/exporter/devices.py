@@ -1,9 +1,10 @@
 """Whether and how the node's GPUs are read: NVML there or not, dcgm-exporter there or not."""
 
 import importlib
-import time
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.exporter.nvml import ErrorListener, NvmlSource
@@ -11,6 +12,7 @@ from kernelcast.exporter.report import Batch
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import DeviceError, MissingExtraError
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
 DCGM_MARK: Final = b"DCGM_FI_"
@@ -62,7 +64,7 @@ def wants_samples(settings: ExporterSettings, *, fetch: Fetch | None = None) -> 
         return settings.device_metrics == "on"
     try:
         there = DCGM_MARK in (fetch or _fetch)(settings.dcgm_exporter_url)
-    except (OSError, ValueError):
+    except (OSError, ValueError, HTTPException):
         return True
     if there:
         _log.warning(
@@ -93,9 +95,15 @@ class Unsampled:
         self._source.close()
 
 
-def boot_time_ns() -> int:
-    """When this machine started, Unix nanoseconds."""
-    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
+    """When this machine started, Unix nanoseconds: to the second, and the same at each call.
+
+    A difference of two clocks would not be: an exporter that restarts would move the start of the GPUs' counters a
+    little back, and readers take what started earlier for outdated.
+    0 where the system does not say. Source: proc_stat(5), `btime`.
+    """
+    fields = dict(line.split()[:2] for line in stat.read_text().splitlines() if line.startswith("btime "))
+    return int(fields.get("btime", "0")) * NANOSECONDS_PER_SECOND
 
 
 def _fetch(url: str) -> bytes:

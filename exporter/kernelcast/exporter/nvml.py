@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.columnar import Sample
@@ -18,6 +18,8 @@ FIRST_RETRY_NS: Final = 5 * NANOSECONDS_PER_SECOND
 LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
 
 ErrorListener = Callable[[str, str], None]
+Counters = dict[Metric, tuple[float, int]]
+"""Metric to its last value and the start of its series, Unix nanoseconds."""
 
 _log = get_logger(__name__)
 
@@ -26,21 +28,19 @@ def ignore_error(_call: str, _error: str) -> None:
     """The listener of those who count no errors."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU, or one MIG instance, with what is known of its counters.
+    """One GPU, or one MIG instance.
 
     Attributes:
         handle: NVML's.
         device: Its labels.
         calls: What it is asked.
-        counters: Metric to its last value and the start of its series, Unix nanoseconds.
     """
 
     handle: Any
     device: Device
     calls: tuple[Call, ...]
-    counters: dict[Metric, tuple[float, int]] = field(default_factory=dict)
 
 
 class NvmlSource:
@@ -62,6 +62,8 @@ class NvmlSource:
         self._boot_ns = boot_ns
         self._on_error = on_error
         self._gpus: list[Gpu] = []
+        # By UUID and GPU instance, kept while a GPU is gone: what it counted is often less when it comes back.
+        self._counters: dict[tuple[str, str], Counters] = {}
         self._open = False
         self._expected = 0
         self._retry_ns = 0
@@ -121,7 +123,6 @@ class NvmlSource:
                 self._nvml.nvmlShutdown()
 
     def _look_again(self, now_ns: int) -> None:
-        known = {(gpu.device.uuid, gpu.device.gi_id): gpu.counters for gpu in self._gpus}
         try:
             # A handle from before a reset may stay dead for ever: begin anew.
             self._nvml.nvmlShutdown()
@@ -129,8 +130,6 @@ class NvmlSource:
         except self._nvml.NVMLError as error:
             self._on_error(INIT_CALL, _name(error))
         complete = self._enumerate()
-        for gpu in self._gpus:
-            gpu.counters.update(known.get((gpu.device.uuid, gpu.device.gi_id), {}))
         self._retry_ns = 0 if complete else now_ns + self._wait_ns
         self._wait_ns = FIRST_RETRY_NS if complete else min(self._wait_ns * 2, LONGEST_RETRY_NS)
 
@@ -167,10 +166,19 @@ class NvmlSource:
             nvml.nvmlDeviceGetUUID(handle),
             str(index),
             pci_bus_id=_text(nvml.nvmlDeviceGetPciInfo(handle).busId),
-            device=f"nvidia{nvml.nvmlDeviceGetMinorNumber(handle)}",
+            device=self._device_file(handle),
             model_name=nvml.nvmlDeviceGetName(handle),
         )
         return Gpu(handle, device, CALLS)
+
+    def _device_file(self, handle: Any) -> str:
+        """The device file's name; empty where there is none, as under WSL."""
+        try:
+            return f"nvidia{self._nvml.nvmlDeviceGetMinorNumber(handle)}"
+        except self._nvml.NVMLError as error:
+            if error.value in self._absent_codes:
+                return ""
+            raise
 
     def _mig_instances(self, parent: Gpu) -> Iterator[Gpu]:
         """The GPU instances of a GPU in MIG mode; compute instances share their memory, so each stands once."""
@@ -216,10 +224,11 @@ class NvmlSource:
 
     def _start_ns(self, gpu: Gpu, metric: Metric, value: float, now_ns: int) -> int:
         """Since when a counter runs: since boot, or since it was seen to fall, as it does when the driver reloads."""
-        before, start_ns = gpu.counters.get(metric, (0, min(self._boot_ns, now_ns)))
+        counters = self._counters.setdefault((gpu.device.uuid, gpu.device.gi_id), {})
+        before, start_ns = counters.get(metric, (0, min(self._boot_ns, now_ns)))
         if value < before:
             start_ns = now_ns
-        gpu.counters[metric] = (value, start_ns)
+        counters[metric] = (value, start_ns)
         return start_ns
 
 

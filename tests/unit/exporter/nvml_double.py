@@ -23,6 +23,7 @@ class FakeGpu:
     lost: bool = False
     instances: list["FakeGpu"] = field(default_factory=list)
     gi_id: int = 0
+    device_file: bool = True
 
 
 class FakeNvml:
@@ -74,6 +75,8 @@ class FakeNvml:
         return gpu.name
 
     def nvmlDeviceGetMinorNumber(self, gpu: FakeGpu) -> int:  # noqa: N802  pynvml's name
+        if not gpu.device_file:
+            raise NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
         return self.gpus.index(gpu)
 
     def nvmlDeviceGetPciInfo(self, gpu: FakeGpu) -> SimpleNamespace:  # noqa: N802  pynvml's name

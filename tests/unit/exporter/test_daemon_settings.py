@@ -1,9 +1,10 @@
+from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
 from tests.unit.exporter.nvml_double import FakeGpu, FakeNvml
 
-from kernelcast.exporter.devices import Unsampled, open_nvml, wants_samples
+from kernelcast.exporter.devices import Unsampled, boot_time_ns, open_nvml, wants_samples
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.settings import load
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
@@ -85,8 +86,19 @@ def test_no_answer_on_dcgm_exporters_port_means_there_is_none() -> None:
     def refused(_url: str) -> bytes:
         raise ConnectionRefusedError
 
+    def no_http(_url: str) -> bytes:
+        raise BadStatusLine("SSH-2.0-OpenSSH")
+
     assert wants_samples(settings(), fetch=refused)
+    assert wants_samples(settings(), fetch=no_http)
     assert wants_samples(settings(dcgm_exporter_url="ftp://x"))
+
+
+def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tmp_path: Path) -> None:
+    assert len({boot_time_ns() for _ in range(100)}) == 1
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  1 2 3\nbtime 1795198510\nprocesses 7\n")
+    assert boot_time_ns(stat) == 1_795_198_510_000_000_000
 
 
 def test_gpus_that_are_not_written_are_known_all_the_same() -> None:

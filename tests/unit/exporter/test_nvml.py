@@ -158,6 +158,28 @@ def test_a_counter_that_falls_has_a_new_start() -> None:
         assert (energy.value, energy.start_ns) == (5, NOW_NS + 10 * SECOND_NS)
 
 
+def test_a_counter_that_is_less_after_its_gpu_was_gone_has_a_new_start() -> None:
+    card = gpu()
+    polled = source(FakeNvml(card))
+    polled.poll(NOW_NS)
+    card.lost = True
+    polled.poll(NOW_NS + SECOND_NS)
+    card.lost = False
+    card.values["nvmlDeviceGetTotalEnergyConsumption"] = 5
+    back_ns = NOW_NS + SECOND_NS + FIRST_RETRY_NS
+    samples = polled.poll(back_ns).samples
+    (energy,) = [sample for sample in samples if sample.metric is device.TOTAL_ENERGY]
+    assert (energy.value, energy.start_ns) == (5, back_ns)
+
+
+def test_a_gpu_without_a_device_file_is_read_all_the_same() -> None:
+    card = gpu()
+    card.device_file = False
+    samples = source(FakeNvml(card)).poll(NOW_NS).samples
+    assert rows(samples)["GPU_TEMP"] == 41
+    assert not [sample for sample in samples if "device" in dict(sample.attributes)]
+
+
 def test_mig_instances_show_their_memory_under_their_parents_uuid() -> None:
     instance = FakeGpu("MIG-1", {"memory": gpu().values["memory"]}, name="NVIDIA H100 MIG 1g.10gb", gi_id=9)
     twin = FakeGpu("MIG-2", instance.values, name="NVIDIA H100 MIG 1c.1g.10gb", gi_id=9)
