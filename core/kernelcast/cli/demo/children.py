@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+HEALTHY: Final = ("running", "done", "stopped")
+"""States that nobody need worry about."""
+
 STOP_SECONDS: Final = 12.0
 _LIBC: Final = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG: Final = 1
@@ -29,6 +32,8 @@ class Child:
         log: Where its output goes.
         ends: Whether it may end by itself with 0 (a replay does).
         environ: What its environment has beside ours.
+        process: While it runs, and after.
+        stopped: Whether it ended because we asked.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Child:
     ends: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
+    stopped: bool = False
 
     def start(self) -> None:
         """Start it in a session of its own, so that Ctrl-C reaches the demo alone and everything stops in order."""
@@ -59,7 +65,7 @@ class Child:
     @property
     def failed(self) -> bool:
         """Whether it ended although it should not have."""
-        return self.exit_code is not None and not (self.ends and self.exit_code == 0)
+        return self.exit_code is not None and self.state not in HEALTHY
 
     @property
     def state(self) -> str:
@@ -68,6 +74,8 @@ class Child:
             return "not started"
         if self.exit_code is None:
             return "running"
+        if self.stopped and self.exit_code == 0:
+            return "stopped"
         return "done" if self.ends and self.exit_code == 0 else f"exited {self.exit_code}"
 
     def last_words(self, lines: int = 6) -> str:
@@ -81,6 +89,7 @@ class Child:
         process = self.process
         if process is None or process.poll() is not None:
             return
+        self.stopped = True
         process.send_signal(signal.SIGTERM)
         try:
             process.wait(STOP_SECONDS)

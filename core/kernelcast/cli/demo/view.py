@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from kernelcast.cli.demo.children import HEALTHY
 from kernelcast.cli.demo.snapshot import KernelStats
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.wire.catalogue import device
@@ -77,7 +79,7 @@ def _predictions(state: DemoState) -> RenderableType:
         table.add_row(
             f"{subject} {labels.get('metric', '')}",
             labels.get("cause", ""),
-            f"{labels.get('horizon', '')} s",
+            labels.get("horizon", ""),
             f"{probability:.0%}",
         )
     title = f"predicted degradation; {state.snapshot.forecasts} forecast series"
@@ -107,20 +109,21 @@ def _outcome_line(outcome: dict[str, Any]) -> Text:
 
 def _health(state: DemoState) -> RenderableType:
     processes = Text("  ").join(
-        Text(f"{name} {word}", style="green" if word in ("running", "done") else "bold red")
+        Text(f"{name} {word}", style="green" if word in HEALTHY else "bold red")
         for name, word in state.processes.items()
     )
     bridge = "bridge answers" if state.reachable else "bridge does not answer yet"
-    counts = Text(f"{bridge}; alerts on Kafka {len(state.alerts)}; dead letters {state.dead_letters}")
+    firing = sorted({event["data"]["labels"].get("alertname", "?") for event in state.alerts})
+    counts = Text(f"{bridge}; alerts on Kafka: {_names(firing) or 'none'}; dead letters: {state.dead_letters}")
     if state.prometheus_launches is not None:
-        counts.append(f"; launches in Prometheus {state.prometheus_launches:,.0f}")
-    urls = Text("   ".join(f"{name} {url}" for name, url in state.workspace.endpoints.urls().items()), style="dim")
-    return Panel(Group(processes, counts, urls), title="pipeline", title_align="left")
+        counts.append(f"; launches in Prometheus: {state.prometheus_launches:,.0f}")
+    urls = [Text(f"{name} {url}", style="dim", no_wrap=True) for name, url in state.workspace.endpoints.urls().items()]
+    return Panel(Group(processes, counts, Columns(urls, padding=(0, 3))), title="pipeline", title_align="left")
 
 
 def plain(state: DemoState) -> str:
     """One line of progress, for where there is no terminal."""
-    bad = _names([name for name, word in state.processes.items() if word not in ("running", "done")])
+    bad = _names([name for name, word in state.processes.items() if word not in HEALTHY])
     return (
         f"{state.elapsed_seconds:6.1f} s  launches {state.snapshot.launches:,.0f}  "
         f"kernels {len(state.snapshot.kernels)}  gpus {len(state.snapshot.gpus)}  "
