@@ -74,10 +74,10 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         producer = _producer(settings, hostname, registry, stack)
         publisher = Publisher(producer, hostname_label=settings.hostname_label)
         exposition = Exposition(registry, hostname_label=settings.hostname_label)
+        outcomes = OutcomeRelay(server, aggregator, producer, hostname=hostname, count=counts.outcome)
         parts = Parts(
-            pipeline=Pipeline(sources, aggregator, publisher, state),
+            pipeline=Pipeline(sources, aggregator, publisher, state, outcomes),
             aggregator=aggregator,
-            outcomes=OutcomeRelay(server, aggregator, producer, hostname=hostname, count=counts.outcome),
             exposition=exposition,
             counts=counts,
             state=state,

@@ -8,7 +8,6 @@ from typing import Final
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.exposition import Exposition
-from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.schedule import Schedule
 from kernelcast.exporter.state import StateFile
@@ -31,7 +30,6 @@ class Parts:
     Attributes:
         pipeline: Sources to Kafka.
         aggregator: The pipeline's.
-        outcomes: Programs' outcomes to Kafka.
         exposition: Shows each interval on `/metrics`.
         counts: The daemon's own metrics.
         state: The pipeline's; None where no state is kept.
@@ -40,7 +38,6 @@ class Parts:
 
     pipeline: Pipeline
     aggregator: Aggregator
-    outcomes: OutcomeRelay
     exposition: Exposition
     counts: DaemonCounts
     state: StateFile | None
@@ -88,7 +85,6 @@ class Daemon:
         lateness = self._schedule.begin()
         now_ns = self._clock()
         try:
-            parts.outcomes.relay(now_ns)
             tick = parts.pipeline.tick(now_ns)
         except Exception as error:  # noqa: BLE001  one program's oddity must not silence the node; it is counted and told
             self._trouble = str(error) or type(error).__name__

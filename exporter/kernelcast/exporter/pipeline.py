@@ -18,6 +18,14 @@ class State(Protocol):
         ...
 
 
+class Outcomes(Protocol):
+    """What programs did with hints."""
+
+    def relay(self, now_ns: int) -> None:
+        """Count and pass on what has come since the last call."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What one interval brought.
@@ -45,15 +53,22 @@ class Pipeline:
         aggregator: Adds up what programs report.
         publisher: Writes to Kafka.
         state: Saved before anything that it holds is published, so that no series falls after a crash.
+        outcomes: Passed on once the reports are in: a program may have answered a hint before its first report.
     """
 
     def __init__(
-        self, sources: Sequence[Source], aggregator: Aggregator, publisher: Publisher, state: State | None = None
+        self,
+        sources: Sequence[Source],
+        aggregator: Aggregator,
+        publisher: Publisher,
+        state: State | None = None,
+        outcomes: Outcomes | None = None,
     ) -> None:
         self._sources = list(sources)
         self._aggregator = aggregator
         self._publisher = publisher
         self._state = state
+        self._outcomes = outcomes
 
     def tick(self, now_ns: int) -> Tick:
         """Poll every source, then publish every series as of `now_ns`.
@@ -62,6 +77,8 @@ class Pipeline:
             SourceError: A source cannot go on.
         """
         devices, done = self._poll(now_ns)
+        if self._outcomes is not None:
+            self._outcomes.relay(now_ns)
         before = self._publisher.points
         programs = tuple(self._aggregator.samples(now_ns))
         if self._state is not None:

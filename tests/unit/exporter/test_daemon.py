@@ -71,10 +71,10 @@ class Assembled:
         self.kafka: tuple[bool, str] = (True, "")
         aggregator = Aggregator()
         counts = DaemonCounts(self.registry)
+        outcomes = OutcomeRelay(self.node, aggregator, self.node, hostname="node1", count=counts.outcome)
         self.parts = Parts(
-            pipeline=Pipeline([self.node], aggregator, Publisher(self.node), state),
+            pipeline=Pipeline([self.node], aggregator, Publisher(self.node), state, outcomes),
             aggregator=aggregator,
-            outcomes=OutcomeRelay(self.node, aggregator, self.node, hostname="node1", count=counts.outcome),
             exposition=Exposition(self.registry),
             counts=counts,
             state=state,
@@ -213,6 +213,15 @@ def test_outcomes_reach_kafka_and_the_programs_series() -> None:
     assert outcome_from(event) == outcome
     assert made.metric(rows.OUTCOMES, outcome="published") == 1
     assert made.metric(rows.OUTCOMES, outcome="unmatched") == 1
+
+
+def test_an_outcome_that_comes_with_a_programs_first_report_counts_in_its_series() -> None:
+    made = Assembled()
+    made.node.waiting = [Outcome("hint-1", "train", "block", OutcomeState.REJECTED)]
+    made.daemon.interval()
+    (member,) = made.parts.aggregator.members.values()
+    assert member.series.outcomes == {("block", "rejected"): 1}
+    assert made.metric(rows.OUTCOMES, outcome="unmatched") == 0
 
 
 def test_an_outcome_too_long_for_an_event_is_dropped_and_counted() -> None:
