@@ -5,8 +5,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kernelcast.probe.probe import Probe, known_source, settings_from
-from kernelcast.probe.recorder import Dimensions
+from kernelcast.probe.probe import (
+    MAX_METHOD_CHARACTERS,
+    MAX_VERSION_CHARACTERS,
+    Probe,
+    known_source,
+    settings_from,
+)
+from kernelcast.probe.recorder import Dimensions, plain
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
@@ -57,11 +63,11 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
     settings = settings_from(program, rank, os.environ)
     settings = replace(
         settings,
-        socket_path=socket_path or settings.socket_path,
+        socket_path=str(socket_path or settings.socket_path),
         devices=tuple(devices) if devices else None,
         source=known_source(source),
-        code_version=settings.code_version if code_version is None else code_version,
-        method=method,
+        code_version=settings.code_version if code_version is None else plain(code_version[:MAX_VERSION_CHARACTERS]),
+        method=plain(method[:MAX_METHOD_CHARACTERS]),
     )
     probe = Probe(settings)
     probe.start()

@@ -11,7 +11,7 @@ from kernelcast.probe.driver import claims
 from kernelcast.probe.hints import Ground, HintDesk
 from kernelcast.probe.link import Link
 from kernelcast.probe.outcomes import Outcomes
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recorder import Recorder, plain
 from kernelcast.probe.sender import Sender, Subject
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.verdict import CanaryPolicy
@@ -22,6 +22,8 @@ from kernelcast.wire.identity import LIVE, PROGRAM_PATTERN, SOURCES, new_nonce
 STOP_SECONDS: Final = 0.2
 SHORTEST_SECONDS: Final = 0.02
 LONGEST_SECONDS: Final = 3600.0
+MAX_VERSION_CHARACTERS: Final = 128
+MAX_METHOD_CHARACTERS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ def settings_from(program: str | None, rank: str | int | None, environ: Mapping[
         rank: Its rank; None takes the first of `KERNELCAST_RANK`, `RANK`, `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID`.
         environ: The environment.
     """
-    named = str(program or environ.get("KERNELCAST_PROGRAM", ""))
+    named = plain(str(program or environ.get("KERNELCAST_PROGRAM", "")))
     clean = "".join(character for character in named if PROGRAM_PATTERN.fullmatch(character))[:128] or "program"
     ranks = (environ.get(name) for name in ("KERNELCAST_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
     shown = str(rank) if rank is not None else next((found for found in ranks if found), "")
@@ -210,10 +212,10 @@ def settings_from(program: str | None, rank: str | int | None, environ: Mapping[
         interval_seconds = 1.0
     return ProbeSettings(
         program=clean,
-        rank=shown[:64],
+        rank=plain(shown[:64]),
         socket_path=environ.get("KERNELCAST_SOCKET") or "/run/kernelcast/probe.sock",
         interval_seconds=min(max(SHORTEST_SECONDS, interval_seconds), LONGEST_SECONDS),  # in this order NaN loses
-        code_version=environ.get("KERNELCAST_CODE_VERSION", "")[:128],
+        code_version=plain(environ.get("KERNELCAST_CODE_VERSION", "")[:MAX_VERSION_CHARACTERS]),
     )
 
 

@@ -17,9 +17,13 @@ Dimensions = str | int | tuple[int, ...] | None
 MAX_KERNELS: Final = 2048
 MAX_DEVICES: Final = 64
 MAX_KINDS: Final = 32
+MAX_KIND_CHARACTERS: Final = 32
+MAX_DIMENSIONS_CHARACTERS: Final = 64
 MAX_SIGNATURE_CHARACTERS: Final = 4096
 LONGEST_NS: Final = 2**50
-"""13 days: a longer duration is a mistake of the caller, and 2**13 of them would still fit the wire's 64 bits."""
+"""13 days: a longer duration is a mistake of the caller."""
+MOST: Final = 2**63
+"""A total that would outgrow the wire's 64 bits is refused: a frame that cannot be encoded would silence all others."""
 
 
 class Spent(NamedTuple):
@@ -105,13 +109,18 @@ class Recorder:
                 return
             totals = self._devices.get(device) or self._open(device)
             cell = totals.by_raw.get(signature) or self._admit(totals, signature)
+            configured = grid is not None or block is not None
+            registers, shared = (_whole(registers), _whole(shared_memory_bytes)) if configured else (0, 0)
             with self._lock:
+                if cell.durations.sum_ns + duration_ns >= MOST:
+                    self.refused += 1
+                    return
                 cell.launches += 1
                 cell.durations.observe(duration_ns)
                 cell.changed = True
-                if block is not None or grid is not None:
+                if configured:
                     cell.grid, cell.block = grid, block
-                    cell.registers, cell.shared = registers, shared_memory_bytes
+                    cell.registers, cell.shared = registers, shared
                 self.overhead_ns += perf_counter_ns() - began_ns
         except Exception:  # noqa: BLE001  nothing here may reach the program
             self.refused += 1
@@ -126,6 +135,9 @@ class Recorder:
             totals = self._devices.get(device) or self._open(device)
             cell = totals.by_raw.get(signature) or self._admit(totals, signature)
             with self._lock:
+                if cell.launches + launches >= MOST:
+                    self.refused += 1
+                    return
                 cell.launches += launches
                 cell.changed = True
         except Exception:  # noqa: BLE001  nothing here may reach the program
@@ -139,11 +151,14 @@ class Recorder:
                 self.refused += 1
                 return
             totals = self._devices.get(device) or self._open(device)
-            key = (kind[:MAX_KINDS], pinned)
+            key = (plain(kind[:MAX_KIND_CHARACTERS]), pinned)
             with self._lock:
                 row = totals.memcpy.get(key)
                 if row is None:
                     row = totals.memcpy.setdefault(key if len(totals.memcpy) < MAX_KINDS else (OTHER, ""), [0, 0, 0])
+                if max(row[0] + copied_bytes, row[2] + duration_ns) >= MOST:
+                    self.refused += 1
+                    return
                 row[0] += copied_bytes
                 row[1] += 1
                 row[2] += duration_ns
@@ -159,10 +174,14 @@ class Recorder:
                 self.refused += 1
                 return
             totals = self._devices.get(device) or self._open(device)
+            key = plain(kind[:MAX_KIND_CHARACTERS])
             with self._lock:
-                key = kind[:MAX_KINDS]
                 key = key if key in totals.sync or len(totals.sync) < MAX_KINDS else OTHER
-                totals.sync[key] = totals.sync.get(key, 0) + waited_ns
+                total_ns = totals.sync.get(key, 0) + waited_ns
+                if total_ns >= MOST:
+                    self.refused += 1
+                    return
+                totals.sync[key] = total_ns
                 totals.changed = True
         except Exception:  # noqa: BLE001  nothing here may reach the program
             self.refused += 1
@@ -245,16 +264,32 @@ class Recorder:
 
 def printable(raw: str) -> str:
     """The normalised signature as it can travel: valid UTF-8, and of a length that fits a frame."""
-    signature = normalise(str(raw).encode(errors="replace").decode()) or OTHER
+    signature = normalise(plain(str(raw))) or OTHER
     if len(signature) <= MAX_SIGNATURE_CHARACTERS:
         return signature
     return f"{signature[:MAX_SIGNATURE_CHARACTERS]}...#{kernel_id(signature):016x}"
+
+
+def plain(text: str) -> str:
+    """A text as it can travel: valid UTF-8 without NUL."""
+    return text if text.isascii() and text.isprintable() else text.replace("\0", "?").encode(errors="replace").decode()
 
 
 def dimensions(value: Dimensions) -> str:
     """`(48, 1, 1)` as `48x1x1`; a text stays as it is."""
     if value is None:
         return ""
-    if isinstance(value, tuple):
-        return "x".join(str(part) for part in value)
-    return str(value)[:64]
+    shown = "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+    return plain(shown[:MAX_DIMENSIONS_CHARACTERS])
+
+
+def _whole(value: int) -> int:
+    """A whole number of the standard library's own type: numpy's are no JSON.
+
+    Raises:
+        ValueError: Not one that a kernel could have.
+    """
+    number = int(value)
+    if not 0 <= number < LONGEST_NS:
+        raise ValueError(value)
+    return number

@@ -85,8 +85,12 @@ class Sender:
         return self._hello.devices if self._hello else ()
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread; where the system gives none, nothing is sent and the program runs on."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            _log.warning("kernelcast probe sends nothing: %s; the program runs on", error)
+            self.abandon()
 
     def wake(self) -> None:
         """Have the next round now."""
@@ -181,9 +185,10 @@ class Sender:
                 self._subject.desk.receive(frame.event)
 
     def _send_new(self) -> bool:
-        if self._hello is None:
-            self._hello = self._make_hello()
         if not self._greeted:
+            if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
+                # The program may have begun to use its GPUs since the exporter turned it away.
+                self._hello = self._make_hello()
             self._greeted = self._send(self._hello)
         return (
             self._greeted

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,29 @@ def test_a_stopped_probe_makes_room_for_a_new_process_identity(running: probe.Pr
     probe.stop()
     second = probe.start("training", socket_path=running.settings.socket_path, source="simulated")
     assert second.nonce != running.nonce
+
+
+def test_whatever_a_program_says_of_itself_can_travel(tmp_path: Path) -> None:
+    running = probe.start(socket_path=tmp_path / "none.sock", code_version="\ud800" * 500, method="m" * 500)  # type: ignore[arg-type]
+    settings = running.settings
+    probe.stop()
+    assert settings.socket_path == str(tmp_path / "none.sock")
+    assert settings.code_version == "?" * 128
+    assert len(settings.method) == 64
+
+
+def test_a_process_that_can_have_no_more_threads_runs_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    running = probe.start("training", socket_path=str(tmp_path / "none.sock"), source="simulated")
+    running.observe("k", 1)
+    probe.step()
+    probe.stop()
+    assert "can't start new thread; the program runs on" in caplog.text
 
 
 def test_a_source_the_contract_does_not_know_counts_as_simulated(tmp_path: Path) -> None:

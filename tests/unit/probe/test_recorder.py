@@ -3,8 +3,9 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelcast.exporter.probe_limits import check_counters, check_names
 from kernelcast.probe.recorder import LONGEST_NS, MAX_KINDS, Recorder, Spent, printable
-from kernelcast.wire.frames import Names, encode
+from kernelcast.wire.frames import Counters, KernelRows, Names, decode, encode
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER, normalise
 
@@ -100,6 +101,39 @@ def test_names_that_cannot_travel_are_made_to() -> None:
     assert all(len(name.signature) < 5000 for name in names.names)
     assert list(encode(names))
     assert printable("") == OTHER
+
+
+class NoInteger:
+    """As `numpy.int64`: a number for `int()` only."""
+
+    def __int__(self) -> int:
+        return 32
+
+
+def test_whatever_was_reported_can_be_encoded_and_is_believed_by_the_exporter() -> None:
+    recorder = Recorder()
+    recorder.observe("k", 5, grid=("\ud800",), block="\0" * 500, registers=NoInteger())  # type: ignore[arg-type]
+    recorder.observe("k", 5, block=(10**300, 1, 1), shared_memory_bytes=2**70)
+    recorder.observe("wide", 5, block=(10**300, 1, 1))
+    recorder.copy("\ud800\0", 2**70, 5)
+    recorder.copy("\ud800\0", 2**62, 5)
+    recorder.copy("\ud800\0", 2**62, 5)
+    recorder.sync("\ud800\0", 5)
+    recorder.count("k", LONGEST_NS - 1)
+    for _ in range(2**13 + 2):
+        recorder.observe("absolute", LONGEST_NS - 1)
+        recorder.sync("absolute", LONGEST_NS - 1)
+        recorder.count("absolute", LONGEST_NS - 1)
+    names = Names(tuple(cell.name() for cell in recorder.cells(0)))
+    rows = KernelRows(0, tuple(recorder.take(cell) for cell in recorder.cells(0)))
+    for sent in (names, rows, recorder.counters(0, dropped_frames=0)):
+        (frame,) = [decode(packet) for packet in encode(sent)]
+        if isinstance(frame, Names):
+            check_names(frame)
+        if isinstance(frame, Counters):
+            check_counters(frame, 1)
+            assert frame.memcpy == (("??", "", 2**62, 1, 5),)
+    assert recorder.refused > 3
 
 
 def test_the_last_configuration_is_kept() -> None:

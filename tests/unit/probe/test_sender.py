@@ -18,6 +18,7 @@ from kernelcast.wire.events import Hint, HintMode, OutcomeState, outcome_from, t
 from kernelcast.wire.frames import (
     MAX_FRAME_BYTES,
     Counters,
+    DeviceClaim,
     Frame,
     Hello,
     HintFrame,
@@ -80,7 +81,8 @@ class Program:
         self.desk = HintDesk(self.tunables, self.recorder, self.outcomes, ground)
         self.link = Link(str(path), lambda: self.seconds)
         subject = Subject(self.recorder, self.tunables, self.outcomes, self.desk)
-        self.sender = Sender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7))
+        self.devices: tuple[DeviceClaim, ...] = (DeviceClaim("GPU-1"),)
+        self.sender = Sender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7, devices=self.devices))
 
 
 @pytest.fixture
@@ -210,6 +212,25 @@ def test_an_exporter_that_turns_the_program_away_is_not_pestered(program: Progra
     pauses = [later - earlier for earlier, later in pairwise(attempts)]
     assert pauses == sorted(pauses)
     assert pauses[-1] >= 4 * FIRST_PAUSE_SECONDS
+
+
+def test_a_program_turned_away_before_it_used_its_gpus_names_them_when_it_does(
+    program: Program, exporter: Exporter
+) -> None:
+    exporter.listen()
+    program.recorder.touch()
+    program.devices = (DeviceClaim(""),)
+    program.sender.round()
+    exporter.accept()
+    assert exporter.connection
+    exporter.connection.close()
+    program.sender.round()
+    program.devices = (DeviceClaim("GPU-1"), DeviceClaim("GPU-2"))
+    program.seconds += LONGEST_PAUSE_SECONDS
+    program.sender.round()
+    exporter.accept()
+    (hello,) = [frame for frame in exporter.frames() if isinstance(frame, Hello)]
+    assert hello.devices == program.devices
 
 
 def test_a_missing_exporter_is_mentioned_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:

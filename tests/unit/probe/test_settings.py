@@ -35,9 +35,17 @@ def test_no_interval_stops_a_program(given: str, taken: float) -> None:
     assert settings_from("p", None, {"KERNELCAST_PROBE_INTERVAL_SECONDS": given}).interval_seconds == taken
 
 
-@pytest.mark.parametrize(("given", "taken"), [("a\nb", "ab"), ("x" * 500, "x" * 128), ("\n", "program")])
+@pytest.mark.parametrize(
+    ("given", "taken"), [("a\nb", "ab"), ("x" * 500, "x" * 128), ("\n", "program"), ("a\udcff", "a?")]
+)
 def test_no_program_name_stops_a_program(given: str, taken: str) -> None:
     assert settings_from(given, None, {}).program == taken
+
+
+def test_bytes_of_the_environment_that_are_no_text_stop_no_program() -> None:
+    settings = settings_from("p", None, {"RANK": "\udcff", "KERNELCAST_CODE_VERSION": "\udcff" + "1" * 500})
+    assert settings.rank == "?"
+    assert settings.code_version == "?" + "1" * 127
 
 
 def test_importing_the_probe_imports_nothing_but_the_standard_library() -> None:
