@@ -14,7 +14,7 @@ from tests.service.test_processes import LAUNCHES, SCRIPT, topics
 
 from kernelcast.runtime.kafka import Consumer
 from kernelcast.runtime.settings import KafkaSettings
-from kernelcast.wire.topics import ALERTS, DEADLETTER, EVENT_TOPICS, HINTS, METRIC_TOPICS
+from kernelcast.wire.topics import ALERTS, DEADLETTER, EVENT_TOPICS, HINTS, METRIC_TOPICS, OUTCOMES
 
 pytestmark = pytest.mark.service
 
@@ -26,6 +26,8 @@ def varint(value: int) -> bytes:
         value >>= 7
     return out + bytes([value])
 
+
+READ = (*METRIC_TOPICS, HINTS, OUTCOMES)
 
 POISON = {
     "random": random.Random(1).randbytes(2000),
@@ -52,10 +54,10 @@ def dead_letters(bootstrap_servers: str, expected: int) -> list[Message]:
 
     def enough() -> bool:
         found.extend(consumer.consume(500, 0.5)[0])
-        hints = any(headers_of(letter)["kernelcast.topic"] == HINTS.name for letter in found)
-        return len(found) >= expected and hints
+        topics_seen = {headers_of(letter)["kernelcast.topic"] for letter in found}
+        return len(found) >= expected and {topic.name for topic in READ} <= topics_seen
 
-    wait_for(f"{expected} dead letters, of hints too", enough, 60)
+    wait_for(f"{expected} dead letters, of every topic that is read", enough, 60)
     consumer.close()
     return found
 
@@ -74,7 +76,7 @@ def test_poison_on_every_topic_is_set_aside_and_the_rest_goes_on(broker: Broker,
         wait_for("the bridge to refuse them", lambda: decode_failures(stack) >= sent - 2 * len(METRIC_TOPICS))
         letters = dead_letters(broker.bootstrap_servers, sent)
         topics_seen = {headers_of(letter)["kernelcast.topic"] for letter in letters}
-        assert {topic.name for topic in METRIC_TOPICS} | {HINTS.name} <= topics_seen
+        assert {topic.name for topic in READ} <= topics_seen
         assert ALERTS.name not in topics_seen, "nobody reads alerts, so nobody can refuse one"
         for letter in letters:
             headers = headers_of(letter)
