@@ -1,0 +1,200 @@
+"""The wheel that people install, and what it does in an environment where nothing else is."""
+
+import subprocess
+import sys
+import venv
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
+EXTRAS = {"exporter", "bridge", "predictor", "grafana", "cuda12", "cuda13", "cupti", "all", "runtime"}
+COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "grafana", "demo"}
+NEEDS_A_GPU = ("cupy", "cupti")
+
+NEW_MODULES = """
+import sys
+before = set(sys.modules)
+import kernelcast.probe
+names = {name.partition(".")[0] for name in set(sys.modules) - before}
+print(*sorted(names - set(sys.stdlib_module_names)))
+"""
+"""Site-packages' own start-up files may have imported something before us: only what we bring counts."""
+
+PROGRAM = """
+import time
+import kernelcast.probe
+
+kernelcast.probe.start(program="train", source="simulated")
+block = kernelcast.probe.tunable("block_size", [64, 128], 64)
+for _ in range(15):
+    kernelcast.probe.observe("conv", 1_000, block=(block.value, 1, 1))
+    kernelcast.probe.step()
+    time.sleep(0.1)
+print("done")
+"""
+"""Longer than the probe's interval of a second, so that it tries to connect there and again at the end."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The `bin` of an environment that has the wheel and nothing else."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=True, symlinks=True)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", str(wheel)]
+    run(folder / "bin" / "python", *install, check=True)
+    return folder / "bin"
+
+
+def run(
+    *command: object, check: bool = False, socket: str = "/nowhere/probe.sock"
+) -> "subprocess.CompletedProcess[str]":
+    """Away from the checkout, without the test's own environment: only what is installed can be found."""
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd="/",
+        env={"KERNELCAST_SOCKET": socket, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=check,
+    )
+
+
+def metadata(wheel: Path, name: str) -> bytes:
+    with zipfile.ZipFile(wheel) as archive:
+        (path,) = [path for path in archive.namelist() if path.endswith(f".dist-info/{name}")]
+        return archive.read(path)
+
+
+def described(wheel: Path) -> Message:
+    return message_from_bytes(metadata(wheel, "METADATA"))
+
+
+def requirements(wheel: Path) -> dict[str, set[str]]:
+    """Names of the packages that each extra brings; those without condition under the empty name."""
+    found: dict[str, set[str]] = {extra: set() for extra in described(wheel).get_all("Provides-Extra", [])}
+    for line in described(wheel).get_all("Requires-Dist", []):
+        requirement, _, condition = line.partition(";")
+        extra = condition.partition("extra == ")[2].strip("'\" ")
+        found.setdefault(extra, set()).add(requirement.partition(">=")[0].strip())
+    return found
+
+
+def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(names: set[str]) -> None:
+    expected = {
+        str(path.relative_to(REPOSITORY / root))
+        for root in ROOTS
+        for path in (REPOSITORY / root / "kernelcast").rglob("*")
+        if path.is_file() and path.suffix in (".py", ".typed")
+    }
+    assert {name for name in names if ".dist-info/" not in name} == expected
+
+
+def test_every_sub_package_says_that_it_is_typed(names: set[str]) -> None:
+    packages = {name.split("/")[1] for name in names if name.startswith("kernelcast/")}
+    assert {"wire", "columnar", "runtime", "cli", "probe", "exporter", "bridge", "predictor", "grafana"} <= packages
+    assert {f"kernelcast/{package}/py.typed" for package in packages} <= names
+
+
+def test_nothing_hides_the_other_roots_of_the_namespace(names: set[str]) -> None:
+    assert "kernelcast/__init__.py" not in names
+
+
+def test_the_licence_travels_with_the_code(wheel: Path) -> None:
+    assert described(wheel)["License-Expression"] == "Apache-2.0"
+    assert b"Apache License" in metadata(wheel, "licenses/LICENSE")
+
+
+def test_a_bare_install_brings_nothing_else(wheel: Path) -> None:
+    assert "" not in requirements(wheel)
+
+
+def test_the_extras_are_the_promised_ones_and_all_is_everything_that_needs_no_gpu(wheel: Path) -> None:
+    extras = requirements(wheel)
+    assert set(extras) == EXTRAS
+    without_gpu = {
+        name: found for name, found in extras.items() if not any(one.startswith(NEEDS_A_GPU) for one in found)
+    }
+    assert set(extras) - set(without_gpu) == {"cuda12", "cuda13", "cupti"}
+    assert extras["all"] == set().union(*without_gpu.values())
+
+
+def test_every_entry_point_leads_somewhere(wheel: Path) -> None:
+    groups: dict[str, dict[str, EntryPoint]] = {}
+    for line in filter(None, metadata(wheel, "entry_points.txt").decode().splitlines()):
+        if line.startswith("["):
+            current = groups.setdefault(line.strip("[]"), {})
+        else:
+            name, _, value = line.partition(" = ")
+            current[name] = EntryPoint(name, value, "")
+    assert set(groups["console_scripts"]) == {"kernelcast"}
+    assert set(groups["kernelcast.commands"]) == COMMANDS
+    for point in (point for group in groups.values() for point in group.values()):
+        assert callable(point.load()), point
+
+
+def test_the_probe_imports_the_standard_library_and_itself(bare: Path) -> None:
+    done = run(bare / "python", "-c", NEW_MODULES)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["kernelcast"]
+
+
+def test_a_program_without_an_exporter_runs_to_its_end_and_is_told_once(bare: Path, tmp_path: Path) -> None:
+    done = run(bare / "python", "-c", PROGRAM, socket=str(tmp_path / "probe.sock"))
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert f"found no exporter at {tmp_path / 'probe.sock'}" in done.stderr
+    assert "start `kernelcast exporter` on this node" in done.stderr
+
+
+def test_the_bare_command_says_how_to_install_the_rest(bare: Path) -> None:
+    done = run(bare / "kernelcast")
+    assert done.returncode == 2
+    assert "Usage: kernelcast COMMAND" in done.stdout
+    assert "only the probe is installed" in done.stderr
+    assert "pip install 'kernelcast[all]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("exporter", "exporter"),
+        ("simulate", "exporter"),
+        ("bridge", "bridge"),
+        ("predictor", "predictor"),
+        ("grafana", "grafana"),
+        ("demo", "all"),
+        ("topics", "runtime"),
+    ],
+)
+def test_a_command_without_its_extra_names_it(bare: Path, command: str, extra: str) -> None:
+    done = run(bare / "kernelcast", command, "--help")
+    assert done.returncode == 2
+    assert f"pip install 'kernelcast[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_bare_command_knows_its_version(bare: Path, wheel: Path) -> None:
+    done = run(bare / "kernelcast", "--version")
+    assert done.stdout == f"kernelcast {described(wheel)['Version']}\n"
