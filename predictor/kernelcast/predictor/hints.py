@@ -56,8 +56,9 @@ class HintBook:
         self.withheld: Counter[Withheld] = Counter()
 
     def learn_hint(self, hint: Hint) -> None:
-        """Take note of a hint that stands on Kafka, whoever wrote it."""
-        self._hints.pop(hint.hint_id, None)
+        """Take note of a hint that stands on Kafka, whoever wrote it; one that is known already changes nothing."""
+        if hint.hint_id in self._hints:
+            return
         self._hints[hint.hint_id] = hint
         self._open[_key(hint)] = hint.hint_id
         if hint.hint_id in self._answers:

@@ -8,16 +8,19 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
 from kernelcast.predictor.hints import HintBook
 from kernelcast.predictor.state import Reader
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import decode_event, hint_from, outcome_from
 from kernelcast.wire.topics import HINTS, OUTCOMES
 
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 BATCH: Final = 500
 RETRY_SECONDS: Final = 5.0
-QUIET_POLLS: Final = 50
-"""Polls without a message after which the end was reached, even where compaction has removed the last offsets."""
+QUIET_SECONDS: Final = 10.0
+"""Time without a message or an error after which the end was reached: compaction may have removed the last offsets."""
 
 
 class Aside(Protocol):
@@ -51,7 +54,7 @@ class Ledger:
         self._monotonic = monotonic
         self._retry_at = 0.0
         self._left: dict[tuple[str, int], int] | None = None
-        self._quiet = 0
+        self._heard = 0.0
         self.caught_up = False
 
     def poll(self, timeout_seconds: float) -> int:
@@ -63,16 +66,18 @@ class Ledger:
         if self._left is None and self._monotonic() >= self._retry_at:
             self._retry_at = self._monotonic() + RETRY_SECONDS
             self._left = self._begin()
+            self._heard = self._monotonic()
         if self._left is None:
             return 0
-        messages, _ = self._reader.consume(BATCH, timeout_seconds)
+        messages, errors = self._reader.consume(BATCH, timeout_seconds)
         for message in messages:
             self._take(message)
             where = (message.topic(), message.partition())
             if message.offset() + 1 >= self._left.get(where, 0):
                 self._left.pop(where, None)
-        self._quiet = 0 if messages else self._quiet + 1
-        self.caught_up = self.caught_up or not self._left or self._quiet >= QUIET_POLLS
+        if messages or errors:
+            self._heard = self._monotonic()
+        self.caught_up = self.caught_up or not self._left or self._monotonic() - self._heard >= QUIET_SECONDS
         return len(messages)
 
     def close(self) -> None:
@@ -103,6 +108,12 @@ class Ledger:
             if message.topic() == HINTS.name:
                 self._book.learn_hint(hint_from(event))
             else:
-                self._book.learn_outcome(outcome_from(event), time_ns=self._clock_ns())
+                self._book.learn_outcome(outcome_from(event), time_ns=self._written_ns(message))
         except EventError as error:
             self._aside.send(message, error)
+
+    def _written_ns(self, message: Any) -> int:
+        """When a message came to Kafka: outcomes are read again after a restart, which must not renew a cooldown."""
+        kind, milliseconds = message.timestamp()
+        now_ns = self._clock_ns()
+        return now_ns if kind == TIMESTAMP_NOT_AVAILABLE else min(milliseconds * NANOSECONDS_PER_MILLISECOND, now_ns)

@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TopicPartition
+from tests.unit.predictor.test_hints import BUSY, tunable
 
 from kernelcast.predictor.hints import HintBook
-from kernelcast.predictor.ledger import RETRY_SECONDS, Ledger
+from kernelcast.predictor.ledger import QUIET_SECONDS, RETRY_SECONDS, Ledger
 from kernelcast.predictor.settings import HintSettings
-from kernelcast.wire.events import Hint, encode_event, to_event
-from kernelcast.wire.topics import HINTS
+from kernelcast.wire.events import Hint, Outcome, OutcomeState, encode_event, to_event
+from kernelcast.wire.topics import HINTS, OUTCOMES
+
+HOUR_SECONDS = 3600
+NOW_SECONDS = 1_800_000_000
+NOW_NS = NOW_SECONDS * 1_000_000_000
 
 
 class Message:
-    def __init__(self, topic: str, offset: int, value: bytes | None) -> None:
+    def __init__(self, topic: str, offset: int, value: bytes | None, *, written_seconds: float = 0.0) -> None:
         self._topic, self._offset, self._value = topic, offset, value
+        self._written_seconds = written_seconds
 
     def topic(self) -> str:
         return self._topic
@@ -28,17 +34,21 @@ class Message:
     def value(self) -> bytes | None:
         return self._value
 
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_LOG_APPEND_TIME, round(self._written_seconds * 1_000)
+
 
 class FakeReader:
     def __init__(self, *, exists: bool = True) -> None:
         self.exists = exists
         self.waiting: list[Message] = []
+        self.compacted = 0
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, 0)] if self.exists else []
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        return 0, sum(message.topic() == partition.topic for message in self.waiting)
+        return 0, self.compacted + sum(message.topic() == partition.topic for message in self.waiting)
 
     def assign(self, partitions: Sequence[Any]) -> None:
         pass
@@ -59,8 +69,9 @@ class Aside:
         self.errors.append(error)
 
 
-def ledger(reader: FakeReader, aside: Aside, now: list[float]) -> Ledger:
-    return Ledger(reader, HintBook(HintSettings()), aside, clock_ns=lambda: 0, monotonic=lambda: now[0])
+def ledger(reader: FakeReader, aside: Aside, now: list[float], book: HintBook | None = None) -> Ledger:
+    book = book if book is not None else HintBook(HintSettings())
+    return Ledger(reader, book, aside, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
 
 
 def hint_bytes() -> bytes:
@@ -100,3 +111,32 @@ def test_topics_that_do_not_exist_yet_are_asked_for_again() -> None:
     read.poll(0.0)
     caught_up.append(read.caught_up)
     assert caught_up == [False, True]
+
+
+def test_an_end_that_compaction_removed_is_waited_for_in_time_however_often_kafka_is_asked() -> None:
+    reader, now = FakeReader(), [0.0]
+    reader.compacted = 1
+    read = ledger(reader, Aside(), now)
+    for _ in range(1000):
+        read.poll(0.0)
+    caught_up = [read.caught_up]
+    now[0] = QUIET_SECONDS
+    read.poll(0.0)
+    caught_up.append(read.caught_up)
+    assert caught_up == [False, True]
+
+
+def test_a_restart_does_not_renew_the_cooldown_of_a_hint() -> None:
+    hint = Hint(hint_id="1", program="train", tunable="block", value="128", device_model="A100", expires_at_ns=1)
+    rolled_back = Outcome("1", "train", "block", OutcomeState.ROLLED_BACK)
+    bodies = [encode_event(to_event(data, source="/test", time_ns=0)) for data in (hint, rolled_back)]
+    reader = FakeReader()
+    reader.waiting = [
+        Message(HINTS.name, 0, bodies[0], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
+        Message(OUTCOMES.name, 0, bodies[1], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
+    ]
+    book = HintBook(HintSettings(cooldown_seconds=24 * HOUR_SECONDS))
+    read = ledger(reader, Aside(), [0.0], book)
+    while not read.caught_up:
+        read.poll(0.0)
+    assert [one.hint.value for one in book.propose([tunable("33")], BUSY, now_ns=NOW_NS)] == ["128"]
