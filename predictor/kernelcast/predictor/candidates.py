@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from kernelcast.predictor.judge import Judge
 from kernelcast.predictor.regimes import Regimes, Watch
 from kernelcast.predictor.screen import Screening, ScreenOptions, screen
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.subjects import DeviceKey, Subject
 from kernelcast.predictor.windows import IntArray, WindowArray, Windows
 
 CHUNK_ROWS: Final = 4096
@@ -25,7 +26,7 @@ _MANY_KERNELS: Final = 3
 _WIDE_SHARE: Final = 0.5
 
 
-@dataclass(slots=True)
+@dataclass
 class Survey:
     """What one sweep saw.
 
@@ -42,6 +43,15 @@ class Survey:
     subjects: list[Subject]
     cases: list[Case] = field(default_factory=list)
     regimes_begun: int = 0
+
+    @cached_property
+    def shared(self) -> set[DeviceKey]:
+        """GPUs on which several programs run; looked up once, as it takes a pass over all subjects."""
+        programs: dict[DeviceKey, set[str]] = {}
+        for subject in self.subjects:
+            if subject.is_judged_kernel:
+                programs.setdefault(subject.device, set()).add(subject.program)
+        return {device for device, running in programs.items() if len(running) > 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +147,8 @@ class Surveyor:
                 settling=bool(seen.settling[index]),
                 drift=bool(seen.drift[index]),
                 program_wide=bool(wide[index]),
-                shared_device=bool(wide[index]) and self._is_shared(survey, subject),
+                shared_device=bool(wide[index]) and subject.device in survey.shared,
             )
-
-    def _is_shared(self, survey: Survey, subject: Subject) -> bool:
-        here = subject.device
-        return len({one.program for one in survey.subjects if one.is_judged_kernel and one.device == here}) > 1
 
     def _program_wide(self, survey: Survey, chunks: list[Chunk]) -> list[BoolArray]:
         """Kernels of programs most of whose kernels changed; a step that they share begins a new regime."""
@@ -176,7 +182,7 @@ class Surveyor:
         """Whether a lower clock or a second program on the GPU explains it: then it is no deploy."""
         subject = survey.subjects[int(np.searchsorted(survey.rows, rows[0]))]
         with self._lock:
-            return self._is_shared(survey, subject) or self._judge.clock_fell_on(subject.device)
+            return subject.device in survey.shared or self._judge.clock_fell_on(subject.device)
 
 
 def _forget_finding(chunks: list[Chunk], index: int) -> None:

@@ -143,8 +143,7 @@ class Sweeper:
 
     def _choose(self, survey: Survey, report: SweepReport) -> list[tuple[Case, Verdict]]:
         """Cases that have been flagged for long enough, the nearest to their threshold first."""
-        with self._lock:
-            judged = [(case, self._judge.judge(case)) for case in survey.cases]
+        judged = [(case, self._judged(case)) for case in survey.cases]
         report.abstentions.update(verdict.abstention for _, verdict in judged if verdict.abstention is not None)
         flagged = {case.row for case, verdict in judged if verdict.abstention is None}
         limits = self._settings.judge
@@ -157,6 +156,11 @@ class Sweeper:
         raised = set(survey.rows[self.regimes.raised(survey.rows, raise_sweeps=limits.raise_sweeps)].tolist())
         chosen = [(case, verdict) for case, verdict in judged if case.row in raised]
         return sorted(chosen, key=lambda pair: _intervals_left(*pair))
+
+    def _judged(self, case: Case) -> Verdict:
+        """One verdict under the lock: thousands in one go would keep the reading of Kafka waiting."""
+        with self._lock:
+            return self._judge.judge(case)
 
     def _fit_all(self, chosen: list[tuple[Case, Verdict]], report: SweepReport, now_seconds: float) -> None:
         allowed = self._settings.max_fits_per_sweep

@@ -9,6 +9,7 @@ from tests.unit.predictor.conftest import Fleet, kernel_subject
 
 from kernelcast.predictor.cases import Abstention, Cause
 from kernelcast.predictor.degradation import first_passage
+from kernelcast.predictor.subjects import Subject
 
 Noise = Callable[[float], float]
 
@@ -254,3 +255,27 @@ def test_one_noisy_value_is_no_crossing() -> None:
     paths = np.zeros((4, 6))
     paths[:, 3] = 2.0
     assert first_passage(paths, 1.0, step_seconds=1.0, horizons_seconds=(6.0,)).probability == {6.0: 0.0}
+
+
+def test_contention_of_many_kernels_is_found_in_one_pass_over_the_series(
+    fleet: Fleet, noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    told = vars(Subject)["is_judged_kernel"].fget
+
+    def count(subject: Subject) -> bool:
+        nonlocal asked
+        asked += 1
+        return bool(told(subject))
+
+    for program in ("train", "serve"):
+        for number in range(40):
+            fleet.add(
+                kernel_subject(f"k{number}", program=program),
+                lambda second: 1e-3 * (1.0 if second < 60 else 1.6) * (1 + noise(0.02)),
+            )
+    fleet.run(115)
+    monkeypatch.setattr(Subject, "is_judged_kernel", property(count))
+    fleet.run(6)
+    assert fleet.causes() == {Cause.CONTENTION}
+    assert asked <= 2 * len(fleet.series)
