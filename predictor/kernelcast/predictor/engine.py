@@ -133,23 +133,21 @@ class Engine:
         """Put a snapshot's windows back; returns how many series found room."""
         now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
         owner = self._owner(partition)
-        restored = 0
         with self._lock:
-            for saved in snapshot.series:
-                row = self.windows.admit(saved.subject, owner=owner)
-                if row == NOT_ADMITTED:
-                    continue
+            placed = [(saved, self.windows.admit(saved.subject, owner=owner)) for saved in snapshot.series]
+            placed = [(saved, row) for saved, row in placed if row != NOT_ADMITTED]
+            rows = np.array([row for _, row in placed], np.int64)
+            # All at once: whether a kernel is judged as a whole depends on whether any of its variants is there.
+            self.sweeper.regimes.sync(rows, self.windows.generation[rows], [saved.subject for saved, _ in placed])
+            for saved, row in placed:
                 self.windows.restore(
                     row, saved.values, newest=saved.newest, last_ns=saved.last_ns, now_seconds=now_seconds
                 )
-                generation = self.windows.generation[[row]]
-                self.sweeper.regimes.sync(np.array([row]), generation, [saved.subject])
                 self.sweeper.regimes.restore(row, since=saved.since, baseline=saved.baseline, spread=saved.spread)
                 fit = (saved.model, saved.parameters)
-                self.sweeper.restore_fit(row, int(generation[0]), fit, now_seconds)
-                restored += 1
+                self.sweeper.restore_fit(row, int(self.windows.generation[row]), fit, now_seconds)
             self.offsets[partition] = snapshot.offset
-        return restored
+        return len(placed)
 
     def _saved(self, row: int, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Saved:
         subject = self.windows.subject(row)

@@ -21,7 +21,8 @@ from kernelcast.wire.catalogue.kernel import TUNABLE_INFO, VARIANT_LAUNCHES, VAR
 class Role(IntEnum):
     """What the points of one wire identity do."""
 
-    UNKNOWN = -2
+    UNKNOWN = -3
+    REFUSED = -2
     IGNORED = -1
     LEVEL = 0
     RATE = 1
@@ -121,8 +122,10 @@ class Intake:
         return len(numbers.series) + len(histograms.series)
 
     def forget_rows(self, rows: IntArray) -> None:
-        """Rows that were dropped: their identities are looked up again when they return."""
-        gone = np.flatnonzero(np.isin(self._row, rows))
+        """Rows that were dropped: their identities are looked up again, and those that found no room before, too."""
+        if not len(rows):
+            return
+        gone = np.flatnonzero(np.isin(self._row, rows) | (self._role == Role.REFUSED))
         self._role[gone] = Role.UNKNOWN
         self._row[gone] = NOT_ADMITTED
         self._pairs.drop(rows)
@@ -178,12 +181,12 @@ class Intake:
             form = _FORMS[metric.kind]
             role, subject = Role(form), Subject(metric.prometheus_name, form, identity.attributes)
         row = self._windows.admit(subject, owner=owner)
-        return (Role.IGNORED if row == NOT_ADMITTED else role), row
+        return (Role.REFUSED if row == NOT_ADMITTED else role), row
 
     def _observe_tunables(self, decoded: Decoded, owner: IntArray, now_seconds: float) -> None:
         numbers = decoded.numbers
-        self.ignored += int((self._role[numbers.series] == Role.IGNORED).sum())
-        self.ignored += int((self._role[decoded.histograms.series] == Role.IGNORED).sum())
+        for columns in (numbers, decoded.histograms):
+            self.ignored += int(np.isin(self._role[columns.series], (Role.IGNORED, Role.REFUSED)).sum())
         for point in np.flatnonzero(self._role[numbers.series] == Role.TUNABLE).tolist():
             self._tunables.observe(
                 self._identities.identity(int(numbers.series[point])).attributes,

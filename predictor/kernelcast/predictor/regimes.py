@@ -19,6 +19,8 @@ _FORECAST_ONLY: Final = frozenset(
     row.prometheus_name for row in (device.MEMORY_TEMP, device.GPU_UTIL, device.POWER_USAGE, device.MEM_COPY_UTIL)
 )
 MAX_FORMER: Final = 100_000
+MAX_PROGRAMS: Final = 10_000
+"""Names known before those that are gone are forgotten: a name with a job's number in it comes only once."""
 
 
 class Watch(IntEnum):
@@ -53,6 +55,8 @@ class Regimes:
     def sync(self, rows: IntArray, generations: IntArray, subjects: list[Subject]) -> None:
         """Notice rows that another series has come to use. All of length n."""
         self._grow(int(rows.max(initial=-1)) + 1)
+        if len(self._programs) > MAX_PROGRAMS:
+            self._forget_programs()
         changed = np.flatnonzero(self._generation[rows] != generations)
         for index in changed.tolist():
             subject = subjects[index]
@@ -123,6 +127,17 @@ class Regimes:
         if row >= len(self.since):
             return EMPTY, float("nan"), float("nan")
         return int(self.since[row]), float(self.baseline[row]), float(self.spread[row])
+
+    def _forget_programs(self) -> None:
+        """Number the programs anew, leaving out those that no row has."""
+        kept, self.program[:] = np.unique(self.program, return_inverse=True)
+        names = list(self._programs)
+        self._programs = {names[number]: place for place, number in enumerate(kept.tolist())}
+
+    @property
+    def programs(self) -> list[str]:
+        """The programs that are known."""
+        return list(self._programs)
 
     def _watch_of(self, subject: Subject) -> Watch:
         if subject.metric == device.GPU_TEMP.prometheus_name:

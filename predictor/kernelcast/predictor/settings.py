@@ -106,6 +106,11 @@ class PredictorSettings(ServiceSettings):
             raise ValueError(
                 f"min_points is {self.min_points}; the window has {self.window_points}; lower it or widen the window"
             )
+        if self.horizons_seconds[0] < self.interval_seconds:
+            raise ValueError(
+                f"the nearest of horizons_seconds is {self.horizons_seconds[0]:g}; a forecast reaches at least one "
+                f"interval_seconds, {self.interval_seconds:g}; raise the horizon"
+            )
         return self
 
     @property

@@ -1,0 +1,103 @@
+"""The predictor without Kafka: what a restart, a full house and a rollout leave behind."""
+
+import numpy as np
+import pytest
+from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, kernel_subject
+
+from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.predictor import regimes
+from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.regimes import Regimes, Watch
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.subjects import DURATION, VARIANT
+from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import labels
+
+EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
+PARTITION: Partition = ("kernelcast.kernels", 0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.second = START_SECONDS
+
+    def __call__(self) -> int:
+        return self.second * SECOND_NS
+
+
+def engine(settings: PredictorSettings, clock: Clock, *, max_series: int = 1000) -> Engine:
+    return Engine(settings.model_copy(update={"max_series": max_series}), clock_ns=clock)
+
+
+def feed(target: Engine, samples: list[Sample]) -> None:
+    values = [export.body for export in encode(EXPORTER, samples, scope="test")]
+    target.take(values, [PARTITION] * len(values), {PARTITION: 1})
+
+
+def kernel_and_variant(clock: Clock) -> list[Sample]:
+    own = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0", "program": "train", "kernel": "gemm#0badcafe"}
+    whole, totals = labels(**own, kernel_class="compute"), DurationTotals()
+    one = labels(**own, kernel_class="compute", variant="v1")
+    totals.observe(clock.second, 10)
+    return [
+        Sample(kernel.DURATION, whole, clock(), totals, START_SECONDS),
+        Sample(kernel.VARIANT_SECONDS, one, clock(), float(clock.second), START_SECONDS),
+        Sample(kernel.VARIANT_LAUNCHES, one, clock(), clock.second, START_SECONDS),
+    ]
+
+
+def watched(target: Engine) -> dict[str, Watch]:
+    target.sweep()
+    known = target.sweeper.regimes
+    return {subject.metric: Watch(int(known.watch[row])) for subject, row in target.windows.items()}
+
+
+def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
+    fast_settings: PredictorSettings,
+) -> None:
+    clock = Clock()
+    before, after = engine(fast_settings, clock), engine(fast_settings, clock)
+    feed(before, kernel_and_variant(clock))
+    expected = {DURATION: Watch.NOTHING, VARIANT: Watch.KERNEL}
+    assert watched(before) == expected
+    snapshot = before.snapshot(PARTITION)
+    assert snapshot is not None
+    assert after.restore(PARTITION, snapshot) == len(expected)
+    assert watched(after) == expected
+
+
+def test_a_series_that_found_no_room_is_taken_in_when_there_is_room_again(fast_settings: PredictorSettings) -> None:
+    clock = Clock()
+    target = engine(fast_settings, clock, max_series=1)
+
+    def temperature(gpu: str) -> Sample:
+        return Sample(device.GPU_TEMP, labels(Hostname="n1", UUID=gpu, gpu=gpu), clock(), 70.0)
+
+    feed(target, [temperature("0"), temperature("1")])
+    assert (target.windows.refused, target.ignored) == (1, 1)
+    clock.second += round(fast_settings.expire_seconds) // 2
+    feed(target, [temperature("1")])
+    clock.second += round(fast_settings.expire_seconds) // 2 + 1
+    feed(target, [temperature("1")])
+    assert target.expire() == 1
+    feed(target, [temperature("1")])
+    assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
+
+
+def test_programs_that_are_gone_are_forgotten_and_the_others_keep_their_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(regimes, "MAX_PROGRAMS", 3)
+    known, steady = Regimes(), kernel_subject("gemm", program="steady")
+    for job in range(20):
+        rows, subjects = np.array([0, 1]), [kernel_subject("gemm", program=f"job-{job}"), steady]
+        known.sync(rows, np.array([job, 0]), subjects)
+        assert known.program_rows(rows, f"job-{job}").tolist() == [0]
+        assert known.program_rows(rows, "steady").tolist() == [1]
+    assert len(known.programs) <= 5
+
+
+def test_a_horizon_shorter_than_an_interval_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one interval_seconds, 900"):
+        PredictorSettings(interval_seconds=900.0, horizons_seconds=(300.0, 3600.0))
