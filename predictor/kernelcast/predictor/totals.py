@@ -69,13 +69,14 @@ class RunningTotals:
             | (now.numerator < self.numerator[rows])
             | (now.denominator < self.denominator[rows])
         )
+        counted = self.numerator[rows] - self.first_numerator[rows]
         self._move_bases(rows, now, reset)
         # After a true restart everything counted so far is new; otherwise what came before the reset is unknown.
         restarted = reset & (now.start_ns >= last_ns) & (now.start_ns > 0)
         self.base_numerator[rows[restarted]] = 0.0
         self.base_denominator[rows[restarted]] = now.zero[restarted]
         first = np.where(known, self.first_numerator[rows], now.numerator)
-        self.first_numerator[rows] = np.where(reset, 0.0, first)
+        self.first_numerator[rows] = np.where(reset, -counted, first)
         self.start_ns[rows] = now.start_ns
         self.interval[rows] = now.interval
         increase = now.numerator - self.base_numerator[rows]

@@ -10,6 +10,8 @@ from kernelcast.wire import kernels
 from kernelcast.wire.kernels import normalise
 
 MAX_TUNABLES: Final = 10_000
+VERSION_SILENT_NS: Final = 300 * 1_000_000_000
+"""A code version that comes back after so long is a deploy; within it, old and new run side by side (a rollout)."""
 
 Key = tuple[str, str, str]
 """Program, tunable, device model: one open hint for each."""
@@ -49,14 +51,14 @@ class Tunables:
     """The latest report of each tunable.
 
     Attributes:
-        redeployed: Programs whose code version changed since somebody last took note.
+        redeployed: Programs that have come to run another code version since somebody last took note.
         refused: Tunables beyond the limit.
     """
 
     def __init__(self) -> None:
         self._latest: dict[Key, Tunable] = {}
         self._heard_ns: dict[Key, int] = {}
-        self._versions: dict[str, str] = {}
+        self._versions: dict[str, dict[str, int]] = {}
         self.redeployed: set[str] = set()
         self.refused = 0
 
@@ -86,10 +88,14 @@ class Tunables:
             return
         self._latest[tunable.key] = tunable
         self._heard_ns[tunable.key] = now_ns
-        version = self._versions.setdefault(tunable.program, tunable.code_version)
-        if version != tunable.code_version:
-            self._versions[tunable.program] = tunable.code_version
+        self._notice_version(tunable, now_ns)
+
+    def _notice_version(self, tunable: Tunable, now_ns: int) -> None:
+        before = self._versions.get(tunable.program, {})
+        running = {version: heard_ns for version, heard_ns in before.items() if heard_ns >= now_ns - VERSION_SILENT_NS}
+        if before and tunable.code_version not in running and list(before) != [tunable.code_version]:
             self.redeployed.add(tunable.program)
+        self._versions[tunable.program] = {**running, tunable.code_version: now_ns}
 
     def current(self) -> list[Tunable]:
         """All of them."""
@@ -109,7 +115,7 @@ class Tunables:
         self._latest = {key: one for key, one in self._latest.items() if self._heard_ns[key] >= now_ns - silent_ns}
         self._heard_ns = {key: self._heard_ns[key] for key in self._latest}
         alive = {one.program for one in self._latest.values()}
-        self._versions = {program: version for program, version in self._versions.items() if program in alive}
+        self._versions = {program: versions for program, versions in self._versions.items() if program in alive}
 
 
 class GpuTime:

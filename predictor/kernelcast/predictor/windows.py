@@ -203,7 +203,7 @@ class Windows:
 
     def _newer(self, rows: IntArray, time_ns: IntArray, now_seconds: float) -> NDArray[np.bool_]:
         span_ns = self.points * self.interval_ns
-        turned_back = time_ns < self.last_ns[rows] - span_ns
+        turned_back = (time_ns > 0) & (time_ns < self.last_ns[rows] - span_ns)
         if turned_back.any():
             # The writer's clock was ahead and has been set right: what it wrote before is of no use.
             self._clear(rows[turned_back])

@@ -142,3 +142,41 @@ def test_a_tunable_is_what_its_program_last_said_and_a_new_code_version_is_notic
     assert not tunables.take_redeployed()
     tunables.drop_silent(silent_ns=10, now_ns=20)
     assert not tunables.current()
+
+
+def observe(tunables: Tunables, version: str, *, minute: float) -> None:
+    words = {"program": "train", "tunable": "block", "value": "33", "code_version": version, "allowed": "33,128"}
+    now_ns = NOW_NS + round(minute * 60 * SECOND_NS)
+    tunables.observe(tuple(sorted(words.items())), time_ns=now_ns, owner=0, now_ns=now_ns)
+
+
+def test_a_rollout_with_two_versions_side_by_side_is_one_deploy() -> None:
+    tunables = Tunables()
+    seen = []
+    for minute, version in enumerate(("v1", "v2", "v1", "v2", "v1", "v2", "v2")):
+        observe(tunables, version, minute=minute)
+        seen.append(tunables.take_redeployed())
+    assert seen == [set(), {"train"}, set(), set(), set(), set(), set()]
+
+
+def test_going_back_to_an_older_version_is_a_deploy_too() -> None:
+    tunables = Tunables()
+    for minute, version in ((0, "v1"), (5, "v2"), (10, "v2"), (15, "v1")):
+        observe(tunables, version, minute=minute)
+        redeployed = tunables.take_redeployed()
+    assert redeployed == {"train"}
+
+
+def test_a_program_that_paused_and_goes_on_is_no_deploy() -> None:
+    tunables = Tunables()
+    observe(tunables, "v1", minute=0)
+    observe(tunables, "v1", minute=30)
+    assert not tunables.take_redeployed()
+
+
+def test_a_hint_that_comes_back_from_kafka_after_its_outcome_is_not_open_again() -> None:
+    hints = book()
+    issued = hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)[0].hint
+    hints.learn_outcome(outcome(issued.hint_id, OutcomeState.EXPIRED), time_ns=NOW_NS)
+    hints.learn_hint(issued)
+    assert hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + SECOND_NS)

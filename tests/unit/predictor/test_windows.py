@@ -155,3 +155,20 @@ def test_values_that_no_window_can_hold_count_as_missing() -> None:
     seen = target.matrix(np.array([row]))[0]
     assert np.isnan(seen[:-1]).all()
     assert seen[-1] == 7.0
+
+
+def test_a_point_without_a_time_does_not_wipe_the_window() -> None:
+    target = windows()
+    row = target.admit(subject(0), owner=0)
+    put(target, row, 10.0, 5.0)
+    target.put_levels(np.array([row]), np.array([0]), np.array([9.0]), now_seconds=0.0)
+    assert target.latest(np.array([row])).tolist() == [5.0]
+
+
+def test_what_a_counter_gained_before_a_reset_still_counts() -> None:
+    target = windows()
+    row = target.admit(subject(0, Form.MEAN), owner=0)
+    put_total(target, row, 0.0, 100.0, count=10.0)
+    put_total(target, row, 10.0, 130.0, count=13.0)
+    put_total(target, row, 20.0, 5.0, count=1.0, start=15)
+    assert target.totals.numerator[row] - target.totals.first_numerator[row] == 35.0
