@@ -95,6 +95,7 @@ class World:
             for sample in group.samples:
                 if not sample.start_ns:
                     continue
+                assert sample.value is not None
                 assert sample.start_ns == SECOND_NS
                 key = (sample.metric.otlp_name, sample.attributes)
                 if key in self.shown:
