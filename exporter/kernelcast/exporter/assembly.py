@@ -24,7 +24,7 @@ from kernelcast.exporter.publish import SERVICE_NAME, Publisher
 from kernelcast.exporter.report import Source
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
-from kernelcast.runtime import logging
+from kernelcast.runtime import kafka, logging
 from kernelcast.runtime.consumer import Consumer
 from kernelcast.runtime.deadletter import DeadLetters
 from kernelcast.runtime.lifecycle import Shutdown
@@ -36,6 +36,8 @@ from kernelcast.wire.topics import DEADLETTER, DEVICE, HINTS, KERNELS, OUTCOMES
 FLUSH_SECONDS: Final = 10.0
 """How long the end waits for Kafka; what it has not taken by then is told again by the next start."""
 READER_STOP_SECONDS: Final = 5.0
+RELOADED: Final = ("log", "interval_seconds")
+"""Settings that SIGHUP changes while the daemon runs."""
 
 _log = logging.get_logger(__name__)
 
@@ -52,8 +54,9 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
         ConfigurationError: An address, a directory or a property cannot be used.
         SourceError: The socket or the GPUs cannot be used.
     """
+    kafka.check(settings.kafka)
     with assembled(settings, shutdown) as (daemon, web):
-        shutdown.on_reload(lambda: _reload(daemon, reload))
+        shutdown.on_reload(lambda: _reload(daemon, settings, reload))
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
 
@@ -141,7 +144,7 @@ def _inbox(
 ) -> Callable[[], HintInbox]:
     aside = DeadLetters(producer, registry=registry)
     aside.expect(HINTS.name)
-    return lambda: HintInbox(server.deliver, aside, count=counts.hint)
+    return lambda: HintInbox(server, aside, count=counts.hint)
 
 
 @contextmanager
@@ -160,8 +163,8 @@ def _hints(
         thread.join(READER_STOP_SECONDS)
 
 
-def _reload(daemon: Daemon, read: Callable[[], ExporterSettings]) -> None:
-    """Take over what can change while running: what is logged, and the interval."""
+def _reload(daemon: Daemon, started: ExporterSettings, read: Callable[[], ExporterSettings]) -> None:
+    """Take over what can change while running (what is logged, and the interval), and name what cannot."""
     try:
         settings = read()
     except ConfigurationError as error:
@@ -169,4 +172,12 @@ def _reload(daemon: Daemon, read: Callable[[], ExporterSettings]) -> None:
         return
     logging.configure(settings.log)
     daemon.change_interval(settings.interval_seconds)
+    if waiting := restart_needed(started, settings):
+        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
     _log.info("settings read again", interval_seconds=settings.interval_seconds, log_level=settings.log.level)
+
+
+def restart_needed(started: ExporterSettings, now: ExporterSettings) -> tuple[str, ...]:
+    """The settings that have changed, and are only read at a start."""
+    others = [name for name in ExporterSettings.model_fields if name not in RELOADED]
+    return tuple(name for name in others if getattr(now, name) != getattr(started, name))

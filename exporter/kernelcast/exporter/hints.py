@@ -51,6 +51,18 @@ class Reader(Protocol):
         ...
 
 
+class Programs(Protocol):
+    """The node's processes."""
+
+    def deliver(self, hint: Hint) -> int:
+        """Queue a hint for the processes it fits, now and until it expires; returns for how many now."""
+        ...
+
+    def withdraw(self, key: str) -> None:
+        """Keep the hint of this key for no process that comes later."""
+        ...
+
+
 class Aside(Protocol):
     """Where messages go that cannot be used."""
 
@@ -63,7 +75,7 @@ class HintInbox:
     """Decides about each hint that was read.
 
     Args:
-        deliver: Queues a hint for the processes it fits; returns for how many.
+        programs: Get the hints.
         aside: Takes what is no hint.
         count: Told what became of each.
         clock: Unix nanoseconds.
@@ -71,13 +83,13 @@ class HintInbox:
 
     def __init__(
         self,
-        deliver: Callable[[Hint], int],
+        programs: Programs,
         aside: Aside,
         *,
         count: Callable[[str], None],
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._deliver = deliver
+        self._programs = programs
         self._aside = aside
         self._count = count
         self._clock = clock
@@ -90,6 +102,7 @@ class HintInbox:
             self._count("superseded")
         if value is None:
             self._count("withdrawn")
+            self._programs.withdraw(key.decode(errors="replace"))
             return
         try:
             hint = hint_from(decode_event(value))
@@ -112,7 +125,7 @@ class HintInbox:
         if hint.expires_at_ns <= self._clock():
             self._count("expired")
             return
-        self._count("delivered" if self._deliver(hint) else "elsewhere")
+        self._count("delivered" if self._programs.deliver(hint) else "elsewhere")
 
 
 class HintReader:
@@ -128,27 +141,28 @@ class HintReader:
         self._connect = connect
         self._inbox = inbox
         self._shutdown = shutdown
+        self._wait_seconds = FIRST_RETRY_SECONDS
 
     def run(self) -> None:
         """Read; returns when asked to stop."""
-        wait_seconds = FIRST_RETRY_SECONDS
         while not self._shutdown.requested:
             reader = self._connect()
             try:
-                if self._read(reader):
-                    wait_seconds = FIRST_RETRY_SECONDS
+                self._read(reader)
             except BrokerError as error:
-                _log.warning("hints cannot be read", reason=str(error), retry_seconds=wait_seconds)
+                _log.warning("hints cannot be read", reason=str(error), retry_seconds=self._wait_seconds)
+            except Exception as error:  # noqa: BLE001  one hint's oddity must not end all hints unnoticed
+                _log.error("reading hints failed", error=repr(error), retry_seconds=self._wait_seconds)
             finally:
                 reader.close()
-            self._shutdown.wait(wait_seconds)
-            wait_seconds = min(wait_seconds * 2, LONGEST_RETRY_SECONDS)
+            self._shutdown.wait(self._wait_seconds)
+            self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
-    def _read(self, reader: Reader) -> bool:
-        """Read for as long as it works; False where there is no such topic yet."""
+    def _read(self, reader: Reader) -> None:
+        """Read for as long as it works; not at all where there is no such topic yet."""
         partitions = reader.partitions(HINTS.name)
         if not partitions:
-            return False
+            return
         behind = Behind(reader, partitions)
         for partition in partitions:
             partition.offset = behind.begin(partition.partition)
@@ -162,8 +176,8 @@ class HintReader:
             quiet_seconds = 0.0 if messages else quiet_seconds + READ_SECONDS
             if not is_open and (behind.none or quiet_seconds >= QUIET_SECONDS):
                 is_open = True
+                self._wait_seconds = FIRST_RETRY_SECONDS
                 inbox.open()
-        return True
 
 
 class Behind:

@@ -135,6 +135,7 @@ class ProbeRegistry:
         self._hints.move_to_end(hint.key)
         if len(self._hints) > MAX_HINTS:
             self._hints.popitem(last=False)
+            self._counts.hints_dropped.inc()
         if hint.expires_at_ns <= now_ns:
             del self._hints[hint.key]
             return []
@@ -143,6 +144,10 @@ class ProbeRegistry:
             for entry in self._entries.values()
             if entry.connection is not None and self._hand(hint, entry.session, now_ns)
         ]
+
+    def withdraw(self, key: str) -> None:
+        """Keep the hint of this key no longer; processes that have it already decide about it themselves."""
+        self._hints.pop(key, None)
 
     def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
         """What is new of every process; those that have ended report for the last time."""

@@ -131,6 +131,11 @@ class ProbeServer:
         self._wake()
         return len(numbers)
 
+    def withdraw(self, key: str) -> None:
+        """Keep the hint of this key no longer for processes that come later."""
+        with self._lock:
+            self._registry.withdraw(key)
+
     def outcomes(self) -> list[Outcome]:
         """What became of hints since the last call, with host name and UUID."""
         with self._lock:

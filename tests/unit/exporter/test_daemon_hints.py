@@ -50,11 +50,15 @@ class Node:
     wanted: str = "block"
     delivered: list[str] = field(default_factory=list)
     aside: list[str] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
 
     def deliver(self, hint: Hint) -> int:
         self.delivered.append(hint.hint_id)
         return int(hint.tunable == self.wanted)
+
+    def withdraw(self, key: str) -> None:
+        self.withdrawn.append(key)
 
     def send(self, message: Any, error: Exception) -> None:  # noqa: ARG002  the protocol's
         self.aside.append(type(error).__name__)
@@ -63,7 +67,7 @@ class Node:
         self.counted[outcome] += 1
 
     def inbox(self) -> HintInbox:
-        return HintInbox(self.deliver, self, count=self.count, clock=lambda: NOW_NS)
+        return HintInbox(self, self, count=self.count, clock=lambda: NOW_NS)
 
 
 def test_of_hints_written_before_the_start_only_the_newest_of_each_key_is_delivered() -> None:
@@ -112,6 +116,15 @@ def test_a_withdrawn_hint_is_not_delivered() -> None:
     inbox.open()
     assert not node.delivered
     assert node.counted["withdrawn"] == 1
+
+
+def test_a_hint_withdrawn_after_its_delivery_is_kept_for_no_later_process() -> None:
+    node = Node()
+    inbox = node.inbox()
+    inbox.open()
+    inbox.take(Message(hint("a")))
+    inbox.take(Message(raw=None, name=hint("a").key))
+    assert node.withdrawn == [hint("a").key]
 
 
 class Broker:
@@ -189,3 +202,43 @@ def test_an_unreachable_broker_is_tried_again() -> None:
     HintReader(connect, node.inbox, shutdown).run()
     assert node.delivered == ["a"]
     assert waits[:3] == [1.0, 2.0, 4.0]
+
+
+class Impatient(Shutdown):
+    """Waits for nothing, and notes how long it was to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        self.waits.append(timeout_seconds)
+        return self.requested
+
+
+def test_a_broker_that_answered_is_tried_again_soon_when_it_goes_away() -> None:
+    node, shutdown = Node(), Impatient()
+
+    class Breaking(Broker):
+        def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+            if len(self.batches) <= 1:
+                raise BrokerError("reading failed")
+            return super().consume(max_messages, timeout_seconds)
+
+    brokers: list[Broker] = [Breaking(shutdown, [[], []]) for _ in range(3)]
+    brokers.append(Broker(shutdown, [[Message(hint("a"))]]))
+    HintReader(lambda: brokers.pop(0), node.inbox, shutdown).run()
+    assert shutdown.waits[:3] == [1.0, 1.0, 1.0]
+    assert node.delivered == ["a"]
+
+
+def test_an_error_that_nobody_foresaw_does_not_end_the_reading() -> None:
+    node, shutdown = Node(), Impatient()
+
+    class Odd(Broker):
+        def partitions(self, topic: str) -> list[Any]:
+            raise RuntimeError(topic)
+
+    brokers = [Odd(shutdown, []), Broker(shutdown, [[Message(hint("a"))]])]
+    HintReader(lambda: brokers.pop(0), node.inbox, shutdown).run()
+    assert node.delivered == ["a"]

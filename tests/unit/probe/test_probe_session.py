@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal
+from kernelcast.exporter.probe_registry import MAX_HINTS, ProbeRegistry, Refusal
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, has_ended
 from kernelcast.wire.errors import DeviceError, FrameError
@@ -265,6 +265,24 @@ def test_a_hint_is_queued_once_for_a_connection_and_again_after_a_new_one() -> N
     node.join(connection=6)
     node.registry.take(session, Tunables((TunableClaim("block", "48", ("48", "64")),)), NOW_NS)
     assert waiting(session)
+
+
+def test_a_withdrawn_hint_is_given_to_no_process_that_comes_later() -> None:
+    node = Node()
+    hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
+    node.registry.deliver(hint, NOW_NS)
+    node.registry.withdraw(hint.key)
+    session = node.join()
+    node.registry.take(session, Tunables((TunableClaim("block", "48", ("48", "64")),)), NOW_NS)
+    assert not waiting(session)
+
+
+def test_hints_that_no_longer_fit_the_memory_are_counted() -> None:
+    node = Node()
+    for number in range(MAX_HINTS + 2):
+        node.registry.deliver(Hint(f"h{number}", "training", f"t{number}", "64", NOW_NS + 1), NOW_NS)
+    dropped = {"outcome": "dropped"}
+    assert node.prometheus.get_sample_value("kernelcast_exporter_probe_hints_total", dropped) == 2
 
 
 def test_hints_beyond_the_queue_are_dropped_and_counted() -> None:

@@ -1,0 +1,22 @@
+import pytest
+
+from kernelcast.exporter.assembly import restart_needed, run
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import load
+from kernelcast.wire.errors import ConfigurationError
+
+
+def settings(**flags: object) -> ExporterSettings:
+    return load("exporter", ExporterSettings, path=None, flags=flags, environ={})
+
+
+def test_what_changes_at_the_next_start_only_is_named() -> None:
+    assert restart_needed(settings(), settings(interval_seconds=2, kernels=7, nvml="off")) == ("kernels", "nvml")
+    assert restart_needed(settings(), settings(interval_seconds=3, log={"level": "debug"})) == ()
+
+
+def test_properties_that_only_a_consumer_refuses_end_the_start() -> None:
+    refused = settings(kafka={"properties": {"max.poll.interval.ms": "5000"}})
+    with pytest.raises(ConfigurationError, match=r"session\.timeout\.ms"):
+        run(refused, Shutdown(), reload=settings)
