@@ -25,6 +25,8 @@ COMMIT_SECONDS: Final = 5.0
 REWIND_MARGIN_SECONDS: Final = 5.0
 """How much more than a time-to-live is read again, for messages that were on their way."""
 EXPIRIES_PER_TTL: Final = 30
+GATE_PAUSE_SECONDS: Final = 1.0
+LONGEST_GATE_PAUSE_SECONDS: Final = 60.0
 
 
 class Source(Protocol):
@@ -32,6 +34,9 @@ class Source(Protocol):
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
         """Read messages, and errors apart from them."""
+
+    def ends(self) -> list[TopicPartition]:
+        """Partitions read to their end since the last call, with the offset after it."""
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """The first offset kept, and the next to be written."""
@@ -76,17 +81,18 @@ class Intake:
         self._aside, self._instruments, self._clock = parts.aside, parts.instruments, parts.clock
         self._ttl_ms = round(ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
-        self._upkeep_due = self._commit_due = self._expiry_due = 0.0
+        self._upkeep_due = self._commit_due = self._expiry_due = self._gate_due = 0.0
+        self._gate_pause_seconds = GATE_PAUSE_SECONDS
         self.ownership = Ownership()
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Start reading partitions one time-to-live ago, hidden until they have caught up."""
         self._instruments.rebalances.labels("assigned").inc()
         starts = self._starts(partitions)
-        for start in starts:
+        for start, gate in zip(starts, self._gates(starts), strict=True):
             key = (start.topic, start.partition)
             known_start = start.offset if start.offset >= 0 else -1
-            taken = self.ownership.assign(key, start=known_start, gate=self._gate(start))
+            taken = self.ownership.assign(key, start=known_start, gate=gate)
             self._store.expose(taken.number, exposed=False)
             self._instruments.expect(start.topic)
         self.ownership.stable = True
@@ -115,6 +121,11 @@ class Intake:
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, POLL_SECONDS)
         if received:
             self._store_batch(received)
+        ends = self._source.ends()
+        for end in ends:
+            self.ownership.reached_end((end.topic, end.partition), end.offset)
+        if ends:
+            self._open_gates()
         if self._clock.monotonic() >= self._upkeep_due:
             self._upkeep()
         return len(received)
@@ -154,8 +165,10 @@ class Intake:
     def _upkeep(self) -> None:
         now_seconds = self._clock.monotonic()
         self._upkeep_due = now_seconds + UPKEEP_SECONDS
-        for partition in self.ownership.owned():
+        owned = self.ownership.owned()
+        for partition in owned:
             self._look_ahead(partition)
+        self._ask_for_gates([partition for partition in owned if partition.gate is None])
         self._open_gates()
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._ttl_ms / 1000 / EXPIRIES_PER_TTL
@@ -168,12 +181,9 @@ class Intake:
         self._report()
 
     def _look_ahead(self, partition: Partition) -> None:
-        """Learn where a partition ends now, and ask for its gate where that failed before."""
+        """Learn where a partition ends now."""
         topic, number = partition.key
-        asked = TopicPartition(topic, number)
-        partition.high = max(partition.high, self._source.known_high(asked))
-        if partition.gate is None:
-            partition.gate = self._gate(asked)
+        partition.high = max(partition.high, self._source.known_high(TopicPartition(topic, number)))
         self._instruments.lag.labels(topic, str(number)).set(partition.lag)
 
     def _report(self) -> None:
@@ -205,14 +215,32 @@ class Intake:
             self._log.warning("reading partitions from their beginning", reason=str(error))
             return [TopicPartition(p.topic, p.partition, OFFSET_BEGINNING) for p in partitions]
 
-    def _gate(self, partition: TopicPartition) -> int | None:
-        """Where a partition must be read to before it is exposed; None where Kafka does not answer."""
-        try:
-            low, high = self._source.watermarks(TopicPartition(partition.topic, partition.partition))
-        except BrokerError as error:
-            self._log.warning("high watermark unknown", topic=partition.topic, reason=str(error))
-            return None
-        return high if high > low else 0
+    def _ask_for_gates(self, partitions: Sequence[Partition]) -> None:
+        """Ask again where that failed before, ever more rarely: a partition without a leader takes seconds to say so.
+
+        Meanwhile whatever can be read is; a partition that is read to its end needs no gate.
+        """
+        now_seconds = self._clock.monotonic()
+        if not partitions:
+            self._gate_pause_seconds = GATE_PAUSE_SECONDS
+        elif now_seconds >= self._gate_due:
+            gates = self._gates([TopicPartition(*partition.key) for partition in partitions])
+            for partition, gate in zip(partitions, gates, strict=True):
+                partition.gate = gate
+            self._gate_due = now_seconds + self._gate_pause_seconds
+            self._gate_pause_seconds = min(self._gate_pause_seconds * 2, LONGEST_GATE_PAUSE_SECONDS)
+
+    def _gates(self, partitions: Sequence[TopicPartition]) -> list[int | None]:
+        """Where partitions must be read to before they are exposed; None from the first that Kafka says nothing of."""
+        gates: list[int | None] = []
+        for partition in partitions:
+            try:
+                low, high = self._source.watermarks(TopicPartition(partition.topic, partition.partition))
+            except BrokerError as error:
+                self._log.warning("high watermark unknown", topic=partition.topic, reason=str(error))
+                break
+            gates.append(high if high > low else 0)
+        return gates + [None] * (len(partitions) - len(gates))
 
     def _commit(self) -> None:
         """For lag monitors only: a restart reads one time-to-live again anyway."""

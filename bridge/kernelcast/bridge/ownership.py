@@ -111,6 +111,18 @@ class Ownership:
         if reading is None or append_ms > reading:
             self._broker_ms, self._broker_seen_at_seconds = float(append_ms), now_seconds
 
+    def reached_end(self, key: Key, offset: int) -> None:
+        """Note that Kafka has nothing more in a partition; one that is not ours is passed over.
+
+        The last message may stand well before the end: markers of transactions take offsets, retention and compaction
+        take messages away. So this opens the gate, too: everything that was there at assignment has been read.
+        """
+        partition = self._partitions.get(key)
+        if partition is not None:
+            partition.position = max(partition.position, offset)
+            partition.high = max(partition.high, partition.position)
+            partition.gate = partition.position if partition.gate is None else min(partition.gate, partition.position)
+
     def opened(self) -> list[Partition]:
         """Partitions that have caught up since the last call, now marked as passed."""
         ready = [

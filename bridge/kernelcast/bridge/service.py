@@ -29,6 +29,8 @@ from kernelcast.wire.topics import ALERTS, DEADLETTER
 
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
+ENDS_ARE_TOLD: Final = {"enable.partition.eof": "true"}
+"""Only so is it known that all has been read where the last offsets hold no message."""
 WEBHOOK_PATH: Final = "/api/v1/alerts"
 
 
@@ -54,7 +56,9 @@ class Bridge:
         self._producer = Producer(
             settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=(ALERTS.name, DEADLETTER.name)
         )
-        self._consumer = Consumer(settings.kafka, group_id=settings.group_id, registry=registry)
+        self._consumer = Consumer(
+            settings.kafka, group_id=settings.group_id, overrides=ENDS_ARE_TOLD, registry=registry
+        )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
         webhook = Webhook(

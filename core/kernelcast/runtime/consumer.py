@@ -64,6 +64,7 @@ class Consumer:
         strategy = "partition.assignment.strategy"
         self._cooperative = "cooperative" in settings.properties.get(strategy, properties[strategy])
         self._closed = False
+        self._ends: list[TopicPartition] = []
         self._client = connect(client, settings, properties=properties)
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
@@ -98,13 +99,22 @@ class Consumer:
         good = [message for message in batch if message.error() is None]
         if len(good) == len(batch):
             return good, []
-        errors = [error for message in batch if (error := message.error()) is not None]
+        errors = [error for message in batch if (error := message.error()) is not None and not self._is_end(message)]
         for error in errors:
             self._errors.labels(error.name()).inc()
             if error.fatal():
                 raise BrokerError(f"reading failed for good: {error.str()}; restart the service")
             self._log.warning("read error", error=error.name(), reason=error.str())
         return good, errors
+
+    def ends(self) -> list[TopicPartition]:
+        """Partitions that `consume` has read to their end since the last call, with the offset after it.
+
+        That offset counts what no message shows: markers of transactions, and what retention or compaction has taken
+        away. Only with `enable.partition.eof`.
+        """
+        ends, self._ends = self._ends, []
+        return ends
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions being read."""
@@ -181,6 +191,15 @@ class Consumer:
         if not self._closed:
             self._closed = True
             self._client.close()
+
+    def _is_end(self, message: Message) -> bool:
+        """Whether this only says that a partition has been read to its end, which is then noted."""
+        error, topic, partition, offset = message.error(), message.topic(), message.partition(), message.offset()
+        if error is None or error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local error
+            return False
+        if topic is not None and partition is not None and offset is not None:
+            self._ends.append(TopicPartition(topic, partition, offset))
+        return True
 
     def _assigned(self, rebalance: Rebalance, partitions: list[TopicPartition]) -> None:
         start = list(rebalance.assigned(partitions) or partitions)

@@ -140,6 +140,10 @@ class ManualClock:
         return round(self.seconds * 1e9) + self.offset_ns
 
 
+MARKER = -1
+"""Kind of a record that takes an offset and is never handed out: the end of a transaction, or one compacted away."""
+
+
 @dataclass(frozen=True)
 class Record:
     """A message as confluent_kafka.Message has it."""
@@ -175,8 +179,10 @@ class ListKafka:
     logs: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
     reading: dict[tuple[str, int], int] = field(default_factory=dict)
     committed: list[TopicPartition] = field(default_factory=list)
+    reached: list[TopicPartition] = field(default_factory=list)
     at_once: int = 1
     answers: bool = True
+    questions: int = 0
 
     def write(self, topic: str, partition: int, body: bytes | None, append_ms: int, kind: int = 2) -> None:
         log = self.logs.setdefault((topic, partition), [])
@@ -198,10 +204,19 @@ class ListKafka:
         for key, offset in self.reading.items():
             more = self.logs[key][offset : offset + self.at_once]
             self.reading[key] += len(more)
-            batch += more
+            batch += [record for record in more if record.kind != MARKER]
         return batch, []
 
+    def end(self, topic: str, partition: int, offset: int) -> None:
+        """Have the consumer told that it has read everything up to an offset."""
+        self.reached.append(TopicPartition(topic, partition, offset))
+
+    def ends(self) -> list[TopicPartition]:
+        reached, self.reached = self.reached, []
+        return reached
+
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        self.questions += 1
         if not self.answers:
             raise BrokerError("no answer")
         return 0, len(self.logs[partition.topic, partition.partition])

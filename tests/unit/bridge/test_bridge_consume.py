@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.bridge.fleet import ListKafka, Site, page, values
+from tests.unit.bridge.fleet import MARKER, ListKafka, Site, page, values
 
 from kernelcast.columnar import Decoded, Decoder, Sample
 from kernelcast.wire.catalogue import kernel
@@ -37,6 +37,62 @@ def test_an_empty_partition_passes_at_once_and_an_empty_assignment_is_ready() ->
     assert site.intake.ownership.readiness() == (True, "")
     site.kafka.assign(site.intake, P0)
     assert site.intake.ownership.readiness() == (True, "")
+
+
+def test_a_partition_whose_last_offsets_hold_no_message_is_exposed_once_its_end_is_reached() -> None:
+    site = Site()
+    site.export(0, launches(1, time_ns=1))
+    site.kafka.write(*P0, None, append_ms=0, kind=MARKER)
+    site.kafka.assign(site.intake, P0)
+    site.read_all()
+    assert page(site.store) == ""
+    site.kafka.end(*P0, 2)
+    site.intake.step()
+    assert values(site.store, LAUNCHES) == [1]
+    run(site, 2)
+    assert site.intake.ownership.readiness() == (True, "")
+    assert site.own("kernelcast_bridge_lag_messages", topic="kernels", partition="0") == 0
+
+
+def test_series_expire_in_a_partition_whose_last_offset_holds_no_message() -> None:
+    site = Site(ttl_seconds=300)
+    site.kafka.assign(site.intake, P0)
+    site.export(0, launches(1, time_ns=1))
+    site.kafka.write(*P0, None, append_ms=0, kind=MARKER)
+    site.read_all()
+    site.kafka.end(*P0, 2)
+    run(site, 200)
+    assert values(site.store, LAUNCHES) == [1]
+    run(site, 120)
+    assert page(site.store) == ""
+
+
+def test_a_partition_that_retention_has_emptied_meanwhile_passes_at_its_end() -> None:
+    site = Site()
+    site.kafka.answers = False
+    site.kafka.assign(site.intake, P0)
+    site.intake.step()
+    assert site.intake.ownership.readiness()[0] is False
+    site.kafka.end(*P0, 7)
+    site.intake.step()
+    assert site.intake.ownership.readiness() == (True, "")
+
+
+def test_the_end_of_a_partition_that_has_gone_is_passed_over() -> None:
+    site = Site()
+    site.kafka.assign(site.intake, P0)
+    site.kafka.end(*P1, 7)
+    site.intake.step()
+    assert site.intake.ownership.get(P1) is None
+
+
+def test_a_broker_that_stays_silent_is_asked_for_gates_ever_more_rarely() -> None:
+    site = Site()
+    site.kafka.answers = False
+    site.kafka.assign(site.intake, P0, P1)
+    for _ in range(600):
+        run(site, 1)
+    assert site.kafka.questions <= 20
 
 
 def test_one_partition_that_lags_does_not_hide_the_others() -> None:

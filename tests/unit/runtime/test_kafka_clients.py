@@ -62,6 +62,27 @@ def test_what_is_sent_is_acknowledged_counted_and_read_back(kafka: KafkaSettings
     assert tombstone.value() is None
 
 
+def test_the_end_of_a_partition_is_told_apart_from_messages_and_errors(kafka: KafkaSettings) -> None:
+    write(kafka, "kernelcast.kernels", b"1", b"2", key=b"the-end")
+    registry = CollectorRegistry()
+    told = {"enable.partition.eof": "true"}
+    consumer = Consumer(kafka, group_id="reader", overrides=told, registry=registry)
+    partitions = consumer.partitions("kernelcast.kernels")
+    highs = {partition.partition: consumer.watermarks(partition)[1] for partition in partitions}
+    consumer.assign([TopicPartition(item.topic, item.partition, OFFSET_BEGINNING) for item in partitions])
+
+    ends: dict[int, int] = {}
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while ends != highs and time.monotonic() < deadline:
+        _, errors = consumer.consume(100, 0.2)
+        assert errors == []
+        ends.update({item.partition: item.offset for item in consumer.ends()})
+    consumer.close()
+
+    assert ends == highs
+    assert consumer.ends() == []
+
+
 def test_a_message_over_the_limit_is_dropped_and_counted_not_raised(kafka: KafkaSettings) -> None:
     registry = CollectorRegistry()
     producer = Producer(kafka, client_id="test", registry=registry)
