@@ -293,3 +293,17 @@ def test_a_simulation_that_cannot_be_exits_with_2(outbox: Outbox, arguments: lis
     code, output, errors = invoke(simulate_command.simulate, *arguments)
     assert code == 2
     assert said in output + errors
+
+
+def test_a_file_that_cannot_be_written_ends_the_run_before_it_begins(tmp_path: Path, outbox: Outbox) -> None:
+    nowhere, told = tmp_path / "absent" / "x.json", tmp_path / "summary.json"
+    past = ("--duration", 5, "--speed", "max", "--summary", told)
+    attempts = (
+        invoke(simulate_command.simulate, *past, "--truth", nowhere),
+        invoke(replay_command.replay, "kineto", trace_file(tmp_path, KERNEL), "--speed", "max", "--summary", nowhere),
+    )
+    for code, _, errors in attempts:
+        assert code == 2
+        assert "cannot be written" in errors
+    assert outbox.messages == []
+    assert not told.exists()

@@ -11,7 +11,16 @@ import typer
 
 from kernelcast.exporter.replay import kineto, nsys
 from kernelcast.exporter.replay.progress import progress
-from kernelcast.exporter.replay.run import Account, make_producer, paced, publish, say, summary, write_json
+from kernelcast.exporter.replay.run import (
+    check_writable,
+    finish,
+    make_producer,
+    paced,
+    publish,
+    say,
+    summary,
+    write_json,
+)
 from kernelcast.exporter.replay.settings import (
     BootstrapServers,
     ConfigFile,
@@ -30,7 +39,6 @@ from kernelcast.exporter.replay.source import TraceSource
 from kernelcast.exporter.replay.trace import Trace
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
-from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings import load
 
@@ -96,6 +104,7 @@ def _replay(read: Callable[[Path], Trace], kind: str, arguments: dict[str, Any])
     settings = load("replay", RunSettings, path=arguments["config"], flags=flags, environ=os.environ)
     logging.configure(settings.log)
     program = checked_program(arguments["program"] or path.name.split(".")[0] or path.name)
+    check_writable(arguments["summary_file"])
     trace = read(path)
     _introduce(path, trace)
     with Shutdown().signals() as shutdown, progress(path.name) as shown:
@@ -113,7 +122,7 @@ def _replay(read: Callable[[Path], Trace], kind: str, arguments: dict[str, Any])
     say(account.told(path.name, settings.kafka.bootstrap_servers))
     if arguments["summary_file"] is not None:
         write_json(arguments["summary_file"], summary(account, _about(kind, path, source)))
-    _finish(account)
+    finish(account)
 
 
 def _introduce(path: Path, trace: Trace) -> None:
@@ -144,8 +153,3 @@ def _about(kind: str, path: Path, source: TraceSource) -> dict[str, Any]:
         "unusable_events": trace.unusable,
         "length_seconds": source.length_seconds,
     }
-
-
-def _finish(account: Account) -> None:
-    if account.lost:
-        raise typer.Exit(EXIT_RUN_TIME)

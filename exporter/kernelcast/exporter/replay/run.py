@@ -9,14 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import typer
+
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.publish import Publisher, Tally
 from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.report import Source
+from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.producer import Producer
-from kernelcast.wire.errors import SourceError
+from kernelcast.wire.errors import ConfigurationError, SourceError
 from kernelcast.wire.topics import DEVICE, KERNELS
 
 MAX_BACKLOG_MESSAGES: Final = 2_000
@@ -172,6 +175,26 @@ def publish(
     )
 
 
+def check_writable(*paths: Path | None) -> None:
+    """Find out before hours of work, not after, whether files can be written.
+
+    Raises:
+        ConfigurationError: One cannot.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            there = path.exists()
+            path.open("a").close()
+            if not there:
+                path.unlink()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{path} cannot be written: {error.strerror or error}; choose another file"
+            ) from error
+
+
 def write_json(path: Path, document: Any) -> None:
     """Write a document for other programs.
 
@@ -182,6 +205,16 @@ def write_json(path: Path, document: Any) -> None:
         path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise SourceError(f"{path} cannot be written: {error.strerror or error}; choose another file") from error
+
+
+def finish(account: Account) -> None:
+    """End with the exit code of a run-time error where Kafka did not take everything.
+
+    Raises:
+        typer.Exit: It did not.
+    """
+    if account.lost:
+        raise typer.Exit(EXIT_RUN_TIME)
 
 
 def summary(account: Account, about: Mapping[str, Any]) -> dict[str, Any]:

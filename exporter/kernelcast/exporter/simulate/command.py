@@ -11,7 +11,16 @@ import typer
 from pydantic import Field
 
 from kernelcast.exporter.replay.progress import progress
-from kernelcast.exporter.replay.run import Account, make_producer, paced, publish, say, summary, write_json
+from kernelcast.exporter.replay.run import (
+    check_writable,
+    finish,
+    make_producer,
+    paced,
+    publish,
+    say,
+    summary,
+    write_json,
+)
 from kernelcast.exporter.replay.settings import (
     BootstrapServers,
     ConfigFile,
@@ -29,7 +38,6 @@ from kernelcast.exporter.simulate.fleet import SimulatedFleet
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
-from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings import load
 from kernelcast.wire.errors import ConfigurationError
@@ -135,6 +143,7 @@ def _simulate(arguments: dict[str, Any], *, truth: Path | None, summary_file: Pa
     settings = load("simulate", SimulateSettings, path=arguments["config"], flags=flags, environ=os.environ)
     logging.configure(settings.log)
     simulation = settings.simulation()
+    check_writable(truth, summary_file)
     fleet = _fleet(settings, simulation)
     say(_told(simulation))
     with Shutdown().signals() as shutdown, progress("simulate") as shown:
@@ -148,7 +157,7 @@ def _simulate(arguments: dict[str, Any], *, truth: Path | None, summary_file: Pa
         write_json(truth, fleet.ground_truth())
     if summary_file is not None:
         write_json(summary_file, summary(account, _about(settings)))
-    _finish(account)
+    finish(account)
 
 
 def _fleet(settings: SimulateSettings, simulation: SimulationSettings) -> SimulatedFleet:
@@ -193,8 +202,3 @@ def _about(settings: SimulateSettings) -> dict[str, Any]:
         "faults": settings.fault,
         "backgrounds": settings.background,
     }
-
-
-def _finish(account: Account) -> None:
-    if account.lost:
-        raise typer.Exit(EXIT_RUN_TIME)
