@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from kernelcast.bridge.clock import Clock
@@ -24,6 +24,8 @@ PAYLOAD_VERSION: Final = "4"
 LARGEST_BODY_BYTES: Final = 1024 * 1024
 MOST_ALERTS: Final = 1000
 DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 10.0
+MOST_AT_ONCE: Final = 8
+"""Notifications that wait for Kafka at one time: each holds a worker thread, and scrapes need some of the 40."""
 TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
 _HEADERS: Final[Headers] = (("content-type", CONTENT_TYPE.encode()),)
 
@@ -82,6 +84,7 @@ class Webhook:
         """
         self._producer, self._instruments, self._clock = producer, instruments, clock
         self._source, self._timeout_seconds = source, timeout_seconds
+        self._waiting = 0
         self._log = structlog.stdlib.get_logger("bridge.webhook")
 
     async def answer(self, request: Request) -> Response:
@@ -93,7 +96,7 @@ class Webhook:
             self._instruments.alerts.labels("refused").inc()
             self._log.warning("notification refused", status=refusal.status, reason=refusal.reason)
             return JSONResponse({"error": refusal.reason}, status_code=refusal.status)
-        missing = await run_in_threadpool(self._write, events)
+        missing = await self._write_in_turn(events)
         self._instruments.alerts.labels("acknowledged").inc(len(events) - missing)
         self._instruments.alerts.labels("unacknowledged").inc(missing)
         if missing:
@@ -104,6 +107,10 @@ class Webhook:
     def _event(self, alert: Alert) -> tuple[bytes, bytes]:
         """Key and value of an alert; the same notification sent again gives the same event id."""
         name = f"{alert.fingerprint}|{alert.starts_at}|{alert.status}"
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise Refusal(400, "a fingerprint or startsAt has half a surrogate pair; it must be Unicode") from None
         event_id = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         reason = ""
         for candidate in (alert, replace(alert, annotations=TRUNCATED)):
@@ -113,6 +120,16 @@ class Webhook:
             except EventError as error:
                 reason = str(error)
         raise Refusal(400, f"alert {alert.fingerprint}: {reason}")
+
+    async def _write_in_turn(self, events: Sequence[tuple[bytes, bytes]]) -> int:
+        """As `_write`; writes nothing where too many wait already. On the event loop, so the count needs no lock."""
+        if self._waiting >= MOST_AT_ONCE:
+            return len(events)
+        self._waiting += 1
+        try:
+            return await run_in_threadpool(self._write, events)
+        finally:
+            self._waiting -= 1
 
     def _write(self, events: Sequence[tuple[bytes, bytes]]) -> int:
         """Hand all to Kafka and wait for its answers; returns how many it has not acknowledged."""
@@ -207,9 +224,12 @@ async def _body(request: Request) -> bytes:
     """The body, refused as soon as it is too long."""
     parts: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > LARGEST_BODY_BYTES:
-            raise Refusal(413, f"the body is longer than {LARGEST_BODY_BYTES} bytes; group fewer alerts")
-        parts.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > LARGEST_BODY_BYTES:
+                raise Refusal(413, f"the body is longer than {LARGEST_BODY_BYTES} bytes; group fewer alerts")
+            parts.append(chunk)
+    except ClientDisconnect:
+        raise Refusal(400, "the connection ended before the body did") from None
     return b"".join(parts)

@@ -1,14 +1,18 @@
+import asyncio
 import json
+import threading
 from typing import Any
 
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Route
 from tests.unit.bridge.fleet import Browser, ManualClock
 
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.webhook import LARGEST_BODY_BYTES, Webhook
+from kernelcast.bridge.webhook import LARGEST_BODY_BYTES, MOST_AT_ONCE, Webhook
 from kernelcast.runtime.kafka import Headers
 from kernelcast.wire.events import MAX_EVENT_BYTES, alert_from, decode_event
 
@@ -144,3 +148,63 @@ def test_annotations_that_are_too_long_do_not_cost_the_alert() -> None:
 def test_a_notification_without_alerts_is_fine() -> None:
     answer, sent = post({**PAYLOAD, "alerts": []})
     assert (answer.status_code, sent) == (200, [])
+
+
+def made_with(producer: AckingProducer, registry: CollectorRegistry, timeout_seconds: float = 0.05) -> Webhook:
+    return Webhook(
+        producer,
+        instruments=Instruments(registry),
+        clock=ManualClock(),
+        source="/kernelcast/bridge/test",
+        timeout_seconds=timeout_seconds,
+    )
+
+
+@pytest.mark.parametrize("field", ["fingerprint", "startsAt"])
+def test_half_a_surrogate_pair_is_refused(field: str) -> None:
+    answer, sent = post({**PAYLOAD, "alerts": [{**ALERT, field: "\ud800"}]})
+    assert (answer.status_code, sent) == (400, [])
+
+
+class BlockedProducer(AckingProducer):
+    """A Kafka that holds whoever waits for it until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def poll(self, _timeout_seconds: float = 0.0) -> None:
+        self.gate.wait(10)
+        super().poll()
+
+
+def test_notifications_that_wait_for_kafka_do_not_take_the_threads_that_scrapes_need() -> None:
+    producer, registry = BlockedProducer(), CollectorRegistry()
+    webhook = made_with(producer, registry, timeout_seconds=10)
+    app = Starlette(routes=[Route("/", webhook.answer, methods=["POST"])])
+
+    async def ask() -> list[int]:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://bridge") as client:
+            asked = [asyncio.create_task(client.post("/", json=PAYLOAD)) for _ in range(MOST_AT_ONCE + 3)]
+            refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+            assert {task.result().status_code for task in refused} == {503}
+            await asyncio.sleep(0)
+            producer.gate.set()
+            return sorted([(await task).status_code for task in asked])
+
+    assert asyncio.run(ask()) == [200] * MOST_AT_ONCE + [503] * 3
+    assert registry.get_sample_value("kernelcast_bridge_alerts_total", {"outcome": "unacknowledged"}) == 3
+
+
+def test_a_client_that_goes_away_in_the_middle_of_its_body_is_refused() -> None:
+    registry = CollectorRegistry()
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    answer = asyncio.run(made_with(AckingProducer(), registry).answer(request))
+    assert answer.status_code == 400
+    assert registry.get_sample_value("kernelcast_bridge_alerts_total", {"outcome": "refused"}) == 1
