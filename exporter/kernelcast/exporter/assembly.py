@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
-from kernelcast.exporter.devices import Unsampled, open_nvml, wants_samples
+from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
 from kernelcast.exporter.nvml import NvmlSource
@@ -71,7 +71,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         state, aggregator = _memory(settings, stack)
         nvml = open_nvml(settings, hostname=hostname, on_error=counts.nvml_error)
         server = _probe_server(settings, hostname, nvml, registry)
-        sources: list[Source] = [server, *_device_sources(settings, nvml)]
+        sources: list[Source] = [server, *_device_sources(settings, nvml, stack)]
         for source in sources:
             stack.callback(source.close)
         producer = _producer(settings, hostname, registry, stack)
@@ -113,10 +113,13 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
     return state, aggregator
 
 
-def _device_sources(settings: ExporterSettings, nvml: NvmlSource | None) -> list[Source]:
+def _device_sources(settings: ExporterSettings, nvml: NvmlSource | None, stack: ExitStack) -> list[Source]:
     if nvml is None:
         return []
-    return [nvml] if wants_samples(settings) else [Unsampled(nvml)]
+    if settings.device_metrics != "auto":
+        return [KnownGpus(nvml, lambda: settings.device_metrics == "on")]
+    watch = stack.enter_context(DcgmWatch(settings.dcgm_exporter_url))
+    return [KnownGpus(nvml, lambda: not watch.answers)]
 
 
 def _probe_server(

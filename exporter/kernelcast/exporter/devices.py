@@ -1,11 +1,12 @@
 """Whether and how the node's GPUs are read: NVML there or not, dcgm-exporter there or not."""
 
 import importlib
+import threading
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kernelcast.exporter.nvml import ErrorListener, NvmlSource
 from kernelcast.exporter.report import Batch
@@ -15,6 +16,7 @@ from kernelcast.wire.errors import DeviceError, MissingExtraError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
+DCGM_LOOK_SECONDS: Final = 60.0
 DCGM_MARK: Final = b"DCGM_FI_"
 DCGM_READ_BYTES: Final = 256 * 1024
 
@@ -58,37 +60,71 @@ def open_nvml(
         return None
 
 
-def wants_samples(settings: ExporterSettings, *, fetch: Fetch | None = None) -> bool:
-    """Whether device metrics are ours to write: with dcgm-exporter beside us every sum over GPUs would be doubled."""
-    if settings.device_metrics != "auto":
-        return settings.device_metrics == "on"
-    try:
-        there = DCGM_MARK in (fetch or _fetch)(settings.dcgm_exporter_url)
-    except (OSError, ValueError, HTTPException):
-        return True
-    if there:
-        _log.warning(
-            "dcgm-exporter found; device metrics are left to it",
-            url=settings.dcgm_exporter_url,
-            remedy="set exporter.device_metrics to on to write them all the same",
-        )
-    return not there
+class DcgmWatch:
+    """Looks for a dcgm-exporter on this node, at once and then once a minute on a thread of its own.
+
+    With one beside us every sum over GPUs would be doubled. Both start with the node, in any order, so one look is not
+    enough. Use as a context manager.
+
+    Args:
+        url: Where it would answer.
+        fetch: Gets a page.
+    """
+
+    def __init__(self, url: str, *, fetch: Fetch | None = None) -> None:
+        self._url = url
+        self._fetch = fetch or _fetch
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="dcgm-watch", daemon=True)
+        self.answers = False
+        """Whether one answered when it was looked for last."""
+
+    def __enter__(self) -> Self:
+        self.look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(DCGM_TIMEOUT_SECONDS)
+
+    def look(self) -> None:
+        """Look once; a change is logged."""
+        before = self.answers
+        try:
+            self.answers = DCGM_MARK in self._fetch(self._url)
+        except (OSError, ValueError, HTTPException):
+            self.answers = False
+        if self.answers and not before:
+            _log.warning(
+                "dcgm-exporter found; device metrics are left to it",
+                url=self._url,
+                remedy="set exporter.device_metrics to on to write them all the same",
+            )
+        elif before and not self.answers:
+            _log.warning("dcgm-exporter is gone; device metrics are written again", url=self._url)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(DCGM_LOOK_SECONDS):
+            self.look()
 
 
-class Unsampled:
-    """GPUs that are known, so that programs can be told where they run, but not written.
+class KnownGpus:
+    """GPUs that are known, so that programs can be told where they run, whether or not their metrics are written.
 
     Args:
         source: Kept open, and polled so that it notices what comes and goes.
+        written: Whether its samples are passed on, asked at each poll.
     """
 
-    def __init__(self, source: NvmlSource) -> None:
+    def __init__(self, source: NvmlSource, written: Callable[[], bool]) -> None:
         self._source = source
+        self._written = written
 
     def poll(self, now_ns: int) -> Batch:
-        """Nothing."""
-        self._source.poll(now_ns)
-        return Batch()
+        """The samples, or nothing."""
+        batch = self._source.poll(now_ns)
+        return batch if self._written() else Batch()
 
     def close(self) -> None:
         """Release NVML."""

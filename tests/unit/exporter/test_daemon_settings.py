@@ -1,13 +1,17 @@
+import threading
 from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
 from tests.unit.exporter.nvml_double import FakeGpu, FakeNvml
 
-from kernelcast.exporter.devices import Unsampled, boot_time_ns, open_nvml, wants_samples
-from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.exporter import devices
+from kernelcast.exporter.devices import DcgmWatch, KnownGpus, boot_time_ns, open_nvml
+from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
 from kernelcast.runtime.settings import load
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
+
+CARD = FakeGpu("GPU-1", {"temperature": 40})
 
 
 def settings(**flags: object) -> ExporterSettings:
@@ -75,23 +79,58 @@ def test_off_does_not_even_load_nvml() -> None:
     assert open_nvml(settings(nvml="off"), hostname="node1", on_error=ignored, load=never) is None
 
 
-def test_device_metrics_are_left_to_a_dcgm_exporter_that_answers() -> None:
-    assert not wants_samples(settings(), fetch=lambda _url: b"# HELP DCGM_FI_DEV_SM_CLOCK")
-    assert wants_samples(settings(), fetch=lambda _url: b"something else")
-    assert wants_samples(settings(device_metrics="on"), fetch=lambda _url: b"DCGM_FI_DEV_SM_CLOCK")
-    assert not wants_samples(settings(device_metrics="off"), fetch=lambda _url: b"")
+def looked(page: bytes | Exception, *, url: str = DCGM_EXPORTER_URL) -> bool:
+    def fetch(_url: str) -> bytes:
+        if isinstance(page, Exception):
+            raise page
+        return page
+
+    watch = DcgmWatch(url, fetch=fetch)
+    watch.look()
+    return watch.answers
+
+
+def test_a_dcgm_exporter_is_known_by_what_it_answers() -> None:
+    assert looked(b"# HELP DCGM_FI_DEV_SM_CLOCK")
+    assert not looked(b"something else")
 
 
 def test_no_answer_on_dcgm_exporters_port_means_there_is_none() -> None:
-    def refused(_url: str) -> bytes:
-        raise ConnectionRefusedError
+    assert not looked(ConnectionRefusedError())
+    assert not looked(BadStatusLine("SSH-2.0-OpenSSH"))
+    watch = DcgmWatch("ftp://x")
+    watch.look()
+    assert not watch.answers
 
-    def no_http(_url: str) -> bytes:
-        raise BadStatusLine("SSH-2.0-OpenSSH")
 
-    assert wants_samples(settings(), fetch=refused)
-    assert wants_samples(settings(), fetch=no_http)
-    assert wants_samples(settings(dcgm_exporter_url="ftp://x"))
+def test_device_metrics_are_left_to_a_dcgm_exporter_whenever_it_comes_and_goes() -> None:
+    source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: FakeNvml(CARD))
+    assert source is not None
+    pages = [b"", b"DCGM_FI_DEV_SM_CLOCK", b""]
+    watch = DcgmWatch(DCGM_EXPORTER_URL, fetch=lambda _url: pages.pop(0))
+    gpus = KnownGpus(source, lambda: not watch.answers)
+    shown = []
+    for second in range(3):
+        watch.look()
+        shown.append(bool(gpus.poll(second).samples))
+    assert shown == [True, False, True]
+
+
+def test_the_watch_looks_again_by_itself_and_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "DCGM_LOOK_SECONDS", 0.0)
+    again = threading.Event()
+    pages = [b""]
+
+    def fetch(_url: str) -> bytes:
+        if not pages:
+            again.set()
+            return b"DCGM_FI_DEV_SM_CLOCK"
+        return pages.pop()
+
+    with DcgmWatch(DCGM_EXPORTER_URL, fetch=fetch) as watch:
+        assert again.wait(10)
+    assert watch.answers
+    assert not [thread for thread in threading.enumerate() if thread.name == "dcgm-watch"]
 
 
 def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tmp_path: Path) -> None:
@@ -102,11 +141,11 @@ def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tm
 
 
 def test_gpus_that_are_not_written_are_known_all_the_same() -> None:
-    nvml = FakeNvml(FakeGpu("GPU-1", {"temperature": 40}))
+    nvml = FakeNvml(CARD)
     source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: nvml)
     assert source is not None
-    unsampled = Unsampled(source)
-    assert unsampled.poll(1).samples == ()
+    gpus = KnownGpus(source, lambda: False)
+    assert gpus.poll(1).samples == ()
     assert [device.uuid for device in source.devices] == ["GPU-1"]
-    unsampled.close()
+    gpus.close()
     assert nvml.opened == 0
