@@ -144,7 +144,8 @@ class Admin:
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
 
     def _metadata(self) -> ClusterMetadata:
-        with broker_errors(f"reaching Kafka at {self._settings.bootstrap_servers}"):
+        remedy = "is it running, and are address, port and kafka.properties right?"
+        with broker_errors(f"reaching Kafka at {self._settings.bootstrap_servers}", remedy=remedy):
             return self._client.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:

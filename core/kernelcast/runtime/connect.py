@@ -92,9 +92,9 @@ def told(error: KafkaException) -> str:
 
 
 @contextmanager
-def broker_errors(doing: str) -> Iterator[None]:
-    """Raise what librdkafka raises inside the block as `BrokerError`, saying what was being done."""
+def broker_errors(doing: str, *, remedy: str = "") -> Iterator[None]:
+    """Raise what librdkafka raises inside the block as `BrokerError`, saying what was being done and what may help."""
     try:
         yield
     except KafkaException as error:
-        raise BrokerError(f"{doing} failed: {told(error)}") from error
+        raise BrokerError(f"{doing} failed: {told(error)}" + (f"; {remedy}" if remedy else "")) from error

@@ -1,5 +1,6 @@
 """The command `kernelcast demo`."""
 
+import math
 import os
 import sys
 import tempfile
@@ -66,9 +67,10 @@ def demo(  # noqa: PLR0913  a command line's options
 ) -> None:
     """Run the whole loop on this machine and watch it: GPU, Kafka, Prometheus, forecasts, hints, alerts."""
     logging.configure(LogSettings(level="error"))
-    if duration is not None and duration <= 0:
-        raise ConfigurationError(f"--duration is {duration}; it must be above 0; leave it out to run until Ctrl-C")
+    _check_numbers(duration=duration, kernels=kernels, speed=speed)
     chosen = choose(source)
+    if summary is not None:
+        _check_writable(summary)
     options = DemoOptions(
         source=chosen,
         kernels=kernels,
@@ -88,6 +90,32 @@ def demo(  # noqa: PLR0913  a command line's options
     if summary is not None:
         report.write(result, summary)
     typer.echo("\n".join(report.sentences(result)))
+
+
+def _check_numbers(*, duration: float | None, kernels: str, speed: str) -> None:
+    """Refuse here what a service would refuse later, under its own setting's name."""
+    if duration is not None and not 0 < duration < math.inf:
+        raise ConfigurationError(f"--duration is {duration}; it must be above 0; leave it out to run until Ctrl-C")
+    if kernels != "all" and not (kernels.isascii() and kernels.isdigit() and int(kernels) > 0):
+        raise ConfigurationError(f"--kernels is {kernels!r}; it must be a whole number above 0, or all")
+    if speed == "max":
+        return
+    try:
+        factor = float(speed)
+    except ValueError:
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise ConfigurationError(f"--speed is {speed!r}; it must be a number above 0, or max")
+
+
+def _check_writable(summary: Path) -> None:
+    """Find out now, not after the run, that the summary cannot be written; what is there stays as it is."""
+    try:
+        summary.open("a").close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"--summary {summary} cannot be written: {error.strerror}; give another file"
+        ) from None
 
 
 def _end_now(run: Demo, code: int) -> NoReturn:
@@ -111,7 +139,13 @@ def _folder(directory: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="kernelcast-demo-") as temporary:
             yield Path(temporary)
         return
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except OSError as error:
+        raise ConfigurationError(
+            f"--directory {directory} cannot be written: {error.strerror}; give another, or leave it out"
+        ) from None
     yield directory.resolve()
 
 

@@ -198,13 +198,13 @@ class Demo:
         while not answers(url) and not shutdown.requested:
             self._check()
             if time.monotonic() > deadline:
-                log = self.workspace.log(name)
-                raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; see {log}")
+                child = next(each for each in self._supervisor.children if each.name == name)
+                raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_ending(child)}")
             shutdown.wait(0.1)
 
     def _check(self) -> None:
         for child in self._supervisor.failed():
-            raise KernelcastError(f"{child.name} {child.state}; its log {child.log} ends with:\n{child.last_words()}")
+            raise KernelcastError(f"{child.name} {child.state}; {_ending(child)}")
 
     @property
     def _published_path(self) -> Path:
@@ -215,6 +215,10 @@ class Demo:
             return None
         published: dict[str, Any] = json.loads(self._published_path.read_text())
         return published
+
+
+def _ending(child: Child) -> str:
+    return f"its log (--directory keeps it) ends with:\n{child.last_words()}"
 
 
 SIMULATION: Final = (
