@@ -1,8 +1,10 @@
 """Alertmanager's configuration: group by subject, silence the consequences of a known cause, tell the bridge."""
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from kernelcast.grafana.rules.model import DEMO, PRODUCTION, Profile, duration, to_yaml
+from kernelcast.wire.errors import ConfigurationError
 
 WEBHOOK_URL: Final = "http://localhost:19401/api/v1/alerts"
 """The bridge, which writes every alert to `kernelcast.alerts`."""
@@ -23,7 +25,13 @@ def render(webhook_url: str = WEBHOOK_URL, profile: Profile = PRODUCTION) -> str
     Args:
         webhook_url: Where the bridge takes alerts: `http://BRIDGE/api/v1/alerts`.
         profile: `DEMO` shortens the times to seconds.
+
+    Raises:
+        ConfigurationError: Not an address that Alertmanager can post to.
     """
+    parts = urlsplit(webhook_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"--webhook-url is {webhook_url!r}; it must be like {WEBHOOK_URL}")
     wait, interval, repeat = (1, 1, 60) if profile.name == DEMO.name else (30, 300, 4 * 3600)
     document = {
         "route": {

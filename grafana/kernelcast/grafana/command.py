@@ -1,5 +1,7 @@
 """`kernelcast grafana`: dashboards, rules, and ready configurations for Prometheus and Alertmanager."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -16,6 +18,8 @@ grafana = typer.Typer(
     name="grafana",
     help="Dashboards, rules, and configurations for Prometheus, Alertmanager and Grafana.",
     no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 
 ProfileName = Annotated[str, typer.Option("--profile", help="production, or demo, where minutes become seconds.")]
@@ -33,7 +37,9 @@ def generate(
     """Write dashboards, rules, runbooks, and example configurations."""
     chosen = replace(_profile(profile), dashboard_url=dashboard_url, runbooks_url=runbooks_url)
     if not check:
-        for path in output.write(directory, chosen):
+        with _told():
+            written = output.write(directory, chosen)
+        for path in written:
             typer.echo(path)
         return
     different = output.differences(directory, chosen)
@@ -47,10 +53,16 @@ def generate(
 def prometheus_config(
     bridges: Annotated[list[str], typer.Option("--bridge", metavar="HOST:PORT", help="A bridge; may be repeated.")],
     rules_directory: Annotated[Path, typer.Option("--rules", help="The directory that holds the rule files.")],
-    alertmanager_address: Annotated[str | None, typer.Option("--alertmanager", metavar="HOST:PORT")] = None,
+    alertmanager_address: Annotated[
+        str | None, typer.Option("--alertmanager", metavar="HOST:PORT", help="Where alerts go; none without it.")
+    ] = None,
     scrape_seconds: Annotated[int, typer.Option("--scrape-interval", min=1, help="In seconds.")] = 15,
-    exporters: Annotated[list[str] | None, typer.Option("--exporter", metavar="HOST:PORT")] = None,
-    predictors: Annotated[list[str] | None, typer.Option("--predictor", metavar="HOST:PORT")] = None,
+    exporters: Annotated[
+        list[str] | None, typer.Option("--exporter", metavar="HOST:PORT", help="An exporter, for its own health.")
+    ] = None,
+    predictors: Annotated[
+        list[str] | None, typer.Option("--predictor", metavar="HOST:PORT", help="A predictor, for its own health.")
+    ] = None,
 ) -> None:
     """Print a configuration for Prometheus: scraping, rules in the classic dialect, alerting."""
     files = [str(rules_directory / name) for name in (rules.CLASSIC_FILE, rules.ALERTS_FILE)]
@@ -64,12 +76,21 @@ def alertmanager_config(
     profile: ProfileName = rules.PRODUCTION.name,
 ) -> None:
     """Print a configuration for Alertmanager: routing, inhibition, the bridge's webhook."""
-    typer.echo(alertmanager.render(webhook_url, _profile(profile)), nl=False)
+    with _told():
+        text = alertmanager.render(webhook_url, _profile(profile))
+    typer.echo(text, nl=False)
 
 
 def _profile(name: str) -> rules.Profile:
-    try:
+    with _told():
         return rules.profile_named(name)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say what is wrong in one line, and end with the code for configuration."""
+    try:
+        yield
     except ConfigurationError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"kernelcast: {error}", err=True)
         raise typer.Exit(_EXIT_CONFIGURATION) from error

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from kernelcast.grafana import alertmanager, dashboards, prometheus, provisioning, rules
+from kernelcast.wire.errors import ConfigurationError
 
 COMMITTED: Final = Path("grafana")
 """Where a checkout keeps the production profile's files."""
@@ -29,12 +30,19 @@ def tree(profile: rules.Profile) -> dict[str, str]:
 
 
 def write(directory: Path, profile: rules.Profile) -> tuple[Path, ...]:
-    """Write every file, making directories where needed; the paths written, in order."""
+    """Write every file, making directories where needed; the paths written, in order.
+
+    Raises:
+        ConfigurationError: The directory cannot be written.
+    """
     written = []
     for name, text in tree(profile).items():
         path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror}; give another --output") from error
         written.append(path)
     return tuple(written)
 

@@ -81,3 +81,19 @@ def test_alertmanager_config_takes_the_webhook() -> None:
     assert code == 0
     assert document["receivers"][0]["webhook_configs"][0]["url"] == "http://b:1/api/v1/alerts"
     assert document["route"]["group_wait"] == "1s"
+
+
+def test_an_output_that_cannot_be_written_is_one_line_and_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, said = call("generate", "--output", tmp_path / "file" / "below")
+    assert code == 2
+    assert said.startswith("kernelcast: ")
+    assert said.count("\n") == 1
+    assert "cannot be written" in said
+
+
+@pytest.mark.parametrize("url", ["bridge:19401", "ftp://b/api", "http://", ""])
+def test_a_webhook_that_alertmanager_would_refuse_is_refused_here(url: str) -> None:
+    code, said = call("alertmanager-config", "--webhook-url", url)
+    assert code == 2
+    assert "--webhook-url" in said
