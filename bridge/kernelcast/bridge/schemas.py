@@ -10,6 +10,8 @@ from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS
 
 MOST_SCHEMAS: Final = 10_000
 """Sets of bounds; real fleets have tens. Beyond, new ones are refused and counted."""
+MOST_BOUNDS: Final = 200_000
+"""Of all sets together: a page's snapshot copies their texts, and a set that is no longer used is never given back."""
 
 
 def _number(bound: float) -> str:
@@ -47,7 +49,7 @@ class Schemas:
         known = self._numbers.get(key)
         if known is not None:
             return known
-        if len(self._numbers) >= MOST_SCHEMAS:
+        if len(self._numbers) >= MOST_SCHEMAS or len(self.bounds) + len(bounds) > MOST_BOUNDS:
             return None
         number = len(self._numbers)
         self._numbers[key] = number

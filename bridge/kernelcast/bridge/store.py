@@ -37,6 +37,9 @@ from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
 ADMITTED_AT_ONCE: Final = 1000
 """New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
 
+RETRIED_BESIDES: Final = 1000
+"""Refused series that are tried again at an expiry, beside as many as it removed."""
+
 DEFAULT_RULES: Final = Rules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
 
 Identify = Callable[[int], SeriesIdentity]
@@ -66,6 +69,7 @@ class SeriesStore:
         self._wires = empty_wires(1024)
         self._exposed: UInt8Array = np.zeros(16, np.uint8)
         self._layout: Layout | None = None
+        self._retry_from = 0
         self.version = 0
 
     def apply(self, decoded: Decoded, messages: MessageColumns, identify: Identify) -> Int64Array:
@@ -211,10 +215,23 @@ class SeriesStore:
         wires.partition[forgotten] = -1
         if len(slots):
             self._slots.free(slots)
-            for refused in (SERIES_LIMIT, METRIC_LIMIT, TYPE_CONFLICT):
-                wires.slot[wires.slot == -refused] = -UNKNOWN
+            self._try_refused_again(len(slots))
             self._changed(membership=True)
         return len(slots), forgotten
+
+    def _try_refused_again(self, room: int) -> None:
+        """Give as many refused series another chance as there is new room, and a few more; other ones each time.
+
+        To judge one takes some 20 µs: all of a fleet that is far over its limit, at every expiry, would be all we do.
+        """
+        slots = self._wires.slot
+        refused = np.flatnonzero((slots == -SERIES_LIMIT) | (slots == -METRIC_LIMIT) | (slots == -TYPE_CONFLICT))
+        if not len(refused):
+            return
+        at = int(np.searchsorted(refused, self._retry_from)) % len(refused)
+        chosen = refused[at : at + room + RETRIED_BESIDES]
+        slots[chosen] = -UNKNOWN
+        self._retry_from = int(chosen[-1]) + 1
 
 
 def _bounds(points: HistogramPoints, i: int) -> FloatArray | None:

@@ -11,12 +11,21 @@ from functools import lru_cache
 from typing import Final
 
 from kernelcast.bridge.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.families import HISTOGRAM_SUFFIXES
 from kernelcast.columnar import Attributes, PointType, SeriesIdentity, Temporality
-from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, Kind
+from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGUE, Kind
 from kernelcast.wire.catalogue import translate as prometheus_name
 
 LONGEST_LABELS_BYTES: Final = 8 * 1024
 """Longer than any series of ours by an order of magnitude; a page of such series would be no use to anybody."""
+
+_PARTS_OF_OURS: Final = frozenset(
+    f"{row.prometheus_name}{suffix}"
+    for row in CATALOGUE
+    if row.kind is Kind.HISTOGRAM and row.exposed
+    for suffix in HISTOGRAM_SUFFIXES
+)
+"""Sample names of the catalogue's histograms: a stranger that came first would keep the whole histogram out."""
 
 _HISTOGRAMS: Final = (PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM)
 _NAMEABLE: Final = re.compile(r"[a-zA-Z0-9]")
@@ -76,7 +85,10 @@ def _family(name: str, unit: str, claimed: PointType, monotonic: bool) -> tuple[
         translated = prometheus_name(name, unit, kind)
         row = BY_PROMETHEUS_NAME.get(translated)
         if row is None:
-            return translated, kind, ""
+            names = (
+                [f"{translated}{suffix}" for suffix in HISTOGRAM_SUFFIXES] if kind is Kind.HISTOGRAM else [translated]
+            )
+            return TYPE_CONFLICT if _PARTS_OF_OURS.intersection(names) else (translated, kind, "")
     if not row.exposed:
         return WIRE_ONLY
     if (row.kind is Kind.HISTOGRAM) != (kind is Kind.HISTOGRAM):

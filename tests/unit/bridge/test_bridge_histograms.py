@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.unit.bridge.fleet import RESOURCE, come_from, exposed_store, page, samples
 
 from kernelcast.bridge.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
+from kernelcast.bridge.schemas import MOST_BOUNDS, Schemas
 from kernelcast.bridge.slots import SeriesLimits
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
@@ -238,3 +240,12 @@ def test_the_memory_of_buckets_is_used_again() -> None:
     for time in range(1, 200):
         shown.read(explicit([float(time)], [1, 1], time=time) if time % 2 else exponential(positive=[1], time=time))
     assert shown.store._slots.blocks.used == 28
+
+
+def test_sets_of_bounds_are_limited_by_their_size_too() -> None:
+    schemas = Schemas()
+    wide = [np.arange(i, i + 9_000, dtype=np.float64) for i in range(50)]
+    numbers = [schemas.number(bounds) for bounds in wide]
+    assert numbers.count(None) > 0
+    assert len(schemas.bounds) <= MOST_BOUNDS
+    assert schemas.number(wide[0]) == numbers[0]

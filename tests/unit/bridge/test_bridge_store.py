@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +32,7 @@ from kernelcast.bridge.columns import (
     Rules,
 )
 from kernelcast.bridge.slots import SeriesLimits
-from kernelcast.bridge.store import SeriesStore
+from kernelcast.bridge.store import RETRIED_BESIDES, SeriesStore
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 
 OTHER_WRITER = (*RESOURCE, ("service.version", "2"))
@@ -178,6 +179,32 @@ def test_series_beyond_the_limits_are_counted_by_cause_and_come_in_once_there_is
     outcomes = store.apply(decoded([Point(2, 1.0, 3)]), come_from(offset=2, append_ms=9_000), identities.__getitem__)
     assert outcomes[STORED] == 1
     assert store.lines == 3
+
+
+def test_series_far_beyond_the_limit_are_not_all_judged_again_at_every_expiry_and_each_has_its_turn() -> None:
+    refused = 3 * RETRIED_BESIDES
+    store = exposed_store(SeriesLimits(series=1, series_per_metric=1))
+    judged: list[int] = []
+
+    def identify(number: int) -> SeriesIdentity:
+        judged.append(number)
+        return gauge("a", attributes=(("i", str(number)),))
+
+    def write(numbers: Iterable[int], append_ms: int) -> None:
+        store.apply(decoded([Point(i, 1.0, 1) for i in numbers]), come_from(append_ms=append_ms), identify)
+
+    admitted = 0
+    write(range(refused), 1_000)
+    for append_ms in (10_000, 20_000, 30_000):
+        others = [i for i in range(refused) if i != admitted]
+        write(others, append_ms)
+        seen = len(judged)
+        store.expire({0: append_ms})
+        write(others, append_ms)
+        assert 0 < len(judged) - seen <= RETRIED_BESIDES + 1
+        assert store.lines == 1
+        admitted = judged[seen]
+    assert set(judged[refused:]) >= set(range(1, refused))
 
 
 def test_expired_series_leave_nothing_behind_however_many_come_and_go() -> None:

@@ -86,6 +86,11 @@ def test_a_number_claimed_for_a_histogram_of_the_catalogue_is_a_conflict_and_a_g
     assert placed(gauge("cuda.kernel.launches", unit="{launch}")).kind is Kind.COUNTER
 
 
+@pytest.mark.parametrize("suffix", ["bucket", "sum", "count"])
+def test_a_stranger_cannot_keep_a_histogram_of_the_catalogue_out_by_taking_one_of_its_names(suffix: str) -> None:
+    assert place(gauge(f"cuda.kernel.duration.seconds.{suffix}")) == TYPE_CONFLICT
+
+
 def test_other_names_follow_the_specification() -> None:
     assert placed(counter("http.server.request.size", unit="By")).name == "http_server_request_size_bytes_total"
     assert placed(gauge("system.cpu.utilization", unit="1")).name == "system_cpu_utilization_ratio"
