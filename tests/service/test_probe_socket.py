@@ -1,6 +1,7 @@
 """The probe and the daemon's end of the socket, together over a real Unix socket and with real processes."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -355,6 +356,20 @@ def test_connections_beyond_the_limit_are_turned_away(tmp_path: Path) -> None:
             first.send(packet)
         eventually(lambda: len(node.server.processes()) == 1)
     node.server.close()
+
+
+def test_without_a_file_left_programs_wait_and_the_daemon_does_not_spin(node: Node) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as program:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            program.connect(str(node.path))
+            time.sleep(0.5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        errors = node.metric("kernelcast_exporter_probe_errors_total")
+        assert 1 <= errors <= 10
+        eventually(lambda: node.metric("kernelcast_exporter_probe_connections") == 1)
 
 
 def test_a_stolen_nonce_is_refused(node: Node) -> None:

@@ -30,6 +30,7 @@ from kernelcast.wire.identity import Device, Process
 PACKETS_AT_ONCE: Final = 64
 """From one connection before the next has its turn."""
 STOP_SECONDS: Final = 2.0
+ERROR_PAUSE_SECONDS: Final = 0.1
 
 _log = get_logger(__name__)
 
@@ -177,7 +178,7 @@ class ProbeServer:
             except Exception as error:  # noqa: BLE001  one program's oddity must not silence the others
                 self._counts.errors.inc()
                 _log.warning("probe socket had an error", error=repr(error))
-                self._stopping.wait(0.1)
+                self._stopping.wait(ERROR_PAUSE_SECONDS)
 
     def _turn(self) -> None:
         for key, events in self._selector.select():
@@ -198,7 +199,13 @@ class ProbeServer:
             return
         try:
             accepted, _ = self._socket.listener.accept()
-        except OSError:
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            # Out of files, say: the program goes on waiting, so the selector would return at once for ever.
+            self._counts.errors.inc()
+            _log.warning("a program cannot be let in", error=str(error))
+            self._stopping.wait(ERROR_PAUSE_SECONDS)
             return
         accepted.setblocking(False)
         peer = peer_of(accepted)
