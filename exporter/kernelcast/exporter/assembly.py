@@ -77,6 +77,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         producer = _producer(settings, hostname, registry, stack)
         publisher = Publisher(producer, hostname_label=settings.hostname_label)
         exposition = Exposition(registry, hostname_label=settings.hostname_label)
+        hints = _hint_reader(settings, hostname, shutdown, _inbox(server, producer, counts, registry))
         outcomes = OutcomeRelay(server, aggregator, producer, hostname=hostname, count=counts.outcome)
         parts = Parts(
             pipeline=Pipeline(sources, aggregator, publisher, state, outcomes),
@@ -84,7 +85,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
             exposition=exposition,
             counts=counts,
             state=state,
-            kafka_ready=producer.ready,
+            kafka_ready=lambda: _first_trouble(producer.ready(), hints.ready()),
         )
         daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
         server.start()
@@ -93,7 +94,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         )
         web.measure(registry)
         stack.enter_context(web)
-        stack.enter_context(_hints(settings, hostname, shutdown, _inbox(server, producer, counts, registry)))
+        stack.enter_context(_reading(hints, shutdown))
         yield daemon, web
 
 
@@ -150,13 +151,20 @@ def _inbox(
     return lambda: HintInbox(server, aside, count=counts.hint)
 
 
-@contextmanager
-def _hints(
+def _hint_reader(
     settings: ExporterSettings, hostname: str, shutdown: Shutdown, inbox: Callable[[], HintInbox]
-) -> Iterator[None]:
-    """Reads hints on a thread of its own."""
+) -> HintReader:
     group = f"{SERVICE_NAME}-{hostname}"
-    reader = HintReader(lambda: Consumer(settings.kafka, group_id=group), inbox, shutdown)
+    return HintReader(lambda: Consumer(settings.kafka, group_id=group), inbox, shutdown)
+
+
+def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
+    return next((answer for answer in answers if not answer[0]), (True, ""))
+
+
+@contextmanager
+def _reading(reader: HintReader, shutdown: Shutdown) -> Iterator[None]:
+    """Reads hints on a thread of its own."""
     thread = threading.Thread(target=reader.run, name="hints", daemon=True)
     thread.start()
     try:

@@ -142,6 +142,12 @@ class HintReader:
         self._inbox = inbox
         self._shutdown = shutdown
         self._wait_seconds = FIRST_RETRY_SECONDS
+        self._trouble = "Kafka has not answered yet"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether Kafka answered when it was asked last; known even where the exporter has nothing to send."""
+        trouble = self._trouble
+        return not trouble, trouble
 
     def run(self) -> None:
         """Read; returns when asked to stop."""
@@ -150,6 +156,7 @@ class HintReader:
             try:
                 self._read(reader)
             except BrokerError as error:
+                self._trouble = str(error)
                 _log.warning("hints cannot be read", reason=str(error), retry_seconds=self._wait_seconds)
             except Exception as error:  # noqa: BLE001  one hint's oddity must not end all hints unnoticed
                 _log.error("reading hints failed", error=repr(error), retry_seconds=self._wait_seconds)
@@ -161,6 +168,7 @@ class HintReader:
     def _read(self, reader: Reader) -> None:
         """Read for as long as it works; not at all where there is no such topic yet."""
         partitions = reader.partitions(HINTS.name)
+        self._trouble = ""
         if not partitions:
             return
         behind = Behind(reader, partitions)

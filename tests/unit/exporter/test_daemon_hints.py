@@ -196,10 +196,15 @@ def test_an_unreachable_broker_is_tried_again() -> None:
             raise BrokerError(f"asking for {topic} failed")
 
     def connect() -> Broker:
+        if attempts:
+            assert reader.ready() == (False, "asking for kernelcast.hints failed")
         attempts.append(len(attempts))
         return Away(shutdown, []) if len(attempts) < 4 else Broker(shutdown, [[Message(hint("a"))]])
 
-    HintReader(connect, node.inbox, shutdown).run()
+    reader = HintReader(connect, node.inbox, shutdown)
+    assert reader.ready() == (False, "Kafka has not answered yet")
+    reader.run()
+    assert reader.ready() == (True, "")
     assert node.delivered == ["a"]
     assert waits[:3] == [1.0, 2.0, 4.0]
 
