@@ -24,7 +24,6 @@ class Publisher:
     """Writes forecasts and hints under one identity."""
 
     def __init__(self, settings: PredictorSettings, producer: Sender, *, clock_ns: Callable[[], int]) -> None:
-        self._interval_seconds = settings.interval_seconds
         self._client_id = settings.client_id
         self._producer = producer
         self._clock_ns = clock_ns
@@ -41,7 +40,7 @@ class Publisher:
     def forecasts(self, report: SweepReport, coverage: dict[str, float]) -> None:
         """Write a sweep's predictions, and how past ones came out."""
         time_ns = self._clock_ns()
-        keyed = samples.by_key(report.predictions, time_ns=time_ns, interval_seconds=self._interval_seconds)
+        keyed = samples.by_key(report.predictions, time_ns=time_ns)
         for key in {*keyed, *self._ended.groups}:
             self._send(key, self._ended.complete(key, keyed.get(key, ()), time_ns))
         self._send(self._client_id.encode(), samples.coverage(coverage, time_ns=time_ns))

@@ -29,7 +29,7 @@ def duration_label(seconds: float) -> str:
     return f"{seconds:g}s"
 
 
-def by_key(predictions: Iterable[Prediction], *, time_ns: int, interval_seconds: float) -> dict[bytes, list[Sample]]:
+def by_key(predictions: Iterable[Prediction], *, time_ns: int) -> dict[bytes, list[Sample]]:
     """Samples of all predictions by record key.
 
     Variants of one kernel share the kernel's series; the most probable degradation speaks for them.
@@ -37,7 +37,6 @@ def by_key(predictions: Iterable[Prediction], *, time_ns: int, interval_seconds:
     Args:
         predictions: What a sweep found.
         time_ns: When they are issued, Unix nanoseconds.
-        interval_seconds: The grid's step.
     """
     worst: dict[Subject, Prediction] = {}
     for prediction in predictions:
@@ -46,7 +45,7 @@ def by_key(predictions: Iterable[Prediction], *, time_ns: int, interval_seconds:
             worst[published] = prediction
     samples: defaultdict[bytes, list[Sample]] = defaultdict(list)
     for published, prediction in worst.items():
-        samples[published.key].extend(_samples(published, prediction, time_ns, interval_seconds))
+        samples[published.key].extend(_samples(published, prediction, time_ns))
     return dict(samples)
 
 
@@ -66,11 +65,10 @@ def hints_issued(counts: Mapping[tuple[str, str, str], int], *, time_ns: int, st
     return dict(samples)
 
 
-def _samples(published: Subject, prediction: Prediction, time_ns: int, interval_seconds: float) -> Iterator[Sample]:
+def _samples(published: Subject, prediction: Prediction, time_ns: int) -> Iterator[Sample]:
     base = {name: value for name, value in published.labels if name in SUBJECT_LABELS}
     base["metric"] = published.metric
-    for horizon in prediction.horizons_seconds:
-        values = prediction.at(horizon, interval_seconds)
+    for horizon, values in prediction.bounds.items():
         for bound, value in zip(BOUNDS, values, strict=True):
             attributes = _sorted(**base, horizon=duration_label(horizon), bound=bound)
             yield Sample(FORECAST_VALUE, attributes, time_ns, value)

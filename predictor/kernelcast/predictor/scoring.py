@@ -1,6 +1,13 @@
-"""The predictor's own past, scored: the share of intervals that held what came."""
+"""The predictor's own past, scored: the share of intervals that held what came, and how much wider they should be.
+
+A model's interval rests on the trend that it saw; after a change of trend it is too narrow by a multiple. So intervals
+are widened by what the past ones of the same metric and horizon lacked: split conformal prediction with normalised
+residuals (Lei et al., Distribution-Free Predictive Inference for Regression, JASA 113, 2018, sections 2.2 and 5.2).
+It is kept in memory only: after a restart intervals are as the model has them until enough claims have come due.
+"""
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +18,9 @@ import numpy as np
 MIN_SCORED: Final = 20
 REMEMBERED: Final = 1000
 MAX_PENDING: Final = 100_000
+LEVEL: Final = 0.95
+MAX_WIDENING: Final = 10.0
+"""Beyond it the model is no guide at all; the coverage then says so, and a few broken series spoil no others."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -22,15 +32,31 @@ class Claim:
         row: Whose value.
         generation: Of that row when the claim was made.
         metric: Under which name it was published.
-        lower, upper: The interval's bounds.
+        horizon_seconds: How far ahead it was issued.
+        mean, lower, upper: As the model has them.
+        widening: By how much the interval was widened when it was published.
     """
 
     due: int
     row: int
     generation: int
     metric: str
+    horizon_seconds: float
+    mean: float
     lower: float
     upper: float
+    widening: float = 1.0
+
+    @property
+    def bounds(self) -> tuple[float, float, float]:
+        """What was published: mean, lower and upper bound."""
+        lower = self.mean - self.widening * (self.mean - self.lower)
+        return self.mean, lower, self.mean + self.widening * (self.upper - self.mean)
+
+    def needed(self, seen: float) -> float | None:
+        """The widening with which the interval just holds a value; None for an interval without width."""
+        half = self.upper - self.mean if seen > self.mean else self.mean - self.lower
+        return abs(seen - self.mean) / half if half > 0 else None
 
 
 class Scores:
@@ -44,6 +70,7 @@ class Scores:
         self._pending: dict[tuple[int, int], list[Claim]] = {}
         self._count = 0
         self._hits: dict[str, deque[bool]] = {}
+        self._needed: dict[tuple[str, float], deque[float]] = {}
         self.dropped = 0
 
     def claim(self, claim: Claim) -> None:
@@ -72,6 +99,14 @@ class Scores:
         """By metric: the share of recent claims that held; absent until there are enough."""
         return {metric: float(np.mean(hits)) for metric, hits in self._hits.items() if len(hits) >= MIN_SCORED}
 
+    def widening(self, metric: str, horizon_seconds: float) -> float:
+        """By how much to widen an interval so that 95 % of the recent ones would have held; 1 until that is known."""
+        needed = self._needed.get((metric, horizon_seconds), ())
+        if len(needed) < MIN_SCORED:
+            return 1.0
+        rank = min(math.ceil((len(needed) + 1) * LEVEL), len(needed))
+        return float(np.clip(np.partition(needed, rank - 1)[rank - 1], 1.0, MAX_WIDENING))
+
     def _score(self, claim: Claim, value: Callable[[int, int], float] | None) -> None:
         self._count -= 1
         seen = value(claim.row, claim.due) if value is not None else float("nan")
@@ -79,4 +114,9 @@ class Scores:
             self.dropped += 1
             return
         hits = self._hits.setdefault(claim.metric, deque(maxlen=REMEMBERED))
-        hits.append(claim.lower <= seen <= claim.upper)
+        _, lower, upper = claim.bounds
+        hits.append(lower <= seen <= upper)
+        needed = claim.needed(seen)
+        if needed is not None:
+            key = claim.metric, claim.horizon_seconds
+            self._needed.setdefault(key, deque(maxlen=REMEMBERED)).append(needed)

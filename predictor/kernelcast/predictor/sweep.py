@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,19 +34,20 @@ class Prediction:
     Attributes:
         case: The series.
         forecast: Its future, in its own unit.
-        horizons_seconds: Those that its history allows.
+        bounds: By horizon in seconds, for those that its history allows: mean, lower and upper bound, widened by
+            what past ones lacked. The degradation's probability rests on the model's own paths.
         degradation: None where nothing points to a fault.
     """
 
     case: Case
     forecast: Forecast
-    horizons_seconds: tuple[float, ...]
+    bounds: Mapping[float, tuple[float, float, float]]
     degradation: Degradation | None
 
-    def at(self, horizon_seconds: float, interval_seconds: float) -> tuple[float, float, float]:
-        """Mean, lower and upper bound at a horizon."""
-        step = -(-round(horizon_seconds / interval_seconds) // self.forecast.intervals) - 1
-        return float(self.forecast.mean[step]), float(self.forecast.lower[step]), float(self.forecast.upper[step])
+    @property
+    def horizons_seconds(self) -> tuple[float, ...]:
+        """The horizons that are answered, ascending."""
+        return tuple(self.bounds)
 
 
 @dataclass(slots=True)
@@ -204,8 +205,8 @@ class Sweeper:
         )
         report.fits[found.model, "failed" if found.failed else "reused" if usable else "estimated"] += 1
         self._keep(case, found, now_seconds, usable=usable)
-        self._claim(case, found, horizons)
-        return Prediction(case, found, horizons, self._degradation(case, verdict, found, horizons))
+        bounds = {horizon: self._claimed(case, found, horizon) for horizon in horizons}
+        return Prediction(case, found, bounds, self._degradation(case, verdict, found, horizons))
 
     def _horizons(self, case: Case) -> tuple[float, ...]:
         known = np.flatnonzero(np.isfinite(case.window[-case.span :]))
@@ -235,15 +236,23 @@ class Sweeper:
             while len(self._fitted) > MAX_FITS_KEPT:
                 del self._fitted[next(iter(self._fitted))]
 
-    def _claim(self, case: Case, found: Forecast, horizons: tuple[float, ...]) -> None:
+    def _claimed(self, case: Case, found: Forecast, horizon_seconds: float) -> tuple[float, float, float]:
+        """Mean, lower and upper bound at a horizon, remembered until it is known how they came out."""
+        step = -(-round(horizon_seconds / self._settings.interval_seconds) // found.intervals) - 1
         metric = case.subject.without_variant.metric
-        for horizon in horizons:
-            intervals = round(horizon / self._settings.interval_seconds)
-            step = -(-intervals // found.intervals) - 1
-            due = case.newest + (step + 1) * found.intervals
-            self.scores.claim(
-                Claim(due, case.row, case.generation, metric, float(found.lower[step]), float(found.upper[step]))
-            )
+        claim = Claim(
+            due=case.newest + (step + 1) * found.intervals,
+            row=case.row,
+            generation=case.generation,
+            metric=metric,
+            horizon_seconds=horizon_seconds,
+            mean=float(found.mean[step]),
+            lower=float(found.lower[step]),
+            upper=float(found.upper[step]),
+            widening=self.scores.widening(metric, horizon_seconds),
+        )
+        self.scores.claim(claim)
+        return claim.bounds
 
 
 def _intervals_left(case: Case, verdict: Verdict) -> float:
