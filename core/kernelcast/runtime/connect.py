@@ -41,6 +41,8 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         "enable.auto.offset.store": "false",
         "enable.partition.eof": "false",
         "auto.offset.reset": "earliest",
+        # A topic that is made, or gets partitions, after the service has started is noticed so soon, not in 5 minutes.
+        "topic.metadata.refresh.interval.ms": "10000",
         # Live metrics: what a killed member had must be read again within seconds, not librdkafka's 45.
         "session.timeout.ms": "10000",
         "heartbeat.interval.ms": "2000",
