@@ -14,11 +14,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.assembly import assembled
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_server import ProbeServer
+from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.tunables import Terms
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import load
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Hello, encode
@@ -346,6 +350,26 @@ def test_users_who_may_not_report_are_turned_away(tmp_path: Path) -> None:
         assert client.recv(10) == b""
     assert node.metric("kernelcast_exporter_probe_refused_total", reason="user") == 1
     node.server.close()
+
+
+def test_the_settings_say_which_users_may_report(tmp_path: Path) -> None:
+    flags = {
+        "allowed_uids": [os.getuid() + 1],
+        "socket_path": str(tmp_path / "probe.sock"),
+        "nvml": "off",
+        "web.listen_address": "127.0.0.1:0",
+        "kafka.bootstrap_servers": "127.0.0.1:1",
+    }
+    path = tmp_path / "kernelcast.yaml"
+    path.write_text("exporter: {state_directory: null}\n")
+    settings = load("exporter", ExporterSettings, path=path, flags=flags, environ={})
+    with (
+        assembled(settings, Shutdown()),
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as program,
+    ):
+        program.settimeout(PATIENCE_SECONDS)
+        program.connect(str(settings.socket_path))
+        assert program.recv(1) == b""
 
 
 def test_connections_beyond_the_limit_are_turned_away(tmp_path: Path) -> None:

@@ -127,7 +127,13 @@ def _probe_server(
     settings: ExporterSettings, hostname: str, nvml: NvmlSource | None, registry: CollectorRegistry
 ) -> ProbeServer:
     resolver = DeviceResolver(hostname, lambda: nvml.devices if nvml is not None else ())
-    return ProbeServer(settings.socket_path, clock=time.time_ns, registry=registry, devices=resolver)
+    return ProbeServer(
+        settings.socket_path,
+        clock=time.time_ns,
+        registry=registry,
+        devices=resolver,
+        allowed_uids=settings.allowed_uids,
+    )
 
 
 def _producer(settings: ExporterSettings, hostname: str, registry: CollectorRegistry, stack: ExitStack) -> Producer:

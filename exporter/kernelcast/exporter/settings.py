@@ -32,6 +32,7 @@ class ExporterSettings(ServiceSettings):
         hostname: The node's name on every series; empty takes the system's.
         hostname_label: What dcgm-exporter's dashboards here call it: `Hostname` up to 4.8.2, `hostname` after.
         socket_path: Where programs hand over their kernels.
+        allowed_uids: Users whose programs may report; null lets every user of the node.
         state_directory: Where totals survive a crash; null keeps none, and a crash resets every counter.
         kernels: Kernels with a series of their own per program and GPU; None, written `all`, for every one.
         detailed_kernels: How many of those have histogram buckets.
@@ -50,6 +51,7 @@ class ExporterSettings(ServiceSettings):
     hostname: Annotated[str, Field(max_length=253)] = ""
     hostname_label: Literal["Hostname", "hostname"] = "Hostname"
     socket_path: Path = Path("/run/kernelcast/probe.sock")
+    allowed_uids: frozenset[Annotated[int, Field(ge=0)]] | None = None
     state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
     kernels: Annotated[
         Annotated[int, Field(ge=1)] | None, BeforeValidator(_as_number), Remedy("give a number, or all")
