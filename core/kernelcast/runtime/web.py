@@ -22,6 +22,7 @@ from kernelcast.runtime.instruments import WithoutCreated, counter, gauge
 from kernelcast.runtime.listen import format_address, parse_listen_address
 from kernelcast.runtime.settings import WebSettings
 from kernelcast.runtime.web_guard import Guard, WatchedConfig, WatchedContext
+from kernelcast.runtime.web_patience import patient_protocol
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
@@ -31,6 +32,7 @@ Check = Callable[[], tuple[bool, str]]
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 512
+REQUEST_SECONDS: Final = 15.0
 START_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 5.0
 _OPEN_REQUESTS_SECONDS: Final = 3
@@ -46,6 +48,7 @@ class WebServer:
 
     Attributes:
         address: `HOST:PORT` as bound, once started.
+        request_seconds: How long a client may take to send a request; then its connection is closed.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class WebServer:
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
+        self.request_seconds = REQUEST_SECONDS
         own = [
             Route("/", self._landing),
             Route("/metrics", _metrics_endpoint(metrics)),
@@ -148,7 +152,7 @@ class WebServer:
         return uvicorn.Config(
             self._app,
             loop="asyncio",
-            http="h11",
+            http=patient_protocol(self.request_seconds),
             ws="none",
             lifespan="off",
             log_config=None,

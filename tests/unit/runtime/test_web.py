@@ -233,3 +233,30 @@ def test_without_the_right_client_certificate_there_is_no_answer(tmp_path: Path)
         assert httpx.get(server.url, verify=friend).status_code == 200
         with pytest.raises(httpx.TransportError):
             httpx.get(server.url, verify=stranger)
+
+
+HALF_REQUESTS = [b"", b"GET /status HTTP/1.1\r\n", b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab"]
+
+
+def impatient(*routes: Route) -> WebServer:
+    server = WebServer(LOCAL, title="bridge", metrics=CollectorRegistry(), routes=routes)
+    server.request_seconds = 0.2
+    return server
+
+
+@pytest.mark.parametrize("beginning", HALF_REQUESTS)
+def test_a_client_that_never_finishes_its_request_loses_its_connection(beginning: bytes) -> None:
+    with impatient(Route("/echo", echo, methods=["POST"])) as server:
+        host, port = server.address.split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as client:
+            client.sendall(beginning)
+            assert client.recv(100) == b""
+
+
+def test_a_slow_answer_is_not_cut_off_and_a_connection_serves_several_requests() -> None:
+    def slowly(_request: Request) -> Response:
+        Event().wait(0.6)
+        return PlainTextResponse("done")
+
+    with impatient(Route("/slowly", slowly)) as server, httpx.Client() as client:
+        assert [client.get(f"{server.url}/slowly").text for _ in range(2)] == ["done", "done"]
