@@ -137,3 +137,10 @@ def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -
     while "up" not in steady.last_words():
         time.sleep(0.02)
     assert supervisor.stop() == {"steady": 0, "dying": 1}
+
+
+def test_a_child_stopped_before_it_could_listen_is_no_failure(tmp_path: Path) -> None:
+    child = Child("early", (sys.executable, "-c", "import time; time.sleep(60)"), tmp_path / "early.log")
+    child.start()
+    child.stop()
+    assert (child.state, child.failed) == ("stopped", False)

@@ -74,7 +74,7 @@ class Child:
             return "not started"
         if self.exit_code is None:
             return "running"
-        if self.stopped and self.exit_code == 0:
+        if self.stopped and self.exit_code in (0, -signal.SIGTERM):  # it may not have come to listen to SIGTERM yet
             return "stopped"
         return "done" if self.ends and self.exit_code == 0 else f"exited {self.exit_code}"
 
