@@ -20,7 +20,7 @@ DROPPED = "kernelcast_producer_dropped_messages_total"
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[KafkaSettings]:
-    with EmbeddedBroker(topics=["kernelcast.device", "kernelcast.kernels"]) as broker:
+    with EmbeddedBroker(topics=["kernelcast.device", "kernelcast.kernels", "kernelcast.outcomes"]) as broker:
         yield KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
 
 
@@ -63,11 +63,11 @@ def test_what_is_sent_is_acknowledged_counted_and_read_back(kafka: KafkaSettings
 
 
 def test_the_end_of_a_partition_is_told_apart_from_messages_and_errors(kafka: KafkaSettings) -> None:
-    write(kafka, "kernelcast.kernels", b"1", b"2", key=b"the-end")
+    write(kafka, "kernelcast.outcomes", b"1", b"2", key=b"the-end")
     registry = CollectorRegistry()
     told = {"enable.partition.eof": "true"}
     consumer = Consumer(kafka, group_id="reader", overrides=told, registry=registry)
-    partitions = consumer.partitions("kernelcast.kernels")
+    partitions = consumer.partitions("kernelcast.outcomes")
     highs = {partition.partition: consumer.watermarks(partition)[1] for partition in partitions}
     consumer.assign([TopicPartition(item.topic, item.partition, OFFSET_BEGINNING) for item in partitions])
 
