@@ -3,8 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kernelcast.cli.app import run
+from kernelcast.cli.demo import command
+from kernelcast.cli.demo.workspace import Endpoints, Workspace
+from kernelcast.runtime.admin import Outcome, TopicChange
 
 
 @pytest.mark.parametrize(
@@ -38,3 +42,20 @@ def test_a_place_that_cannot_be_written_is_said_at_once(
     place = tmp_path / "file" / "below"
     assert run(["demo", "--source", "simulate", option, str(place)]) == 2
     assert f"{option} {place} cannot be written" in capsys.readouterr().err
+
+
+def test_a_broker_on_which_the_topics_cannot_be_made_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = TopicChange("kernelcast.device", Outcome.FAILED, "not authorised")
+    monkeypatch.setattr(command, "apply_topics", lambda _settings: [refused])
+    assert run(["demo", "--source", "simulate", "--broker", "kafka:9092"]) == 1
+    assert "kernelcast.device could not be made or set: not authorised" in capsys.readouterr().err
+
+
+def test_on_a_kafka_of_the_users_own_the_demo_keeps_out_of_the_services_consumer_groups(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, Endpoints("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"), "kafka:9092")
+    workspace.write_config(nvml="off", kernels="100")
+    written = yaml.safe_load(workspace.config.read_text())
+    groups = {written[service]["group_id"] for service in ("bridge", "predictor")}
+    assert groups == {"kernelcast-demo-bridge", "kernelcast-demo-predictor"}

@@ -20,12 +20,12 @@ from kernelcast.cli.demo.sources import DemoSource, choose
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.view import plain, render
 from kernelcast.runtime import logging
-from kernelcast.runtime.admin import apply_topics
+from kernelcast.runtime.admin import Outcome, apply_topics
 from kernelcast.runtime.command import command
 from kernelcast.runtime.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings import KafkaSettings, LogSettings
-from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PLAIN_EVERY_SECONDS = 2.0
 
@@ -156,7 +156,10 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
         with EmbeddedBroker() as embedded:
             yield embedded.bootstrap_servers, "embedded"
         return
-    apply_topics(KafkaSettings(bootstrap_servers=address))
+    failed = [one for one in apply_topics(KafkaSettings(bootstrap_servers=address)) if one.outcome is Outcome.FAILED]
+    if failed:
+        reasons = "\n".join(f"{one.topic} could not be made or set: {one.detail}" for one in failed)
+        raise KernelcastError(f"{reasons}\nhave the topics made with `kernelcast topics apply`, or leave --broker out")
     yield address, "kafka"
 
 

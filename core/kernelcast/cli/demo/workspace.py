@@ -82,8 +82,9 @@ class Workspace:
                 "nvml": nvml,
                 "kernels": kernels,
             },
-            "bridge": {},
-            "predictor": {},
+            # Groups of its own: on a user's Kafka it must not take partitions away from the services that run there.
+            "bridge": {"group_id": "kernelcast-demo-bridge"},
+            "predictor": {"group_id": "kernelcast-demo-predictor"},
         }
         content: dict[str, Any] = {
             "kafka": {"bootstrap_servers": self.bootstrap_servers},
