@@ -59,3 +59,9 @@ def test_on_a_kafka_of_the_users_own_the_demo_keeps_out_of_the_services_consumer
     written = yaml.safe_load(workspace.config.read_text())
     groups = {written[service]["group_id"] for service in ("bridge", "predictor")}
     assert groups == {"kernelcast-demo-bridge", "kernelcast-demo-predictor"}
+
+
+def test_a_second_demo_on_the_same_kafka_gets_a_hint_again_within_minutes(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path, Endpoints("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"), "kafka:9092")
+    workspace.write_config(nvml="off", kernels="100")
+    assert yaml.safe_load(workspace.config.read_text())["predictor"]["hints"]["cooldown_seconds"] <= 120

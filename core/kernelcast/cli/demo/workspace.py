@@ -29,6 +29,7 @@ FAST: Final[dict[str, dict[str, Any]]] = {
         "horizons_seconds": [60.0, 300.0],
         "refit_every_seconds": 15.0,
         "snapshot_every_seconds": 15.0,
+        "hints": {"cooldown_seconds": 60.0},
     },
 }
 """Seconds instead of minutes: a demonstration is short."""
