@@ -1,7 +1,6 @@
 """Decoded points into windows: which row each belongs to, and what becomes of its value there."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Protocol
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
 from kernelcast.predictor.online import OnlineState
 from kernelcast.predictor.pairs import Pairs
+from kernelcast.predictor.points import Points
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.predictor.subjects import VARIANT, Form, Subject
 from kernelcast.predictor.windows import NOT_ADMITTED, FloatArray, IntArray, Windows
@@ -49,17 +49,6 @@ class TunableListener(Protocol):
 
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take one point."""
-
-
-@dataclass(frozen=True, slots=True)
-class Points:
-    """Points of one role; arrays of shape (n,), each row at most once."""
-
-    rows: IntArray
-    time_ns: IntArray
-    start_ns: IntArray
-    value: FloatArray
-    count: FloatArray
 
 
 _SKIPPED: Final = frozenset({Kind.INFO})

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from kernelcast.predictor.intake import Points
+from kernelcast.predictor.points import Points
+from kernelcast.predictor.windows import FloatArray, IntArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Joined = tuple[IntArray, IntArray, IntArray, tuple[FloatArray, FloatArray]]
 
 
@@ -25,7 +21,7 @@ class Pairs:
         self._count_ns: IntArray = np.zeros(0, np.int64)
         self._start_ns: IntArray = np.zeros(0, np.int64)
 
-    def join(self, sums: Iterable["Points"], counts: Iterable["Points"]) -> Iterator[Joined]:
+    def join(self, sums: Iterable[Points], counts: Iterable[Points]) -> Iterator[Joined]:
         """Rows whose halves agree on the time: rows, times, starts, (sums, counts)."""
         for total, count in zip_longest(sums, counts):
             touched = []

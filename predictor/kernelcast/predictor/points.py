@@ -1,0 +1,23 @@
+"""Points on their way from the decoder into the windows."""
+
+from dataclasses import dataclass
+
+from kernelcast.predictor.windows import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points of one role; arrays of shape (n,), each row at most once.
+
+    Attributes:
+        rows: Rows of the windows.
+        time_ns, start_ns: When measured, and since when cumulative; Unix nanoseconds.
+        value: What the point says; of a histogram its sum.
+        count: Of a histogram its count; else 0.
+    """
+
+    rows: IntArray
+    time_ns: IntArray
+    start_ns: IntArray
+    value: FloatArray
+    count: FloatArray
