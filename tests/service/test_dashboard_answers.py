@@ -13,7 +13,8 @@ from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards
-from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric
+from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
 pytestmark = pytest.mark.service
 
@@ -39,12 +40,13 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 
 
 def label_sets(row: Metric) -> Iterator[dict[str, str]]:
-    """Some of the label sets that a metric can have; a forecast for a GPU has no program and no kernel."""
+    """Some of the label sets that a metric can have; a forecast has no labels that its subject lacks."""
     seen = set()
     for values in itertools.product(*(VALUES.get(label, (f"a-{label}",)) for label in row.labels)):
         labels = dict(zip(row.labels, values, strict=True))
-        if labels.get("metric") == DEVICE_METRIC:
-            labels = {name: value for name, value in labels.items() if name not in ("program", "rank", "kernel")}
+        if subject := labels.get("metric"):
+            lacking = {*KERNEL_LABELS} - {*BY_PROMETHEUS_NAME[subject].labels}
+            labels = {name: value for name, value in labels.items() if name not in lacking}
         identity = tuple(sorted(labels.items()))
         if identity not in seen:
             seen.add(identity)
@@ -104,7 +106,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusS
 
 def substituted(expr: str, metric: str) -> str:
     """The query as Grafana sends it with everything chosen, and one forecast."""
-    chosen = {"metric": metric, "horizon": "1h", "__rate_interval": "4m"}
+    chosen = {"metric": metric, "horizon": "1h", "__rate_interval": "4m", "__range": "1h"}
     return re.sub(r"\$\{?(\w+)\}?", lambda found: chosen.get(found[1], ".+"), expr)
 
 

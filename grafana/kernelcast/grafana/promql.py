@@ -50,6 +50,19 @@ def increase(selector: str) -> str:
     return f"increase({selector}[$__rate_interval])"
 
 
+def happened(selector: str, *, window: str = "$__rate_interval") -> str:
+    """How often something rare happened within the window; nothing where it did not.
+
+    A counter that is born with its first event stands at 1 from its first sample on, and `increase` sees nothing.
+    """
+    return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {selector} offset {window})"
+
+
+def ranked(expr: str) -> str:
+    """The label `rank` with the word before it, so that a legend does not end in it where a program has no ranks."""
+    return f'label_replace({expr}, "rank", "rank $1", "rank", "(.+)")'
+
+
 def share(part: str, *, of: str, by: str) -> str:
     """What part of a whole each group is: `sum by (by) (part)` over the sum of `of`."""
     return f"sum by ({by}) ({part}) / scalar(sum({of}))"

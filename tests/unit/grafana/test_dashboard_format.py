@@ -78,15 +78,17 @@ def test_a_share_has_its_natural_range(board: dict[str, Any]) -> None:
 
 def test_rates_use_the_window_that_grafana_chooses(board: dict[str, Any]) -> None:
     for title, target in targets(board):
-        windows = re.findall(r"\[([^\]]+)\]", target["expr"])
-        assert set(windows) <= {"$__rate_interval"}, title
+        windows = re.findall(r"\[([\w$]+)\](?! @ end)", target["expr"])
+        whole = {"$__range"} if target["instant"] else set[str]()
+        assert set(windows) <= {"$__rate_interval"} | whole, title
 
 
 def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
-    """A counter's height is its age: outside `rate` and `increase` it may only be counted."""
+    """A counter's height is its age: outside `rate`, `increase` and where it is newly born it may only be counted."""
     for title, target in targets(board):
-        bare = re.sub(r"(rate|increase)\([^\]]*\][^)]*\)", "", without_variables(target["expr"]))
-        bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)\)", "", bare)
+        bare = re.sub(r"(rate|increase)\([^\]]*\][^)]*\)", "vector(1)", without_variables(target["expr"]))
+        bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)\)", "vector(1)", bare)
+        bare = re.sub(r"\((\w+{[^}]*}) > 0 unless \1 offset \w+\)", "vector(1)", bare)
         names = [name for name, _ in parse(bare).selectors] if "{" in bare else []
         assert not [name for name in names if name.endswith(COUNTERS)], title
 
@@ -137,6 +139,38 @@ def test_a_heatmap_takes_buckets_as_they_are(board: dict[str, Any]) -> None:
     for panel in heatmaps:
         assert panel["options"]["calculate"] is False
         assert all(target["format"] == "heatmap" and "by (le)" in target["expr"] for target in panel["targets"])
+
+
+def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
+    first = [panel for panel in panels(BOARDS["kernelcast-kernels.json"]) if panel["gridPos"]["y"] == 1]
+    assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest predicted breach", "What to change"]
+    for panel in first:
+        assert panel["options"]["textMode"] == "value_and_name", "a figure without its name answers nothing"
+    for panel in first[1:]:
+        assert panel["fieldConfig"]["defaults"]["noValue"], "nothing predicted is good news, not missing data"
+
+
+def test_the_largest_series_stand_first_in_a_legend(board: dict[str, Any]) -> None:
+    """A legend shows some three lines of many, so these are the largest."""
+    for panel in panels(board):
+        if panel["type"] == "timeseries":
+            legend = panel["options"]["legend"]
+            assert (legend["sortBy"], legend["sortDesc"]) == ("Last *", True), panel["title"]
+            assert "lastNotNull" in legend["calcs"], panel["title"]
+
+
+def test_a_limit_is_drawn_as_such(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        limits = [target for target in panel["targets"] if re.search(r"(limit|slowdown)$", target["legendFormat"])]
+        dashed = [item for item in panel["fieldConfig"].get("overrides", ()) if item["matcher"]["id"] == "byRegexp"]
+        assert len(dashed) >= len(limits), panel["title"]
+
+
+def test_every_combination_of_reasons_has_its_words() -> None:
+    (panel,) = (panel for panel in panels(BOARDS["kernelcast-kernels.json"]) if panel["title"] == "Clocks held back")
+    (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]
+    assert set(mapping["options"]) == {str(value) for value in range(16)}
+    assert mapping["options"]["6"]["text"] == "software thermal + hardware thermal"
 
 
 def test_the_dashboard_of_kernels_answers_its_questions() -> None:

@@ -86,6 +86,6 @@ def test_every_variable_used_is_defined() -> None:
     for board in boards().values():
         defined = {variable["name"] for variable in board["templating"]["list"]}
         for _, expr, _ in queries():
-            used = set(re.findall(r"\$\{?(\w+)\}?", expr))
-            assert used - {"__rate_interval"} <= defined, expr
+            used = set(re.findall(r"\$\{?([a-z_]\w*)\}?", expr))
+            assert used - {"__rate_interval", "__range"} <= defined, expr
         assert without_variables("${metric}_sum[$__rate_interval]") == "metric_sum[5m]"

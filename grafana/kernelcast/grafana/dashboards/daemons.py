@@ -1,7 +1,7 @@
 """Each daemon by itself: what it holds, and whether it has the time for its work."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, time_series
+from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, limits, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, exporter, predictor
 
@@ -18,7 +18,7 @@ def _held() -> Placed:
     )
     rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
     queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
-    return time_series(text, queries, Axis("short", low=0))
+    return time_series(text, queries, Axis("short", low=0), Look(overrides=(limits("limit"),)))
 
 
 def _encoding() -> Placed:
@@ -46,7 +46,10 @@ def _alerts() -> Placed:
     text = Text("Alerts written to Kafka", "Alerts that Alertmanager delivered to the bridge, by outcome.")
     delivered = promql.increase(promql.series(bridge.ALERTS))
     return time_series(
-        text, [Query(f"sum by (outcome) ({delivered})", "{{outcome}}")], Axis("short", low=0), Look(bars=True)
+        text,
+        [Query(f"sum by (outcome) ({delivered})", "{{outcome}}")],
+        Axis("short", low=0, decimals=0),
+        Look(bars=True),
     )
 
 

@@ -2,7 +2,7 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, time_series
+from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, grey, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import kernel
 
@@ -21,7 +21,8 @@ def _states() -> Placed:
     )
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    return time_series(text, [query], Axis("percentunit", low=0, high=1), Look(stacked=True), width=24, height=9)
+    look = Look(stacked=True, overrides=(grey("idle"),))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1), look, width=24, height=9)
 
 
 def _copies() -> Placed:
@@ -29,11 +30,14 @@ def _copies() -> Placed:
         "Copy throughput",
         "Bytes a second of GPU copy time, by direction: how fast copies run while they run. Compare with the link's "
         "maximum.",
+        nothing="No copies are measured",
     )
     moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
     taken = promql.rate(promql.series(kernel.MEMCPY_SECONDS))
     groups = "Hostname, gpu, kind, pinned"
     expr = f"sum by ({groups}) ({moved}) / (sum by ({groups}) ({taken}) > 0)"
+    for value, word in (("true", "pinned"), ("false", "pageable")):
+        expr = f'label_replace({expr}, "pinned", "{word}", "pinned", "{value}")'
     return time_series(text, [Query(expr, "{{Hostname}} GPU {{gpu}} {{kind}} {{pinned}}")], Axis("Bps", low=0))
 
 
@@ -41,7 +45,8 @@ def _waits() -> Placed:
     text = Text(
         "Threads waiting for the GPU",
         "Seconds of waiting a second, by the kind of synchronisation: 1 is one thread that always waits.",
+        nothing="No waiting is measured",
     )
     waited = promql.rate(promql.series(kernel.SYNC_WAIT))
-    query = Query(f"sum by (program, rank, type) ({waited})", "{{program}} rank {{rank}} {{type}}")
+    query = Query(promql.ranked(f"sum by (program, rank, type) ({waited})"), "{{program}} {{rank}} {{type}}")
     return time_series(text, [query], Axis("short", low=0))

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Placed, Text, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, limits, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import device
 
@@ -18,6 +18,9 @@ _THROTTLING: Final = (
 """Bits of the clock event mask that mean trouble. 0x4, the power cap, is normal under load, so it is not among them.
 
 Source: NVML API reference, nvmlClocksEventReasons."""
+
+_MILD: Final = "software thermal"
+"""The driver keeps the GPU from becoming too hot; the others mean that it was, or that power failed."""
 
 
 def row() -> Row:
@@ -36,14 +39,19 @@ def _utilisation() -> Placed:
 
 def _temperature() -> Placed:
     text = Text("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
-    limit = Query(f"min by (Hostname, gpu) ({promql.series(device.SLOWDOWN_TEMP)})", f"{_GPU} slowdown")
-    return time_series(text, [Query(promql.series(device.GPU_TEMP), _GPU), limit], Axis("celsius", low=0))
+    limit = Query(f"min by (modelName) ({promql.series(device.SLOWDOWN_TEMP)})", "{{modelName}} slowdown")
+    queries = [Query(promql.series(device.GPU_TEMP), _GPU), limit]
+    return time_series(text, queries, Axis("celsius"), Look(overrides=(limits("slowdown"),)))
 
 
 def _power() -> Placed:
-    text = Text("Power draw", "Power drawn, and the limit in force. Running at the limit is normal under load.")
-    limit = Query(f"min by (Hostname, gpu) ({promql.series(device.POWER_LIMIT)})", f"{_GPU} limit")
-    return time_series(text, [Query(promql.series(device.POWER_USAGE), _GPU), limit], Axis("watt", low=0))
+    text = Text(
+        "Power draw",
+        "Power drawn, and the lowest limit in force on each model. Running at the limit is normal under load.",
+    )
+    limit = Query(f"min by (modelName) ({promql.series(device.POWER_LIMIT)})", "{{modelName}} limit")
+    queries = [Query(promql.series(device.POWER_USAGE), _GPU), limit]
+    return time_series(text, queries, Axis("watt", low=0), Look(overrides=(limits("limit"),)))
 
 
 def _memory() -> Placed:
@@ -60,5 +68,14 @@ def _throttling() -> Placed:
         "Clocks held back", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
     )
     mask = promql.series(device.CLOCK_EVENT_REASONS)
-    queries = [Query(f"floor({mask} / {bit}) % 2", f"{_GPU} {reason}") for bit, reason in _THROTTLING]
-    return state_timeline(text, queries, {"0": ("free", "green"), "1": ("held back", "red")})
+    weighed = (f"{2**place} * (floor({mask} / {bit}) % 2)" for place, (bit, _) in enumerate(_THROTTLING))
+    return state_timeline(text, [Query(" + ".join(weighed), _GPU)], _held_back())
+
+
+def _held_back() -> dict[str, tuple[str, str]]:
+    """Every combination of reasons as one state, so that a GPU takes one line."""
+    states = {"0": ("free", "green")}
+    for combination in range(1, 2 ** len(_THROTTLING)):
+        reasons = [reason for place, (_, reason) in enumerate(_THROTTLING) if combination >> place & 1]
+        states[str(combination)] = (" + ".join(reasons), "orange" if reasons == [_MILD] else "red")
+    return states

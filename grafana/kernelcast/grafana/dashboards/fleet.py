@@ -1,4 +1,6 @@
-"""The fleet in six figures."""
+"""The fleet: which kernel, when, what to change; and how much there is."""
+
+from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.busy import busy_seconds
@@ -6,15 +8,18 @@ from kernelcast.grafana.dashboards.frame import ALERT_NAMES
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Placed, Text, stat
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import device, forecast, kernel
 
-_LAUNCHES = promql.series(kernel.LAUNCHES, free=("kernel",))
-_GPUS = f"group by (Hostname, gpu, UUID) ({promql.series(device.GPU_UTIL)} or {_LAUNCHES})"
+_LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
+_WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
+"""A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
+_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.GPU_UTIL)} or {_LAUNCHES})"
+_SOON_SECONDS: Final = 3600
 
 
 def row() -> Row:
-    """How much there is, what it does most, and whether anything is wrong."""
-    return Row("Fleet", (_origin(), _gpus(), _programs(), _hottest(), _in_kernels(), _alerts()))
+    """Three answers that name what they are about, then four figures."""
+    return Row("Fleet", (_hottest(), _breach(), _hints(), _origin(), _programs(), _in_kernels(), _alerts()))
 
 
 def _origin() -> Placed:
@@ -26,26 +31,51 @@ def _origin() -> Placed:
         f"count by (source) (group by (Hostname, gpu, UUID, source) ({promql.series(device.GPU_UTIL)} or {_LAUNCHES}))"
     )
     expr = f'label_replace({counted}, "source", "live", "source", "")'
-    return stat(text, [Query(expr, "{{source}}")], Axis("short", low=0, decimals=0), named=True)
-
-
-def _gpus() -> Placed:
-    text = Text("GPUs", "GPUs that report device metrics or kernels, by node, index and UUID.")
-    return stat(text, [Query(f"count({_GPUS})")], Axis("short", low=0, decimals=0))
+    return stat(text, [Query(expr, "{{source}}")], Axis("short", low=0, decimals=0), named=True, height=3)
 
 
 def _programs() -> Placed:
     text = Text("Programs", "Programs whose kernels are measured.")
-    return stat(text, [Query(f"count(group by (program) ({_LAUNCHES}))")], Axis("short", low=0, decimals=0))
+    return stat(text, [Query(f"count(group by (program) ({_LAUNCHES}))")], Axis("short", low=0, decimals=0), height=3)
 
 
 def _hottest() -> Placed:
     text = Text(
-        "Hottest kernel", "The kernel with the most GPU time now, and its share of the GPU time of all kernels."
+        "Hottest kernel",
+        "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels.",
     )
     every = busy_seconds(free=("kernel",))
-    expr = f"topk(1, {promql.share(every, of=every, by='kernel')})"
-    return stat(text, [Query(expr, "{{kernel}}", instant=True)], Axis("percentunit", low=0, high=1), named=True)
+    hottest = f"topk(1, {promql.share(every, of=every, by='kernel')})"
+    expr = f'label_replace({hottest}, "kernel", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
+    axis = Axis("percentunit", low=0, high=1)
+    return stat(text, [Query(expr, "{{kernel}}", instant=True)], axis, named=True, width=8)
+
+
+def _breach() -> Placed:
+    text = Text(
+        "Soonest predicted breach",
+        "Which series will cross its threshold next, why, and the time after which half of the simulated paths have; "
+        "0 s means that it is beyond it now.",
+        nothing="none predicted",
+    )
+    left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',))
+    expr = f"bottomk(1, min by (Hostname, gpu, metric, cause) ({left}))"
+    query = Query(expr, "{{metric}} ({{cause}}) on {{Hostname}} GPU {{gpu}}", instant=True)
+    axis = Axis("s", low=0, thresholds=((None, "red"), (_SOON_SECONDS, "orange")))
+    return stat(text, [query], axis, named=True, width=8)
+
+
+def _hints() -> Placed:
+    text = Text(
+        "What to change",
+        "Tunables for which hints were written in this time range, with the rule that gave them and how many; what "
+        "became of them stands under Tuning hints.",
+        nothing="no hint",
+    )
+    issued = promql.happened(promql.series(forecast.HINTS_ISSUED), window="$__range")
+    expr = f"topk(3, sum by (program, tunable, rule) ({issued}))"
+    query = Query(expr, "{{program}}: {{tunable}} ({{rule}})", instant=True)
+    return stat(text, [query], Axis("short", low=0, decimals=0), named=True, width=8)
 
 
 def _in_kernels() -> Placed:
@@ -54,16 +84,16 @@ def _in_kernels() -> Placed:
         "Share of the GPUs' wall time that kernels took; streams that overlap can add up to more.",
     )
     expr = f"sum({busy_seconds(free=('kernel',))}) / scalar(count({_GPUS}))"
-    return stat(text, [Query(expr)], Axis("percentunit", low=0))
+    return stat(text, [Query(expr)], Axis("percentunit", low=0), height=3)
 
 
 def _alerts() -> Placed:
     text = Text(
         "Alerts firing",
-        "Alerts of kernelcast that fire now. No data means that the rules are not loaded: the heartbeat alert is "
-        "missing.",
+        "Alerts of kernelcast that fire now. Without the heartbeat alert the rules are not loaded.",
+        nothing="rules not loaded",
     )
     firing = f'count(ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}})'
     none = '0 * count(ALERTS{alertstate="firing", alertname="Watchdog"})'
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(text, [Query(f"{firing} or {none}")], axis)
+    return stat(text, [Query(f"{firing} or {none}")], axis, height=3)

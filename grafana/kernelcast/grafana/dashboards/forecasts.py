@@ -6,6 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
 from kernelcast.grafana.model.targets import Query, column
+from kernelcast.grafana.rules.forecasts import COVERAGE, PROBABLE
 from kernelcast.wire.catalogue import forecast
 
 _SUBJECT: Final = "{{Hostname}} GPU {{gpu}} {{program}} {{kernel}}"
@@ -23,13 +24,17 @@ def _band() -> Placed:
         "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and what is "
         "forecast for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the "
         "predictor flagged have one.",
+        nothing="No forecast: the predictor flagged no series",
     )
     named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
     bounds = [Query(_forecast(bound), legend) for bound, legend in zip(("mean", "lower", "upper"), named, strict=True)]
-    actual = [Query(expr, f"actual {_SUBJECT}") for expr in (_gauge(), _counter(), _histogram())]
-    return time_series(
-        text, [*actual, *bounds], Axis("short"), Look(fill=0, overrides=_fill_between()), width=24, height=10
-    )
+    actual = [Query(_forecast_lately(expr), f"actual {_SUBJECT}") for expr in (_gauge(), _counter(), _histogram())]
+    return time_series(text, [*actual, *bounds], Axis("short"), Look(overrides=_interval()), width=24, height=10)
+
+
+def _forecast_lately(expr: str) -> str:
+    """Only subjects that had a forecast within the time range, and those over all of it: the others are too many."""
+    return f"({expr}) and on (Hostname, gpu, program, kernel) last_over_time({_forecast('mean')}[$__range] @ end())"
 
 
 def _forecast(bound: str) -> str:
@@ -54,7 +59,7 @@ def _histogram() -> str:
     return f"{promql.rate(_subject('${metric}_sum'))} / ({promql.rate(_subject('${metric}_count'))} > 0)"
 
 
-def _fill_between() -> tuple[dict[str, Any], ...]:
+def _interval() -> tuple[dict[str, Any], ...]:
     """Draw the interval as thin lines; which pair encloses which band is known only where one subject is chosen."""
     return tuple(
         {
@@ -74,23 +79,29 @@ def _breaches() -> Placed:
         "How probable it is that a series crosses its threshold within the horizon, what it points to, and the time "
         "left: 10, 50 and 90 of 100 simulated paths have crossed by then. An empty time means that so many paths "
         "never cross.",
+        nothing="No breach is predicted",
     )
     labels = "Hostname, gpu, program, kernel, metric, cause"
     probability = f"max by ({labels}, horizon) ({promql.series(forecast.DEGRADATION_PROBABILITY)})"
     times = [f"min by ({labels}) ({_time_left(quantile)})" for quantile in ("0.1", "0.5", "0.9")]
     headings = ("Node", "GPU", "Program", "Kernel", "Metric", "Cause")
+    widths = (160, 60, 160, 0, 0, 110)
     return table(
         text,
         [column(probability), *map(column, times)],
         (
-            *(Column(label, heading) for label, heading in zip(labels.split(", "), headings, strict=True)),
-            Column("horizon", "Horizon"),
-            Column("Value #A", "Probability", "percentunit", bar=True),
-            Column("Value #B", "Left (10 %)", "s"),
-            Column("Value #C", "Left (50 %)", "s"),
-            Column("Value #D", "Left (90 %)", "s"),
+            *(
+                Column(label, heading, width=width)
+                for label, heading, width in zip(labels.split(", "), headings, widths, strict=True)
+            ),
+            Column("horizon", "Horizon", width=90),
+            Column("Value #A", "Probability", "percentunit", bar=True, width=200),
+            Column("Value #B", "Left (10 %)", "s", width=110),
+            Column("Value #C", "Left (50 %)", "s", width=110),
+            Column("Value #D", "Left (90 %)", "s", width=110),
         ),
         sort="Probability",
+        height=7,
     )
 
 
@@ -100,19 +111,25 @@ def _time_left(quantile: str) -> str:
 
 def _probability() -> Placed:
     text = Text(
-        "Probability of a breach", "How the prediction developed: a rise that holds is a drift, a spike is doubt."
+        "Probability of a breach",
+        "How the prediction developed: a rise that holds is a drift, a spike is doubt. Above the dashed line an alert "
+        "fires.",
+        nothing="No breach was predicted",
     )
     query = Query(
         promql.series(forecast.DEGRADATION_PROBABILITY), f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}"
     )
-    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+    alarming = ((None, "transparent"), (PROBABLE, "red"))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=alarming))
 
 
 def _coverage() -> Placed:
     text = Text(
         "Coverage of past intervals",
         "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals "
-        "are too narrow to trust; at 100 % they are too wide to help.",
+        "are too narrow to trust; at 100 % they are too wide to help. Below the dashed line an alert fires.",
+        nothing="No forecast came due yet",
     )
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
-    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+    wanted = ((None, "transparent"), (COVERAGE, "orange"))
+    return time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=wanted))

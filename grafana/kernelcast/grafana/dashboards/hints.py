@@ -16,7 +16,8 @@ def _tunables() -> Placed:
     text = Text(
         "Tunables",
         "What running programs let kernelcast tune, the value now, the values they allow, and the last gain "
-        "measured: kernel time after the hint over before, below 1 is faster.",
+        "measured: kernel time after the hint over before, below 100 % is faster.",
+        nothing="No program registers a tunable",
     )
     labels = "Hostname, gpu, program, rank, tunable"
     tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
@@ -25,17 +26,17 @@ def _tunables() -> Placed:
         text,
         [column(f"group by ({labels}, kernel, value, allowed, scope, granularity) ({tunables})"), column(ratio)],
         (
-            Column("Hostname", "Node"),
-            Column("gpu", "GPU"),
-            Column("program", "Program"),
-            Column("rank", "Rank"),
+            Column("Hostname", "Node", width=160),
+            Column("gpu", "GPU", width=60),
+            Column("program", "Program", width=160),
+            Column("rank", "Rank", width=70),
             Column("tunable", "Tunable"),
-            Column("value", "Value"),
+            Column("value", "Value", width=100),
             Column("allowed", "Allowed"),
             Column("kernel", "Kernel"),
-            Column("scope", "Scope"),
-            Column("granularity", "Changes at"),
-            Column("Value #B", "Measured ratio", "percentunit"),
+            Column("scope", "Scope", width=90),
+            Column("granularity", "Changes at", width=110),
+            Column("Value #B", "Time after / before", "percentunit", width=160),
         ),
         sort="Program",
         height=7,
@@ -43,10 +44,14 @@ def _tunables() -> Placed:
 
 
 def _issued() -> Placed:
-    text = Text("Hints issued", "Hints that the predictor wrote, by the rule that gave them.")
-    issued = promql.increase(promql.series(forecast.HINTS_ISSUED))
+    text = Text(
+        "Hints issued",
+        "Hints that the predictor wrote, by the rule that gave them.",
+        nothing="No hint in this time range",
+    )
+    issued = promql.happened(promql.series(forecast.HINTS_ISSUED))
     query = Query(f"sum by (program, tunable, rule) ({issued})", "{{program}} {{tunable}}: {{rule}}")
-    return time_series(text, [query], Axis("short", low=0), Look(bars=True), width=8)
+    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True), width=8)
 
 
 def _outcomes() -> Placed:
@@ -54,16 +59,19 @@ def _outcomes() -> Placed:
         "What became of hints",
         "Hints that reached a program, by what it did. Refusals say what the predictor got wrong; a rollback is the "
         "safety net at work.",
+        nothing="No hint reached a program in this time range",
     )
-    outcomes = promql.increase(promql.series(kernel.HINT_OUTCOMES))
+    outcomes = promql.happened(promql.series(kernel.HINT_OUTCOMES))
     query = Query(f"sum by (state) ({outcomes})", "{{state}}")
-    return time_series(text, [query], Axis("short", low=0), Look(bars=True, stacked=True), width=8)
+    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True, stacked=True), width=8)
 
 
 def _gain() -> Placed:
     text = Text(
         "Measured effect",
-        "Kernel time after a hint over kernel time before, as programs measured it; below 1 is faster.",
+        "Kernel time after a hint over kernel time before, as programs measured it; below the dashed line is faster.",
+        nothing="No hint was measured",
     )
-    query = Query(promql.series(kernel.HINT_MEASURED), "{{program}} rank {{rank}} {{tunable}}")
-    return time_series(text, [query], Axis("percentunit", low=0), width=8)
+    query = Query(promql.ranked(promql.series(kernel.HINT_MEASURED)), "{{program}} {{rank}} {{tunable}}")
+    unchanged = ((None, "transparent"), (1, "text"))
+    return time_series(text, [query], Axis("percentunit", low=0, thresholds=unchanged, soft_high=1.1), width=8)

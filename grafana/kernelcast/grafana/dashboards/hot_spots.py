@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.busy import busy_seconds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, heatmap, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, heatmap, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
@@ -56,14 +56,14 @@ def _ranking() -> Placed:
         text,
         [column(share), *(column(_of_hottest(expr, _TABLE_ROWS)) for expr in per_kernel)],
         (
-            Column("program", "Program"),
+            Column("program", "Program", width=200),
             Column("kernel", "Kernel"),
-            Column("kernel_class", "Class"),
-            Column("Value #A", "Time share", "percentunit", bar=True),
-            Column("Value #B", "Launches/s", "cps"),
-            Column("Value #C", "Mean", "s"),
-            Column("Value #D", "p50", "s"),
-            Column("Value #E", "p99", "s"),
+            Column("kernel_class", "Class", width=110),
+            Column("Value #A", "Time share", "percentunit", bar=True, width=260),
+            Column("Value #B", "Launches/s", "cps", width=120),
+            Column("Value #C", "Mean", "s", width=110),
+            Column("Value #D", "p50", "s", width=110),
+            Column("Value #E", "p99", "s", width=110),
         ),
         sort="Time share",
     )
@@ -82,7 +82,8 @@ def _share() -> Placed:
         Query(f"topk({_LINES}, {promql.share(named, of=every, by='kernel')})", "{{kernel}}"),
         Query(promql.share(beyond, of=every, by="kernel"), "{{kernel}} (beyond the cap)"),
     ]
-    return time_series(text, queries, Axis("percentunit", low=0, high=1), Look(stacked=True), width=24, height=9)
+    look = Look(stacked=True, overrides=(grey(f"{_BEYOND_THE_CAP} (beyond the cap)"),))
+    return time_series(text, queries, Axis("percentunit", low=0, high=1), look, width=24, height=9)
 
 
 def _durations() -> Placed:
@@ -98,10 +99,11 @@ def _durations() -> Placed:
 def _tail() -> Placed:
     text = Text(
         "p99 duration",
-        f"The 99th percentile of the {_LINES} hottest kernels chosen, interpolated within a power of two.",
+        f"The 99th percentile of the {_LINES} hottest kernels chosen, interpolated within a power of two, on a "
+        "logarithmic scale.",
     )
     query = Query(_of_hottest(_quantile(0.99), _LINES), "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("s", low=0), height=9)
+    return time_series(text, [query], Axis("s", logarithmic=True), height=9)
 
 
 def _regression() -> Placed:
@@ -109,9 +111,11 @@ def _regression() -> Placed:
         "Mean duration against a day before",
         "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
         "too.",
+        nothing="No kernel ran a day before",
     )
     query = Query(_of_hottest(f"({_mean()}) / ({_mean(' offset 1d')})", _LINES), "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("percentunit", low=0))
+    as_before = ((None, "transparent"), (1, "text"))
+    return time_series(text, [query], Axis("percentunit", low=0, thresholds=as_before, soft_high=1.1))
 
 
 def _launches() -> Placed:

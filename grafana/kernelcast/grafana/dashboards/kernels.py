@@ -6,7 +6,7 @@ from kernelcast.grafana.model.dashboard import Dashboard
 
 
 def gpu_kernels() -> Dashboard:
-    """From the fleet down to one kernel, and on to what is predicted and hinted for it."""
+    """From the fleet down to one kernel, what is predicted and hinted for it, and then the GPUs and the pipeline."""
     return Dashboard(
         uid="kernelcast-kernels",
         title="kernelcast / GPU kernels",
@@ -16,11 +16,11 @@ def gpu_kernels() -> Dashboard:
         annotations=annotations(),
         rows=(
             fleet.row(),
-            devices.row(),
             hot_spots.row(),
-            device_time.row(),
             forecasts.row(),
             hints.row(),
+            device_time.row(),
+            devices.row(),
             pipeline.row(),
         ),
     )

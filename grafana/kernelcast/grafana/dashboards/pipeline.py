@@ -59,16 +59,16 @@ def _unreadable() -> Placed:
     text = Text("Messages that could not be decoded", "By topic and error; they went to the dead letters.")
     failures = promql.increase(promql.series(bridge.DECODE_FAILURES))
     query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
-    return time_series(text, [query], Axis("short", low=0), Look(bars=True))
+    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
 
 
 def _not_stored() -> Placed:
     text = Text(
         "Points that were not stored",
-        "By cause. wire_only and older are normal; second_writer means that two processes write one series, a limit "
-        "that series are missing.",
+        "By cause, without the points that are for the predictor alone. Some older points are normal; second_writer "
+        "means that two processes write one series, a limit that series are missing.",
     )
-    discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS))
+    discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS, extra=('cause!="wire_only"',)))
     return time_series(text, [Query(f"sum by (cause) ({discarded})", "{{cause}}")], Axis("cps", low=0))
 
 
@@ -94,4 +94,4 @@ def _dead_letters() -> Placed:
     )
     letters = promql.increase(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")
-    return time_series(text, [query], Axis("short", low=0), Look(bars=True))
+    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))

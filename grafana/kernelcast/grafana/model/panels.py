@@ -5,7 +5,7 @@ Grafana treat ready-made buckets as raw values. Those are built from its base pa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import attr
@@ -22,21 +22,33 @@ CALM: Final[Thresholds] = ((None, "green"),)
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a panel says it is for: its title, the question it answers in a sentence or two."""
+    """What a panel says it is for.
+
+    Attributes:
+        title: A few words.
+        description: The question it answers, in a sentence or two.
+        nothing: What it says where there is nothing to show and that is no fault; empty leaves Grafana's "No data".
+    """
 
     title: str
     description: str
+    nothing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Unit and range of a panel's values; thresholds only where somebody would act on them."""
+    """Unit and range of a panel's values; thresholds only where somebody would act on them.
+
+    A graph draws its thresholds as dashed lines, shows at least up to `soft_high`, and can be logarithmic.
+    """
 
     unit: str
     low: float | None = None
     high: float | None = None
     decimals: int | None = None
     thresholds: Thresholds = CALM
+    soft_high: float | None = None
+    logarithmic: bool = False
 
     def defaults(self) -> Json:
         """As `fieldConfig.defaults`."""
@@ -80,8 +92,26 @@ class Look:
 
     stacked: bool = False
     bars: bool = False
-    fill: int = 10
     overrides: Sequence[Json] = field(default_factory=tuple)
+
+
+def limits(ending: str) -> Json:
+    """An override that draws series whose names end so as dashed red lines: they are limits, not measurements."""
+    return {
+        "matcher": {"id": "byRegexp", "options": f"/{ending}$/"},
+        "properties": [
+            {"id": "custom.lineStyle", "value": {"dash": [10, 6], "fill": "dash"}},
+            {"id": "color", "value": {"fixedColor": "red", "mode": "fixed"}},
+        ],
+    }
+
+
+def grey(name: str) -> Json:
+    """An override that draws the series of this name in grey: it is what the others leave."""
+    return {
+        "matcher": {"id": "byName", "options": name},
+        "properties": [{"id": "color", "value": {"fixedColor": "#8e8e8e", "mode": "fixed"}}],
+    }
 
 
 def time_series(
@@ -96,8 +126,11 @@ def time_series(
     """Lines, stacked areas or bars over time."""
     custom = {
         "drawStyle": "bars" if look.bars else "line",
-        "fillOpacity": 70 if look.stacked or look.bars else look.fill,
+        "fillOpacity": 70 if look.stacked or look.bars else 0,
         "stacking": {"group": "A", "mode": "normal"} if look.stacked else {},
+        "axisSoftMax": axis.soft_high,
+        "scaleDistribution": {"log": 10, "type": "log" if axis.logarithmic else "linear"},
+        "thresholdsStyle": {"mode": "off" if axis.thresholds == CALM else "dashed"},
     }
     panel = core.TimeSeries(
         **_frame(text, queries),
@@ -108,43 +141,64 @@ def time_series(
         tooltipSort="desc",
         overrides=list(look.overrides),
         extraJson={
-            "fieldConfig": {"defaults": {**axis.defaults(), "custom": custom}},
-            "options": {"legend": {"showLegend": True}, "tooltip": {"hideZeros": False}},
+            "fieldConfig": {"defaults": {**axis.defaults(), **_nothing(text), "custom": custom}},
+            "options": {
+                "legend": {"showLegend": True, "sortBy": "Last *", "sortDesc": True},
+                "tooltip": {"hideZeros": False},
+            },
         },
     )
     return Placed(panel, width, height)
 
 
-def stat(text: Text, queries: Sequence[Query], axis: Axis, *, named: bool = False, width: int = 4) -> Placed:
-    """One figure in large type; with `named`, the series' name above it."""
+def stat(
+    text: Text, queries: Sequence[Query], axis: Axis, *, named: bool = False, width: int = 6, height: int = 4
+) -> Placed:
+    """A figure in large type; with `named`, the series' name beside it, and a line for each series.
+
+    A figure without thresholds is neither good nor bad, so it has no colour; nor has the lack of one.
+    """
     options = {
         "colorMode": "value",
         "graphMode": "none" if named else "area",
         "justifyMode": "auto",
-        "orientation": "auto",
+        "orientation": "horizontal" if named else "auto",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "showPercentChange": False,
         "textMode": "value_and_name" if named else "value",
         "wideLayout": True,
     }
-    config = {"defaults": {**axis.defaults(), "color": {"mode": "thresholds"}}, "overrides": []}
-    return Placed(_plain(text, queries, "stat", options, config), width, 4)
+    none = {"options": {"match": "null", "result": {"color": "text", "index": 0, "text": text.nothing}}}
+    mappings = [{"type": "special", **none}] if text.nothing else []
+    judged = axis if axis.thresholds != CALM else replace(axis, thresholds=((None, "text"),))
+    defaults = {**judged.defaults(), **_nothing(text), "color": {"mode": "thresholds"}, "mappings": mappings}
+    config = {"defaults": defaults, "overrides": []}
+    return Placed(_plain(text, queries, "stat", options, config), width, height)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the field it shows, its heading, its unit, and whether it draws as a bar."""
+    """A column of a table.
+
+    Attributes:
+        source: The field it shows.
+        heading: What stands above it.
+        unit: Grafana's unit; empty for text.
+        bar: Whether a share draws as a bar.
+        width: Pixels; 0 takes an equal part of what the other columns leave.
+    """
 
     source: str
     heading: str
     unit: str = ""
     bar: bool = False
+    width: int = 0
 
     def override(self) -> Json:
         """As an entry of `fieldConfig.overrides`."""
         properties: list[Json] = []
         if self.unit:
-            properties.append({"id": "unit", "value": self.unit})
+            properties += [{"id": "unit", "value": self.unit}, {"id": "noValue", "value": "-"}]
         if self.bar:
             cell = {"mode": "basic", "type": "gauge", "valueDisplayMode": "text"}
             properties += [
@@ -152,6 +206,8 @@ class Column:
                 {"id": "min", "value": 0},
                 {"id": "max", "value": 1},
             ]
+        if self.width:
+            properties.append({"id": "custom.width", "value": self.width})
         return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
 
 
@@ -181,9 +237,10 @@ def table(
     config = {
         "defaults": {
             **Axis("short").defaults(),
+            **_nothing(text),
             "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
         },
-        "overrides": [item.override() for item in columns if item.unit or item.bar],
+        "overrides": [item.override() for item in columns if item.unit or item.width],
     }
     options = {
         "cellHeight": "sm",
@@ -250,6 +307,10 @@ def state_timeline(
         "mappings": [{"type": "value", "options": words}],
     }
     return Placed(_plain(text, queries, "state-timeline", options, {"defaults": defaults, "overrides": []}), 24, height)
+
+
+def _nothing(text: Text) -> Json:
+    return {"noValue": text.nothing} if text.nothing else {}
 
 
 def _frame(text: Text, queries: Sequence[Query]) -> Json:

@@ -6,9 +6,9 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
 from kernelcast.wire.catalogue import forecast
 
-_PROBABLE: Final = 0.8
+PROBABLE: Final = 0.8
 _SOON_SECONDS: Final = HOUR
-_COVERAGE: Final = 0.8
+COVERAGE: Final = 0.8
 _WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT: Final = ("Hostname", "gpu", "metric")
 
@@ -19,7 +19,7 @@ def group(profile: Profile) -> Group:  # noqa: ARG001  the same call for every g
 
 
 def _probability() -> str:
-    return f"max without (instance, horizon) ({promql.name(forecast.DEGRADATION_PROBABILITY)}) > {_PROBABLE}"
+    return f"max without (instance, horizon) ({promql.name(forecast.DEGRADATION_PROBABILITY)}) > {PROBABLE}"
 
 
 def _predicted() -> Alert:
@@ -58,7 +58,7 @@ def _imminent() -> Alert:
 def _coverage() -> Alert:
     return Alert(
         name="KernelcastForecastCoverageLow",
-        expr=f"min without (instance) ({promql.name(forecast.FORECAST_COVERAGE)}) < {_COVERAGE}",
+        expr=f"min without (instance) ({promql.name(forecast.FORECAST_COVERAGE)}) < {COVERAGE}",
         hold_seconds=HOUR,
         severity=Severity.INFO,
         summary="Forecasts of {{ $labels.metric }} miss more often than they say",
