@@ -35,7 +35,7 @@ def targets(board: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def test_nothing_is_null_but_the_lower_end_of_the_lowest_threshold(board: dict[str, Any]) -> None:
     nulls = [path for path, value in walk(board) if value is None]
-    assert all(re.search(r"/thresholds/steps/0/value$", path) for path in nulls), nulls
+    assert all(re.search(r"/(thresholds|value)/steps/0/value$", path) for path in nulls), nulls
 
 
 def test_no_remnant_of_older_formats(board: dict[str, Any]) -> None:
@@ -86,7 +86,9 @@ def test_rates_use_the_window_that_grafana_chooses(board: dict[str, Any]) -> Non
 def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
     """A counter's height is its age: outside `rate`, `increase` and where it is newly born it may only be counted."""
     for title, target in targets(board):
-        bare = re.sub(r"(rate|increase)\([^\]]*\][^)]*\)", "vector(1)", without_variables(target["expr"]))
+        bare = re.sub(
+            r"(rate|increase)\([^\]]*\](?: @ end\(\))?[^)]*\)", "vector(1)", without_variables(target["expr"])
+        )
         bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)\)", "vector(1)", bare)
         bare = re.sub(r"\((\w+{[^}]*}) > 0 unless \1 offset \w+\)", "vector(1)", bare)
         names = [name for name, _ in parse(bare).selectors] if "{" in bare else []

@@ -1,12 +1,17 @@
 """GPU time of kernels, whether every launch was timed or only some."""
 
 from collections.abc import Collection
+from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.wire.catalogue import kernel
 
+NOW: Final = "[$__rate_interval]"
+WHOLE_RANGE: Final = "[$__range] @ end()"
+"""The whole time range as one window, the same at every step: what it ranks first stays so over the graph."""
 
-def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = ()) -> str:
+
+def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = (), over: str = NOW) -> str:
     """GPU seconds a second, per kernel series: mean duration of timed launches, times all launches.
 
     Where every launch is timed this is the rate of the sum; where some are, the rest count as long as those. A kernel
@@ -14,7 +19,7 @@ def busy_seconds(*, extra: Collection[str] = (), free: Collection[str] = ()) -> 
     """
 
     def selected(suffix: str) -> str:
-        return promql.rate(promql.series(kernel.DURATION, suffix, extra=extra, free=free))
+        return f"rate({promql.series(kernel.DURATION, suffix, extra=extra, free=free)}{over})"
 
-    launches = promql.rate(promql.series(kernel.LAUNCHES, extra=extra, free=free))
+    launches = f"rate({promql.series(kernel.LAUNCHES, extra=extra, free=free)}{over})"
     return f"{selected('_sum')} * {launches} / ({selected('_count')} > 0)"

@@ -95,7 +95,7 @@ def _breaches() -> Placed:
                 for label, heading, width in zip(labels.split(", "), headings, widths, strict=True)
             ),
             Column("horizon", "Horizon", width=90),
-            Column("Value #A", "Probability", "percentunit", bar=True, width=200),
+            Column("Value #A", "Probability", "percentunit", bar=True, width=200, alarm=PROBABLE),
             Column("Value #B", "Left (10 %)", "s", width=110),
             Column("Value #C", "Left (50 %)", "s", width=110),
             Column("Value #D", "Left (90 %)", "s", width=110),

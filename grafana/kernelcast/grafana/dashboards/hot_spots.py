@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards.busy import busy_seconds
+from kernelcast.grafana.dashboards.busy import NOW, WHOLE_RANGE, busy_seconds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, heatmap, table, time_series
 from kernelcast.grafana.model.targets import Query, column
@@ -20,12 +20,8 @@ def row() -> Row:
     return Row("Kernels", (_ranking(), _share(), _durations(), _tail(), _regression(), _launches()))
 
 
-def _hottest(count: int) -> str:
-    return f"topk({count}, sum by ({_BY}) ({busy_seconds()}))"
-
-
-def _of_hottest(expr: str, count: int) -> str:
-    return f"({expr}) and on ({_BY}) {_hottest(count)}"
+def _of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
+    return f"({expr}) and on ({_BY}) topk({count}, sum by ({_BY}) ({busy_seconds(over=over)}))"
 
 
 def _mean(at: str = "") -> str:
@@ -54,7 +50,7 @@ def _ranking() -> Placed:
     per_kernel = (launches, _mean(), _quantile(0.5), _quantile(0.99))
     return table(
         text,
-        [column(share), *(column(_of_hottest(expr, _TABLE_ROWS)) for expr in per_kernel)],
+        [column(share), *(column(_of_hottest(expr, _TABLE_ROWS, over=NOW)) for expr in per_kernel)],
         (
             Column("program", "Program", width=200),
             Column("kernel", "Kernel"),
@@ -73,13 +69,15 @@ def _share() -> Placed:
     text = Text(
         "Share of GPU time",
         f"How GPU time divides over kernels. “{_BEYOND_THE_CAP}” is what the cap on kernels per program left out; "
-        f"what is missing to 100 % are named kernels below the first {_LINES}.",
+        f"what is missing to 100 % are named kernels below the {_LINES} hottest of the time range.",
     )
     every = busy_seconds(free=("kernel",))
-    named = busy_seconds(extra=(f'kernel!="{_BEYOND_THE_CAP}"',))
+    not_beyond = (f'kernel!="{_BEYOND_THE_CAP}"',)
+    named = promql.share(busy_seconds(extra=not_beyond), of=every, by="kernel")
+    hottest = f"topk({_LINES}, sum by (kernel) ({busy_seconds(extra=not_beyond, over=WHOLE_RANGE)}))"
     beyond = busy_seconds(extra=(f'kernel="{_BEYOND_THE_CAP}"',), free=("kernel",))
     queries = [
-        Query(f"topk({_LINES}, {promql.share(named, of=every, by='kernel')})", "{{kernel}}"),
+        Query(f"{named} and on (kernel) {hottest}", "{{kernel}}"),
         Query(promql.share(beyond, of=every, by="kernel"), "{{kernel}} (beyond the cap)"),
     ]
     look = Look(stacked=True, overrides=(grey(f"{_BEYOND_THE_CAP} (beyond the cap)"),))

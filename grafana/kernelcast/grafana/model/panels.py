@@ -186,6 +186,7 @@ class Column:
         unit: Grafana's unit; empty for text.
         bar: Whether a share draws as a bar.
         width: Pixels; 0 takes an equal part of what the other columns leave.
+        alarm: From where on a bar is red.
     """
 
     source: str
@@ -193,6 +194,7 @@ class Column:
     unit: str = ""
     bar: bool = False
     width: int = 0
+    alarm: float | None = None
 
     def override(self) -> Json:
         """As an entry of `fieldConfig.overrides`."""
@@ -206,6 +208,9 @@ class Column:
                 {"id": "min", "value": 0},
                 {"id": "max", "value": 1},
             ]
+        if self.alarm is not None:
+            steps = [{"color": "green", "value": None}, {"color": "red", "value": self.alarm}]
+            properties.append({"id": "thresholds", "value": {"mode": "absolute", "steps": steps}})
         if self.width:
             properties.append({"id": "custom.width", "value": self.width})
         return {"matcher": {"id": "byName", "options": self.heading}, "properties": properties}
