@@ -49,9 +49,13 @@ class Claim:
 
     @property
     def bounds(self) -> tuple[float, float, float]:
-        """What was published: mean, lower and upper bound."""
+        """What was published: mean, lower and upper bound; none below 0.
+
+        Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend does not know.
+        """
         lower = self.mean - self.widening * (self.mean - self.lower)
-        return self.mean, lower, self.mean + self.widening * (self.upper - self.mean)
+        upper = self.mean + self.widening * (self.upper - self.mean)
+        return max(self.mean, 0.0), max(lower, 0.0), max(upper, 0.0)
 
     def needed(self, seen: float) -> float | None:
         """The widening with which the interval just holds a value; None for an interval without width."""

@@ -167,6 +167,11 @@ def test_thermal_drift_heats_one_gpu_until_it_throttles_and_its_compute_kernels_
     assert growth(watched.means(1, is_copy)) == pytest.approx(1, abs=0.05)
 
 
+def test_however_long_cooling_fails_the_brakes_hold_the_temperature() -> None:
+    watched = Watched("thermal-drift:gpu=1,start=0s,rate=60", seconds=1800)
+    assert 87 < max(watched.series(device.GPU_TEMP, gpu=1)) <= 93
+
+
 def test_a_slowdown_lengthens_one_kernel_of_one_gpu_and_the_device_shows_nothing() -> None:
     watched = Watched("kernel-slowdown:gpu=2,kernel=0,start=300s,factor=1.5")
     assert growth(watched.means(2, is_gemm)) > 1.2  # two of the eight kernels are such, one of them slows down

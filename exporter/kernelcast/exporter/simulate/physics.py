@@ -25,6 +25,9 @@ SLOWDOWN_TEMP_C: Final = 87.0
 HARD_SLOWDOWN_C: Final = 2.0
 """So far above the slowdown temperature, the hardware's own brake sets in beside the driver's."""
 
+HOTTEST_C: Final = 6.0
+"""So far above the slowdown temperature, the brakes win: beyond it a real GPU would switch itself off."""
+
 GPU_IDLE: Final = 0x1
 SW_POWER_CAP: Final = 0x4
 SW_THERMAL_SLOWDOWN: Final = 0x20
@@ -100,7 +103,8 @@ class Gpus:
         """
         self.power_w = np.minimum(self._power() * (1 + 0.01 * noise), POWER_LIMIT_W)
         self.energy_mj += self.power_w * seconds * 1000
-        target_c = _AMBIENT_C + influence.heat_c + self._cooling * self.power_w
+        heated_c = _AMBIENT_C + influence.heat_c + self._cooling * self.power_w
+        target_c = np.minimum(heated_c, SLOWDOWN_TEMP_C + HOTTEST_C)
         self.temp_c = target_c + (self.temp_c - target_c) * math.exp(-seconds / _TIME_CONSTANT_SECONDS)
         above_c = np.maximum(self.temp_c - SLOWDOWN_TEMP_C, 0.0)
         throttled = self.temp_c >= SLOWDOWN_TEMP_C
