@@ -109,12 +109,30 @@ def compile_seconds() -> tuple[float, float]:
     return cold, cached
 
 
+def resident_kilobytes() -> int:
+    """The resident set of this process, as the kernel has it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS:")))
+
+
+def identity_bytes_per_series(nodes: int = 2000) -> float:
+    """What the decoder keeps of a series it knows, by the growth of the resident set."""
+    rng = random.Random(1)
+    bodies = [message(node, 0, rng) for node in range(nodes)]
+    decoder = Decoder()
+    before = resident_kilobytes()
+    for body in bodies:
+        decoder.decode([body])
+    return (resident_kilobytes() - before) * 1024 / (nodes * METRICS * GPUS)
+
+
 def measure() -> dict[str, float]:
     """Every figure, by name with its unit."""
+    Decoder.warm_up()
+    identity_bytes = identity_bytes_per_series()
     rng = random.Random(0)
     ticks = [[message(node, tick, rng) for node in range(NODES)] for tick in range(REPEATS)]
     decoder = Decoder()
-    Decoder.warm_up()
     started = time.perf_counter()
     first = decoder.decode(ticks[0])
     new_series = POINTS / (time.perf_counter() - started)
@@ -141,6 +159,7 @@ def measure() -> dict[str, float]:
         "ratio": batch / objects,
         "message_bytes": float(len(ticks[0][0])),
         "columnar_megabytes_per_second": batch / POINTS * sum(map(len, ticks[0])) / 1e6,
+        "identity_bytes_per_series": identity_bytes,
         "compile_cold_seconds": cold,
         "compile_cached_seconds": cached,
     }
