@@ -12,6 +12,11 @@ COVERAGE: Final = 0.8
 _WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT: Final = ("Hostname", "gpu", "metric")
 
+_DETAILS: Final = (
+    "Cause: {{ $labels.cause }}.{{ with $labels.program }} Program: {{ . }}.{{ end }}"
+    "{{ with $labels.kernel }} Kernel: {{ . }}.{{ end }}"
+)
+
 
 def group(profile: Profile) -> Group:  # noqa: ARG001  the same call for every group
     """A breach to come, a breach close by, and intervals that do not hold."""
@@ -30,8 +35,7 @@ def _predicted() -> Alert:
         severity=Severity.WARNING,
         summary=f"{{{{ $labels.metric }}}} on {_WHERE} will probably cross its threshold: {{{{ $labels.cause }}}}",
         description="The predictor gives {{ $value | humanizePercentage }} that the series crosses its threshold "
-        "within the forecast's horizon. Program {{ $labels.program }}, kernel {{ $labels.kernel }}, cause "
-        "{{ $labels.cause }}.",
+        f"within the forecast's horizon. {_DETAILS}",
         action="Open the forecast row: check the time left and the coverage of past intervals, then act on the cause.",
         subject=_SUBJECT,
     )
@@ -44,11 +48,10 @@ def _imminent() -> Alert:
         expr=f"{left} < {_SOON_SECONDS} and {_probability()}",
         hold_seconds=2 * MINUTE,
         severity=Severity.CRITICAL,
-        summary=f"{{{{ $labels.metric }}}} on {_WHERE} crosses its threshold in about "
-        f"{{{{ $value | humanizeDuration }}}}",
+        summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 0.0 }}}}crosses its threshold in about "
+        "{{ $value | humanizeDuration }}{{ else }}has crossed its threshold{{ end }}",
         description="Half of the simulated paths cross the threshold within that time, and a crossing within the "
-        "horizon is more than 80 % probable. Program {{ $labels.program }}, kernel {{ $labels.kernel }}, cause "
-        "{{ $labels.cause }}.",
+        f"horizon is more than 80 % probable. {_DETAILS}",
         action="Act on the cause now, or move the job: cooling for thermal drift, memory pools for a leak, peers for "
         "contention.",
         subject=_SUBJECT,
