@@ -14,6 +14,6 @@ def pytest_configure() -> None:
     gc.disable()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001  pytest's hook
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what is left out of the collection that pytest itself runs at the end."""
     gc.freeze()
