@@ -7,8 +7,10 @@ Services announce their commands as entry points of the group `kernelcast.comman
 import difflib
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
@@ -30,19 +32,21 @@ class Listing:
         help: One line for people; written here, as reading it from the command would import it.
         extra: What `pip install 'kernelcast[…]'` brings everything it needs.
         target: `module:object`, for commands that are part of the command line itself.
+        daemon: Whether it runs until it is told to stop.
     """
 
     help: str
     extra: str
     target: str = ""
+    daemon: bool = False
 
 
 LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
     {
         "demo": Listing("Run the whole loop on this machine and watch it.", "all"),
-        "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter"),
-        "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge"),
-        "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor"),
+        "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter", daemon=True),
+        "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge", daemon=True),
+        "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor", daemon=True),
         "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "exporter"),
         "simulate": Listing("Publish simulated GPUs with known faults.", "exporter"),
         "grafana": Listing("Generate dashboards, rules and provisioning files.", "grafana"),
@@ -105,20 +109,32 @@ def _dispatch(arguments: Sequence[str], commands: Mapping[str, str]) -> int:
 def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
     if not target:
         raise MissingExtraError(f"{PROGRAM} {name} is not part of this installation; install kernelcast again")
+    daemon = name in LISTINGS and LISTINGS[name].daemon
     try:
-        import typer  # noqa: PLC0415 - a bare install has none
+        with _stopping_early() if daemon else nullcontext():
+            import typer  # noqa: PLC0415 - a bare install has none
 
-        command = _load(target)
-        if not isinstance(command, typer.Typer):
-            app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-            app.command()(command)
-            command = app
-        command(list(arguments), prog_name=f"{PROGRAM} {name}")
+            command = _load(target)
+            if not isinstance(command, typer.Typer):
+                app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+                app.command()(command)
+                command = app
+            command(list(arguments), prog_name=f"{PROGRAM} {name}")
     except ModuleNotFoundError as error:
         raise _missing(name, error) from error
     except SystemExit as end:
         return _code(end)
     return 0
+
+
+@contextmanager
+def _stopping_early() -> Iterator[None]:
+    """Have a daemon that is told to stop before it listens to signals itself end as it does later: with 0."""
+    previous = signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _load(target: str) -> Callable[..., Any]:

@@ -6,12 +6,14 @@ from kernelcast.columnar.columns import (
     IS_INTEGER,
     NO_RECORDED_VALUE,
     Decoded,
+    ExemplarColumns,
     HistogramColumns,
     NumberColumns,
 )
 from kernelcast.columnar.decoder import Decoder
 from kernelcast.columnar.encoder import encode
 from kernelcast.columnar.ended import EndedSeries
+from kernelcast.columnar.exemplars import PointExemplar, exemplars_of
 from kernelcast.columnar.limits import Limits
 from kernelcast.columnar.samples import Export, Resource, Sample
 from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
@@ -25,14 +27,17 @@ __all__ = [
     "Decoded",
     "Decoder",
     "EndedSeries",
+    "ExemplarColumns",
     "Export",
     "HistogramColumns",
     "Limits",
     "NumberColumns",
+    "PointExemplar",
     "PointType",
     "Resource",
     "Sample",
     "SeriesIdentity",
     "Temporality",
     "encode",
+    "exemplars_of",
 ]

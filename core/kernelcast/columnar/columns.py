@@ -1,6 +1,6 @@
 """What the decoder yields: points as arrays, a batch at a time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -98,6 +98,26 @@ class HistogramColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class ExemplarColumns:
+    """Points that have exemplars, k of them, in the order of the messages; see `exemplars.exemplars_of`.
+
+    Attributes:
+        row: int32, the point's row in the columns of its kind.
+        histogram: uint8, 1 where those are `HistogramColumns`, 0 where they are `NumberColumns`.
+        raw: The exemplar fields of each point, as they were on the wire; checked, not decoded.
+    """
+
+    row: Int32Array
+    histogram: UInt8Array
+    raw: tuple[bytes, ...]
+
+    @classmethod
+    def none(cls) -> "ExemplarColumns":
+        """No exemplars."""
+        return cls(np.zeros(0, np.int32), np.zeros(0, np.uint8), ())
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """A batch of messages, decoded.
 
@@ -105,10 +125,12 @@ class Decoded:
         numbers: Points of gauges and sums.
         histograms: Points of explicit and exponential histograms.
         failures: Index of each message that could not be used, and why; such a message contributes nothing.
-        unsupported: Points left out of messages that were used: summaries, and points of metrics without a name.
+        unsupported: Points left out of messages that were used: those of metrics without a name.
+        exemplars: Exemplars of the points.
     """
 
     numbers: NumberColumns
     histograms: HistogramColumns
     failures: tuple[tuple[int, DecodeError], ...]
     unsupported: int = 0
+    exemplars: ExemplarColumns = field(default_factory=ExemplarColumns.none)

@@ -11,6 +11,7 @@ from kernelcast.columnar.entries import Entries, entries
 from kernelcast.columnar.identities import Identities
 from kernelcast.columnar.layout import (
     CONTROL_SLOTS,
+    EXEMPLARS,
     HISTOGRAM_ROWS,
     MAX_BUCKETS,
     MAX_IDENTITIES,
@@ -26,8 +27,8 @@ from kernelcast.columnar.layout import (
     Status,
 )
 from kernelcast.columnar.limits import Limits
-from kernelcast.columnar.lookup import METRIC_KEY_HEADER
-from kernelcast.columnar.series import SeriesIdentity
+from kernelcast.columnar.lookup import METRIC_KEY_HEADER, METRIC_KEY_TEMPORALITY, QUANTILE_BYTES
+from kernelcast.columnar.series import SeriesIdentity, Temporality
 from kernelcast.wire.errors import DecodeError
 
 CHUNK_BYTES = 1024 * 1024
@@ -65,10 +66,12 @@ class Decoder:
             contexts=tables.new_store(),
             numbers=tables.new_numbers(),
             histograms=tables.new_histograms(),
+            exemplars=tables.new_exemplars(),
             data=tables.new_data(),
-            key=np.zeros(limits.identity_bytes + METRIC_KEY_HEADER, np.uint8),
+            key=np.zeros(limits.identity_bytes + METRIC_KEY_HEADER + QUANTILE_BYTES, np.uint8),
         )
         self._identities = Identities()
+        self._raw_exemplars: list[bytes] = []
 
     @staticmethod
     def warm_up() -> None:
@@ -90,6 +93,7 @@ class Decoder:
             Their points in order, and the messages that failed, which contribute nothing.
         """
         self._state.control[:PROGRESS] = 0
+        self._raw_exemplars = []
         failures: list[tuple[int, DecodeError]] = []
         for first, chunk in self._chunks(messages, failures):
             self._decode_chunk(first, chunk, failures)
@@ -99,6 +103,7 @@ class Decoder:
             histograms=tables.cut_histograms(self._state.histograms[: control[HISTOGRAM_ROWS]], self._state.data),
             failures=tuple(sorted(failures, key=lambda failure: failure[0])),
             unsupported=int(control[UNSUPPORTED]),
+            exemplars=tables.cut_exemplars(self._state.exemplars[: control[EXEMPLARS]], self._raw_exemplars),
         )
         self._state = tables.without_excess(self._state)
         return decoded
@@ -110,6 +115,20 @@ class Decoder:
             KeyError: The number stands for nothing.
         """
         return self._identities.of(self._state, number)
+
+    def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
+        """Which series of the last batch have delta temporality; parses nothing.
+
+        Args:
+            numbers: Shape (k,), int32.
+
+        Returns:
+            Shape (k,).
+        """
+        series, contexts = self._state.series, self._state.contexts
+        metrics = contexts.entries["offset"][series.entries["parent"][numbers]]
+        found: NDArray[np.bool_] = contexts.arena[metrics + METRIC_KEY_TEMPORALITY] == Temporality.DELTA
+        return found
 
     def forget(self, numbers: Int32Array) -> None:
         """Give numbers back; they may come again for other series. Numbers that stand for nothing are passed over.
@@ -152,7 +171,10 @@ class Decoder:
             self._state.control[MESSAGE] = first
             at, status = self._walk(joined, ends, at)
             if at == len(chunk):
+                self._keep_exemplars(joined)
                 return
+            if status is not Status.OK:  # it may be walked in other bytes
+                self._keep_exemplars(joined)
             try:
                 self._settle(first + at, chunk[at], status, int(ends[at]) - len(chunk[at]))
             except DecodeError as error:
@@ -187,12 +209,18 @@ class Decoder:
 
     def _decode_odd(self, index: int, message: bytes, where: int) -> None:
         """Decode what protobuf makes of a message that the walk does not take."""
-        rewritten = foreign.canonical(message, where)
+        rewritten = np.frombuffer(foreign.canonical(message, where) + END, np.uint8)
         self._state.control[MESSAGE] = index
-        ends = np.array([len(rewritten)], np.int64)
-        _, status = self._walk(np.frombuffer(rewritten + END, np.uint8), ends, 0)
+        _, status = self._walk(rewritten, np.array([len(rewritten) - len(END)], np.int64), 0)
         if status is not Status.OK:
             raise refusals.over_limit(status, self._state.control, where)
+        self._keep_exemplars(rewritten)
+
+    def _keep_exemplars(self, walked: UInt8Array) -> None:
+        """Copy the exemplars noted since the last call, while the bytes are there in which they lie."""
+        noted = self._state.exemplars[len(self._raw_exemplars) : self._state.control[EXEMPLARS]]
+        spans = zip(noted["start"].tolist(), noted["stop"].tolist(), strict=True)
+        self._raw_exemplars += [walked[start:stop].tobytes() for start, stop in spans]
 
     def _grow(self, status: Status) -> bool:
         """Lengthen what the walk ran out of; whether it ran out of anything."""
@@ -202,6 +230,8 @@ class Decoder:
             state = state._replace(numbers=tables.doubled(state.numbers))
         elif status is Status.GROW_HISTOGRAMS:
             state = state._replace(histograms=tables.doubled(state.histograms))
+        elif status is Status.GROW_EXEMPLARS:
+            state = state._replace(exemplars=tables.doubled(state.exemplars))
         elif status is Status.GROW_BUCKETS:
             state = state._replace(data=tables.doubled(state.data))
         elif status is Status.GROW_SERIES:

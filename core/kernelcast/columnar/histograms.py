@@ -18,11 +18,11 @@ from kernelcast.columnar.layout import (
     OK,
     POSITIVE,
     SCALE_OUT_OF_RANGE,
-    VERIFY,
     State,
 )
 from kernelcast.columnar.lookup import attributes, series_of
 from kernelcast.columnar.machine import load64, signed
+from kernelcast.columnar.notes import note_exemplar
 from kernelcast.columnar.stream import delimited, skip, varint
 
 # Tags: field number and wire type in one byte. These are the same in both kinds of point.
@@ -157,12 +157,15 @@ def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -
         elif tag in (EXPLICIT_COUNTS_UNPACKED, EXPLICIT_BOUNDS_UNPACKED):
             return ODD
         else:
-            if tag == EXPLICIT_EXEMPLARS:
-                state.control[VERIFY] = 1
+            start = p
             flag, p = shared_field(state, row, b, p, end)
             flags |= flag
             if p < 0:
                 return ODD
+            if tag == EXPLICIT_EXEMPLARS:
+                status = note_exemplar(state, 1, row, start, p)
+                if status < 0:
+                    return status
     if series < 0:
         series = series_of(state, metric, b, p, p)
         if series < 0:
@@ -267,12 +270,15 @@ def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int
                 record.zero_threshold = load64(b, p + 1)
             p += 9
         else:
-            if tag == EXPONENTIAL_EXEMPLARS:
-                state.control[VERIFY] = 1
+            start = p
             flag, p = shared_field(state, row, b, p, end)
             flags |= flag
             if p < 0:
                 return ODD
+            if tag == EXPONENTIAL_EXEMPLARS:
+                status = note_exemplar(state, 1, row, start, p)
+                if status < 0:
+                    return status
     if not MIN_SCALE <= record.scale <= MAX_SCALE:
         return SCALE_OUT_OF_RANGE
     if series < 0:

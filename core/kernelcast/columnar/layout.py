@@ -34,6 +34,7 @@ class Status(IntEnum):
     OFFSET_OUT_OF_RANGE = -12
     BUCKETS_UNMATCHED = -13
     BOUNDS_UNSORTED = -14
+    GROW_EXEMPLARS = -15
 
 
 # Plain integers: an enum's members cost compiled code a conversion each.
@@ -52,6 +53,7 @@ SCALE_OUT_OF_RANGE: Final = int(Status.SCALE_OUT_OF_RANGE)
 OFFSET_OUT_OF_RANGE: Final = int(Status.OFFSET_OUT_OF_RANGE)
 BUCKETS_UNMATCHED: Final = int(Status.BUCKETS_UNMATCHED)
 BOUNDS_UNSORTED: Final = int(Status.BOUNDS_UNSORTED)
+GROW_EXEMPLARS: Final = int(Status.GROW_EXEMPLARS)
 
 # Control: where the walk stands.
 ROWS: Final = 0  # number points so far
@@ -61,7 +63,8 @@ NEGATIVE: Final = 3
 BOUNDS: Final = 4
 BUCKETS: Final = 5
 UNSUPPORTED: Final = 6
-PROGRESS: Final = 7  # how many of the slots above a message rolls back
+EXEMPLARS: Final = 7  # points so far that have some
+PROGRESS: Final = 8  # how many of the slots above a message rolls back
 MARKS: Final = 8  # their values when the message began
 WHERE: Final = 16  # byte of the message at which the walk last entered a field
 VERIFY: Final = 17  # 1: protobuf must agree before the message counts
@@ -80,7 +83,10 @@ MAX_IDENTITY_BYTES: Final = 29
 MAX_IDENTITIES: Final = 30
 MESSAGE: Final = 31  # index of the message, as the caller counts
 SHORT_OF: Final = 32  # with GROW_SERIES and GROW_CONTEXTS: of what
-CONTROL_SLOTS: Final = 33
+SCHEMA_START: Final = 33  # bytes of the enclosing scope's schema URL
+SCHEMA_STOP: Final = 34
+QUANTILE: Final = 35  # bits of the quantile whose row is written
+CONTROL_SLOTS: Final = 36
 
 ENTRIES: Final = 1  # a store is short of numbers
 ARENA: Final = 2  # a store is short of bytes
@@ -155,6 +161,17 @@ HISTOGRAM_ROW: Final = np.dtype(
 )
 
 
+EXEMPLAR_ROW: Final = np.dtype(
+    [
+        ("start", np.int64),  # of the run of exemplar fields of one point, in the bytes that are walked
+        ("stop", np.int64),
+        ("row", np.int32),  # of the point
+        ("histogram", np.uint8),  # which rows those are
+    ],
+    align=True,
+)
+
+
 class Store(NamedTuple):
     """Byte strings under a parent, each with a number: a hash table over an arena.
 
@@ -180,6 +197,7 @@ class State(NamedTuple):
         contexts: Resources, scopes under them, metrics under those.
         numbers: NUMBER_ROW, number points.
         histograms: HISTOGRAM_ROW, histogram points.
+        exemplars: EXEMPLAR_ROW, where the exemplars of points lie.
         data: uint64, shape (4, k): CSR data of POSITIVE, NEGATIVE, BOUNDS (bits of doubles) and BUCKETS.
         key: uint8, scratch for a metric's key.
     """
@@ -189,5 +207,6 @@ class State(NamedTuple):
     contexts: Store
     numbers: RecordArray
     histograms: RecordArray
+    exemplars: RecordArray
     data: UInt64Matrix
     key: UInt8Array

@@ -14,9 +14,12 @@ from kernelcast.columnar.layout import (
     MAX_IDENTITIES,
     MAX_IDENTITY_BYTES,
     ODD,
+    QUANTILE,
     RESOURCE,
     RESOURCE_START,
     RESOURCE_STOP,
+    SCHEMA_START,
+    SCHEMA_STOP,
     SCOPE,
     SCOPE_START,
     SCOPE_STOP,
@@ -29,8 +32,19 @@ from kernelcast.columnar.layout import (
 from kernelcast.columnar.machine import signed
 from kernelcast.columnar.stream import copy_bytes, delimited, equal
 
-METRIC_KEY_HEADER = 7
-"""Type, temporality, monotonic, and the name's length in 4 bytes; name and unit follow."""
+METRIC_KEY_HEADER = 11
+"""Type, temporality, monotonic, the lengths of name and unit in 4 bytes each; name, unit and the scope's schema URL
+follow."""
+METRIC_KEY_TEMPORALITY = 1
+"""Where in it the temporality stands."""
+
+SUMMARY_TYPE = 11
+"""`series.PointType.SUMMARY`. A summary has one key for each of its parts, told where sums tell temporality."""
+QUANTILE_PART = 0
+SUM_PART = 1
+COUNT_PART = 2
+QUANTILE_BYTES = 8
+"""At the end of a quantile's key: the bits of the double."""
 
 MAX_DESCRIPTION_BYTES = 4096
 """A longer description is not kept: it serves people, and would stay as long as the metric."""
@@ -77,18 +91,27 @@ def metric_key(
 ) -> int:
     """Write a metric's key to the scratch and return its length, or a status below 0."""
     key = state.key
+    schema = state.control[SCHEMA_START]
     name_length = name[1] - name[0]
     unit_length = unit[1] - unit[0]
-    if name_length + unit_length > state.control[MAX_IDENTITY_BYTES]:
+    schema_length = signed(state.control[SCHEMA_STOP] - schema)
+    if name_length + unit_length + schema_length > state.control[MAX_IDENTITY_BYTES]:
         return IDENTITY_TOO_LONG
     for i in range(3):
         key[i] = kind[i]
     for i in range(4):
         key[3 + i] = (name_length >> (8 * i)) & 0xFF
+        key[7 + i] = (unit_length >> (8 * i)) & 0xFF
     copy_bytes(key, METRIC_KEY_HEADER, b, name[0], name_length)
     at = METRIC_KEY_HEADER + name_length
     copy_bytes(key, at, b, unit[0], unit_length)
-    return at + unit_length
+    copy_bytes(key, at + unit_length, b, schema, schema_length)
+    at += unit_length + schema_length
+    if kind[0] == SUMMARY_TYPE and kind[1] == QUANTILE_PART:
+        for i in range(QUANTILE_BYTES):
+            key[at + i] = (state.control[QUANTILE] >> (8 * i)) & 0xFF
+        at += QUANTILE_BYTES
+    return at
 
 
 @compiled

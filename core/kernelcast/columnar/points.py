@@ -4,9 +4,10 @@ import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
 from kernelcast.columnar.compiled import inlined
-from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, VERIFY, State
+from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, State
 from kernelcast.columnar.lookup import attributes, series_of
 from kernelcast.columnar.machine import load64
+from kernelcast.columnar.notes import note_exemplar
 from kernelcast.columnar.stream import skip, varint
 
 # Tags: field number and wire type in one byte.
@@ -55,11 +56,14 @@ def number_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> 
                 return ODD
             no_value = NO_RECORDED_VALUE if word & np.uint64(1) else 0
         else:
-            if tag == NUMBER_EXEMPLARS:
-                state.control[VERIFY] = 1
+            start = p
             p = skip(b, p, end)
             if p < 0:
                 return ODD
+            if tag == NUMBER_EXEMPLARS:
+                status = note_exemplar(state, 0, row, start, p)
+                if status < 0:
+                    return status
     if series < 0:
         series = series_of(state, metric, b, p, p)
         if series < 0:

@@ -14,6 +14,7 @@ class PointType(IntEnum):
     SUM = 7
     HISTOGRAM = 9
     EXPONENTIAL_HISTOGRAM = 10
+    SUMMARY = 11
 
 
 class Temporality(IntEnum):
@@ -42,6 +43,8 @@ class SeriesIdentity:
         monotonic: Whether a sum only rises; False for other kinds.
         attributes: The point's own attributes.
         scope_attributes: The scope's attributes; two scopes that differ in them alone are two.
+        part: Of a summary, what the series is of it: `sum`, `count`, or a quantile, as `0.99`; its points are numbers.
+        schema_url: Of the conventions that the scope follows.
         description: The metric's help as first seen; no part of the identity.
     """
 
@@ -55,4 +58,6 @@ class SeriesIdentity:
     monotonic: bool
     attributes: Attributes
     scope_attributes: Attributes = ()
+    schema_url: str = ""
+    part: str = ""
     description: str = field(default="", compare=False)

@@ -1,12 +1,13 @@
 """The arrays the compiled decoder works on: made, lengthened, and cut into what a caller gets."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.columnar.columns import IS_INTEGER, HistogramColumns, Int64Array, NumberColumns
+from kernelcast.columnar.columns import IS_INTEGER, ExemplarColumns, HistogramColumns, Int64Array, NumberColumns
 from kernelcast.columnar.entries import entries
 from kernelcast.columnar.layout import (
     ABSENT,
@@ -15,6 +16,7 @@ from kernelcast.columnar.layout import (
     BOUNDS,
     BUCKETS,
     ENTRY,
+    EXEMPLAR_ROW,
     HASH_MASK,
     HISTOGRAM_ROW,
     NEGATIVE,
@@ -34,6 +36,7 @@ INITIAL_ENTRIES = 1024
 INITIAL_ARENA_BYTES = 64 * 1024
 INITIAL_ROWS = 4096
 INITIAL_BUCKETS = 4096
+INITIAL_EXEMPLARS = 256
 
 KEPT_BYTES = 64 * 1024 * 1024
 """Scratch up to this stays between batches: a million and a half number points."""
@@ -58,6 +61,11 @@ def new_histograms() -> RecordArray:
     return np.zeros(INITIAL_ROWS, HISTOGRAM_ROW)
 
 
+def new_exemplars() -> RecordArray:
+    """Rows for points that have exemplars."""
+    return np.zeros(INITIAL_EXEMPLARS, EXEMPLAR_ROW)
+
+
 def new_data() -> UInt64Matrix:
     """CSR data for the four parts of histogram points."""
     return np.zeros((4, INITIAL_BUCKETS), np.uint64)
@@ -69,6 +77,8 @@ def without_excess(state: State) -> State:
         state = state._replace(numbers=new_numbers())
     if state.histograms.nbytes > KEPT_BYTES:
         state = state._replace(histograms=new_histograms())
+    if state.exemplars.nbytes > KEPT_BYTES:
+        state = state._replace(exemplars=new_exemplars())
     if state.data.nbytes > KEPT_BYTES:
         state = state._replace(data=new_data())
     return state
@@ -161,6 +171,11 @@ def cut_histograms(rows: RecordArray, data: UInt64Matrix) -> HistogramColumns:
         bucket_indptr=indptr["buckets"],
         buckets=cut(BUCKETS, "buckets"),
     )
+
+
+def cut_exemplars(rows: RecordArray, raw: Sequence[bytes]) -> ExemplarColumns:
+    """A caller's own columns of the rows, with their bytes."""
+    return ExemplarColumns(rows["row"].copy(), rows["histogram"].copy(), tuple(raw))
 
 
 def _indptr(ends: Int64Array) -> Int64Array:

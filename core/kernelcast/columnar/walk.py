@@ -21,6 +21,8 @@ from kernelcast.columnar.layout import (
     RESOURCE_START,
     RESOURCE_STOP,
     ROWS,
+    SCHEMA_START,
+    SCHEMA_STOP,
     SCOPE,
     SCOPE_START,
     SCOPE_STOP,
@@ -34,6 +36,7 @@ from kernelcast.columnar.lookup import metric_context
 from kernelcast.columnar.machine import signed
 from kernelcast.columnar.points import number_point
 from kernelcast.columnar.stream import delimited, is_ascii, skip, varint
+from kernelcast.columnar.summaries import summary_points
 
 # Tags: field number and wire type in one byte.
 FIRST = 10
@@ -90,7 +93,7 @@ def room_for(state: State, tag: int, points: int) -> int:
     control[POINTS] += points
     if control[POINTS] > control[MAX_POINTS]:
         return TOO_MANY_POINTS
-    if tag in (GAUGE, SUM):
+    if tag in (GAUGE, SUM, SUMMARY):
         return GROW_NUMBERS if control[ROWS] + points > len(state.numbers) else OK
     return GROW_HISTOGRAMS if control[HISTOGRAM_ROWS] + points > len(state.histograms) else OK
 
@@ -123,13 +126,13 @@ def container(
     data: tuple[int, int],
     texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
 ) -> int:
-    """Read a gauge, sum or histogram; summaries and metrics without a name are counted and verified, not used."""
+    """Read a gauge, sum, histogram or summary; metrics without a name are counted and verified, not used."""
     points, temporality, monotonic = container_header(b, tag, data[0], data[1])
     if points <= 0:
         check_text(state, b, texts[0][0], texts[0][1])
         check_text(state, b, texts[1][0], texts[1][1])
         return points
-    if tag == SUMMARY or texts[0][0] == texts[0][1]:
+    if texts[0][0] == texts[0][1]:
         state.control[UNSUPPORTED] += points
         state.control[VERIFY] = 1
         state.control[POINTS] += points
@@ -137,6 +140,8 @@ def container(
     status = room_for(state, tag, points)
     if status < 0:
         return status
+    if tag == SUMMARY:
+        return summary_points(state, b, texts, data[0], data[1])
     metric = metric_context(state, b, (tag >> 3, temporality, monotonic), texts)
     if metric < 0:
         return metric
@@ -190,34 +195,38 @@ def metric(state: State, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901,
 
 
 @compiled
-def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, int, int]:
-    """Where a ResourceMetrics has its resource, or a ScopeMetrics its scope; a status below 0 for two of them."""
+def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
+    """Where a ResourceMetrics has its resource, or a ScopeMetrics its scope; its schema URL; or a status below 0."""
     found = NOWHERE
+    schema = NOWHERE
     while p < end:
         tag = b[p]
         if tag not in (FIRST, THIRD):
             p = skip(b, p, end)
             if p < 0:
-                return ODD, 0, 0
+                return ODD, found, schema
             continue
         start, p = delimited(b, p + 1, end)
         if p < 0 or (tag == FIRST and found[0] > 0):
-            return ODD, 0, 0
+            return ODD, found, schema
         if tag == FIRST:
             found = (start, p)
         else:
+            schema = (start, p)  # of two, the last wins
             check_text(state, b, start, p)
-    return OK, found[0], found[1]
+    return OK, found, schema
 
 
 @spliced
 def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
     """Read a ScopeMetrics: its scope first, wherever it stands, then its metrics."""
-    status, scope, scope_stop = header(state, b, p, end)
+    status, scope, schema = header(state, b, p, end)
     if status < 0:
         return status
-    state.control[SCOPE_START] = scope
-    state.control[SCOPE_STOP] = scope_stop
+    state.control[SCOPE_START] = scope[0]
+    state.control[SCOPE_STOP] = scope[1]
+    state.control[SCHEMA_START] = schema[0]
+    state.control[SCHEMA_STOP] = schema[1]
     state.control[SCOPE] = -1
     while p < end:
         if b[p] == SECOND:
@@ -230,7 +239,7 @@ def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
                 return status
         else:
             p = skip(b, p, end)
-    if state.control[SCOPE] < 0 and scope_stop > scope:
+    if state.control[SCOPE] < 0 and scope[1] > scope[0]:
         state.control[VERIFY] = 1
     return OK
 
@@ -238,11 +247,11 @@ def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
 @spliced
 def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
     """Read a ResourceMetrics: its resource first, wherever it stands, then its scopes."""
-    status, resource, resource_stop = header(state, b, p, end)
+    status, resource, _ = header(state, b, p, end)
     if status < 0:
         return status
-    state.control[RESOURCE_START] = resource
-    state.control[RESOURCE_STOP] = resource_stop
+    state.control[RESOURCE_START] = resource[0]
+    state.control[RESOURCE_STOP] = resource[1]
     state.control[RESOURCE] = -1
     while p < end:
         if b[p] == SECOND:
@@ -252,7 +261,7 @@ def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
                 return status
         else:
             p = skip(b, p, end)
-    if state.control[RESOURCE] < 0 and resource_stop > resource:
+    if state.control[RESOURCE] < 0 and resource[1] > resource[0]:
         state.control[VERIFY] = 1  # no point made it an identity, so nothing else has looked inside
     return OK
 

@@ -1,5 +1,7 @@
 """A batch consumer: messages apart from errors, rebalancing made explicit, offsets committed only on demand."""
 
+import ctypes
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -8,7 +10,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime.connect import CONSUMER_PROPERTIES, Client, broker_errors, connect
+from kernelcast.runtime.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.catalogue import runtime
@@ -60,12 +62,15 @@ class Consumer:
         self._errors = counter(runtime.CONSUMER_ERRORS, registry if registry is not None else CollectorRegistry())
         self._log = structlog.stdlib.get_logger("kafka.consumer")
         own: dict[str, Any] = {"group.id": group_id, "client.id": group_id, "on_commit": self._on_commit}
-        properties = {**CONSUMER_PROPERTIES, **own, **(overrides or {})}
-        strategy = "partition.assignment.strategy"
-        self._cooperative = "cooperative" in settings.properties.get(strategy, properties[strategy])
-        self._closed = False
+        properties = consumer_properties(settings, {**own, **(overrides or {})})
+        effective = {**properties, **settings.properties}
+        self._cooperative = effective.get(GROUP_PROTOCOL) == "consumer" or "cooperative" in effective.get(
+            "partition.assignment.strategy", ""
+        )
+        self._closed = True  # until there is something to close
         self._ends: list[TopicPartition] = []
         self._client = connect(client, settings, properties=properties)
+        self._closed = False
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:
         """Join the group; names that begin with `^` are regular expressions."""
@@ -83,6 +88,16 @@ class Consumer:
         """Read exactly these partitions from their offsets, without a group's rebalancing."""
         with broker_errors("assigning partitions"):
             self._client.assign(list(partitions))
+
+    def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these, too, from their offsets, without a group's rebalancing."""
+        with broker_errors("adding partitions"):
+            self._client.incremental_assign(list(partitions))
+
+    def remove(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop reading these; the others go on."""
+        with broker_errors("removing partitions"):
+            self._client.incremental_unassign(list(partitions))
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Message], list[KafkaError]]:
         """Read what there is, at most so many messages and so long.
@@ -102,7 +117,7 @@ class Consumer:
         errors = [error for message in batch if (error := message.error()) is not None and not self._is_end(message)]
         for error in errors:
             self._errors.labels(error.name()).inc()
-            if error.fatal():
+            if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's local error
                 raise BrokerError(f"reading failed for good: {error.str()}; restart the service")
             self._log.warning("read error", error=error.name(), reason=error.str())
         return good, errors
@@ -129,6 +144,17 @@ class Consumer:
         with broker_errors(f"asking for the partitions of {topic}"):
             found = self._client.list_topics(topic, timeout=timeout_seconds).topics[topic]
         return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
+        """The broker that leads each partition of every topic that we may see; negative where none does."""
+        with broker_errors("asking for the topics"):
+            topics = self._client.list_topics(timeout=timeout_seconds).topics
+        return {
+            (name, number): int(partition.leader)
+            for name, topic in topics.items()
+            if topic.error is None
+            for number, partition in topic.partitions.items()
+        }
 
     def watermarks(
         self, partition: TopicPartition, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
@@ -191,6 +217,16 @@ class Consumer:
         if not self._closed:
             self._closed = True
             self._client.close()
+
+    def __del__(self) -> None:
+        """Give up on what nobody closed: its client is never destroyed.
+
+        librdkafka's destructor, and `close` too, can wait for ever for a rebalance to be answered, or a broker, that is
+        gone; inside a garbage collection that would stop the whole program. The broker misses the member by itself.
+        """
+        if not getattr(self, "_closed", True):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
+            warnings.warn("a Kafka consumer was not closed", ResourceWarning, stacklevel=2, source=self)
 
     def _is_end(self, message: Message) -> bool:
         """Whether this only says that a partition has been read to its end, which is then noted."""

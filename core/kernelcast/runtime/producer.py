@@ -78,6 +78,7 @@ class Producer:
         value: bytes | None,
         headers: Headers = (),
         on_delivery: DeliveryListener | None = None,
+        partition: int | None = None,
     ) -> None:
         """Queue a message; what the queue has no room for is dropped and counted, never raised.
 
@@ -87,6 +88,7 @@ class Producer:
             value: The message; None is a tombstone.
             headers: Names and values.
             on_delivery: Called once it is known what became of it, on a thread that sends, polls or flushes.
+            partition: Chosen by the caller, where keys must lie together; None leaves it to the key.
         """
         self._introduce(topic)
 
@@ -95,7 +97,10 @@ class Producer:
             if on_delivery is not None:
                 on_delivery(error.str() if error is not None else None)
 
-        cause, reason = self._produce(topic, {"key": key, "value": value, "headers": list(headers)}, delivered)
+        parts: dict[str, Any] = {"key": key, "value": value, "headers": list(headers)}
+        if partition is not None:
+            parts["partition"] = partition
+        cause, reason = self._produce(topic, parts, delivered)
         if not cause:
             self._count(topic, "sent")
         else:

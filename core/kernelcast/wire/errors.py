@@ -10,9 +10,10 @@
     │   ├── TraceError          a recording that is not what it claims to be
     │   └── DeviceError         a device or its driver
     ├── WireError               bytes that break the contract
-    │   ├── DecodeError         OTLP that is truncated, malformed or over a limit
+    │   ├── DecodeError         a message that is truncated, malformed or over a limit
     │   ├── FrameError          a probe's frame
     │   └── EventError          a CloudEvent
+    ├── RequestError            an HTTP request that asks for what cannot be: answered with 400
     ├── TunableError            a tunable registered wrongly, in the program's own process
     └── WindowError             too few or unusable observations for a model
 """
@@ -51,7 +52,7 @@ class WireError(KernelcastError):
 
 
 class DecodeError(WireError):
-    """An OTLP message that is truncated, malformed, or over a limit; none of it is used."""
+    """A message that is truncated, malformed, or over a limit; none of it is used."""
 
 
 class FrameError(WireError):
@@ -60,6 +61,10 @@ class FrameError(WireError):
 
 class EventError(WireError):
     """A CloudEvent that is not one, or lacks a field the contract requires."""
+
+
+class RequestError(KernelcastError):
+    """An HTTP request with a parameter or header that cannot be; the answer is 400 and this message."""
 
 
 class TunableError(KernelcastError):

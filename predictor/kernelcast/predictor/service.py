@@ -29,6 +29,7 @@ MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
 CHORE_SECONDS: Final = 10.0
 EARLY_CHECKS: Final = 4
+ENDS_ARE_TOLD: Final = {"enable.partition.eof": "true"}
 JOIN_SECONDS: Final = 15.0
 FLUSH_SECONDS: Final = 10.0
 
@@ -178,7 +179,7 @@ class Predictor:
 
     def _reader(self) -> Consumer:
         """A consumer of its own for a topic that is read whole; it commits nothing and joins no group."""
-        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader")
+        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=ENDS_ARE_TOLD)
 
     def _try(self, trouble: str, chore: Callable[[], Any]) -> None:
         try:

@@ -1,43 +1,17 @@
 """Snapshots on `kernelcast.state`: written now and then, read to its end when partitions are assigned."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.predictor.engine import Partition
 from kernelcast.predictor.snapshot import Snapshot, dump, load
 from kernelcast.runtime.producer import Headers
+from kernelcast.runtime.replay import Reader, to_end
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
-
-READ_SECONDS: Final = 0.2
-LONGEST_READ_SECONDS: Final = 60.0
-QUIET_SECONDS: Final = 3.0
-_BATCH: Final = 200
-
-
-class Reader(Protocol):
-    """The part of a consumer that is needed here."""
-
-    def partitions(self, topic: str) -> list[Any]:
-        """Every partition of a topic."""
-        ...
-
-    def watermarks(self, partition: Any) -> tuple[int, int]:
-        """First offset kept, next offset written."""
-        ...
-
-    def assign(self, partitions: Sequence[Any]) -> None:
-        """Read these."""
-        ...
-
-    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
-        """Messages and passing errors."""
-        ...
-
-    def close(self) -> None:
-        """Stop reading."""
-        ...
 
 
 class Sender(Protocol):
@@ -87,24 +61,10 @@ class SnapshotStore:
     def _messages(self) -> Iterable[Any]:
         reader = self._open_reader()
         try:
-            left = {}
             partitions = reader.partitions(STATE.name)
             for partition in partitions:
-                low, high = reader.watermarks(partition)
-                partition.offset = low
-                if high > low:
-                    left[partition.partition] = high
-            reader.assign([partition for partition in partitions if partition.partition in left])
-            begun = heard = self._monotonic()
-            while left and self._monotonic() - begun < LONGEST_READ_SECONDS:
-                messages, _ = reader.consume(_BATCH, READ_SECONDS)
-                for message in messages:
-                    heard = self._monotonic()
-                    yield message
-                    if message.offset() + 1 >= left.get(message.partition(), 0):
-                        left.pop(message.partition(), None)
-                if self._monotonic() - heard > QUIET_SECONDS:
-                    break  # compaction may have removed the last offsets
+                partition.offset = OFFSET_BEGINNING
+            yield from to_end(reader, partitions, monotonic=self._monotonic)
         finally:
             reader.close()
 

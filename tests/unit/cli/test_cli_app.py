@@ -1,8 +1,10 @@
 """The `kernelcast` command: finding commands, help, exit codes."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 import typer
@@ -127,3 +129,18 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_traceback() -> None:
 
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr
+
+
+def test_a_daemon_that_is_told_to_stop_while_it_is_still_loading_ends_as_cleanly_as_later(tmp_path: Path) -> None:
+    (tmp_path / "loading.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    program = (
+        "import sys; from importlib.metadata import EntryPoint; from kernelcast.cli.app import GROUP, run; "
+        "sys.exit(run(['bridge'], found=[EntryPoint('bridge', 'loading:main', GROUP)]))"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+
+    with subprocess.Popen([sys.executable, "-c", program], env=environ, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"loading\n"
+        process.terminate()
+        assert process.wait(20) == 0

@@ -53,6 +53,16 @@ def attributes(rng: random.Random) -> list[KeyValue]:
     ]
 
 
+def exemplar(rng: random.Random) -> metrics_pb2.Exemplar:
+    made = metrics_pb2.Exemplar(filtered_attributes=attributes(rng), time_unix_nano=rng.choice(UINT64S))
+    value = rng.choice(("as_double", "as_int", ""))
+    if value:
+        setattr(made, value, rng.randrange(9))
+    if rng.random() < 0.5:
+        made.trace_id, made.span_id = rng.randbytes(16), rng.randbytes(8)
+    return made
+
+
 def times(rng: random.Random) -> dict[str, Any]:
     made: dict[str, Any] = {"time_unix_nano": rng.choice(UINT64S), "attributes": attributes(rng)}
     if rng.random() < 0.5:
@@ -60,8 +70,7 @@ def times(rng: random.Random) -> dict[str, Any]:
     if rng.random() < 0.2:
         made["flags"] = rng.choice((0, 1, 2, 3, 2**32 - 1))
     if rng.random() < 0.1:
-        exemplar = metrics_pb2.Exemplar(as_double=1.0, filtered_attributes=attributes(rng), span_id=b"12345678")
-        made["exemplars"] = [exemplar]
+        made["exemplars"] = [exemplar(rng) for _ in range(rng.choice((1, 1, 2, 5)))]
     return made
 
 
@@ -79,6 +88,18 @@ def number_point(rng: random.Random) -> metrics_pb2.NumberDataPoint:
 
 def _sum_and_range(rng: random.Random) -> dict[str, Any]:
     return {name: rng.choice(DOUBLES) for name in ("sum", "min", "max") if rng.random() < 0.7}
+
+
+def summary_point(rng: random.Random) -> metrics_pb2.SummaryDataPoint:
+    shared = times(rng)
+    shared.pop("exemplars", None)
+    quantiles = [
+        metrics_pb2.SummaryDataPoint.ValueAtQuantile(quantile=rng.choice(DOUBLES), value=rng.choice(DOUBLES))
+        for _ in range(rng.randrange(4))
+    ]
+    return metrics_pb2.SummaryDataPoint(
+        **shared, count=rng.choice(UINT64S), sum=rng.choice(DOUBLES), quantile_values=quantiles
+    )
 
 
 def explicit_point(rng: random.Random) -> metrics_pb2.HistogramDataPoint:
@@ -131,7 +152,7 @@ def fill(rng: random.Random, metric: metrics_pb2.Metric) -> None:
         metric.exponential_histogram.aggregation_temporality = temporality
         metric.exponential_histogram.data_points.extend(exponential_point(rng) for _ in points)
     elif kind == 4:
-        metric.summary.data_points.extend(metrics_pb2.SummaryDataPoint(count=1) for _ in points)
+        metric.summary.data_points.extend(summary_point(rng) for _ in points)
 
 
 def request(rng: random.Random) -> ExportMetricsServiceRequest:

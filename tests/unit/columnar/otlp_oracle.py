@@ -2,8 +2,8 @@
 
 import math
 import struct
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,8 +24,9 @@ from kernelcast.columnar import (
     PointType,
     SeriesIdentity,
     Temporality,
+    exemplars_of,
 )
-from kernelcast.columnar.rendering import as_text
+from kernelcast.columnar.rendering import as_text, number_text
 
 Point = tuple[Any, ...]
 
@@ -36,6 +37,7 @@ class Truth:
 
     numbers: list[Point] = field(default_factory=list)
     histograms: list[Point] = field(default_factory=list)
+    exemplars: list[Point] = field(default_factory=list)
     unsupported: int = 0
 
 
@@ -74,7 +76,7 @@ def _walk_metric(
     if which is None:
         return
     container = getattr(metric, which)
-    if which == "summary" or not metric.name:
+    if not metric.name:
         found.unsupported += len(container.data_points)
         return
     for point in container.data_points:
@@ -89,8 +91,15 @@ def _walk_metric(
             monotonic=bool(getattr(container, "is_monotonic", False)),
             attributes=_attributes(point.attributes),
             scope_attributes=_attributes(scope.scope.attributes),
+            schema_url=scope.schema_url,
         )
+        if which == "summary":
+            found.numbers += _summary(identity, point)
+            continue
         head = (identity, point.start_time_unix_nano, point.time_unix_nano)
+        exemplars = [_exemplar(exemplar) for exemplar in point.exemplars if exemplar.WhichOneof("value")]
+        if len(point.exemplars):
+            found.exemplars.append((identity, point.time_unix_nano, exemplars))
         if which in ("gauge", "sum"):
             found.numbers.append(head + _number(point))
         else:
@@ -106,12 +115,29 @@ def _temporality(container: Any) -> Temporality:
     return Temporality(value) if value in (0, 1, 2) else Temporality.UNSPECIFIED
 
 
+def _summary(identity: SeriesIdentity, point: metrics_pb2.SummaryDataPoint) -> Iterator[Point]:
+    flags = NO_RECORDED_VALUE if point.flags & 1 else 0
+    times = (point.start_time_unix_nano, point.time_unix_nano)
+    for quantile in point.quantile_values:
+        part = number_text(quantile.quantile).strip('"')
+        yield (replace(identity, part=part), *times, flags, bits(quantile.value), 0)
+    yield (replace(identity, part="sum"), *times, flags, bits(point.sum), 0)
+    count = struct.unpack("<q", struct.pack("<Q", point.count))[0]
+    yield (replace(identity, part="count"), *times, flags | IS_INTEGER, bits(float(count)), count)
+
+
 def _number(point: metrics_pb2.NumberDataPoint) -> Point:
     which = point.WhichOneof("value")
     flags = NO_RECORDED_VALUE if point.flags & 1 or which is None else 0
     if which == "as_int":
         return (flags | IS_INTEGER, bits(float(point.as_int)), point.as_int)
     return (flags, bits(point.as_double), 0)
+
+
+def _exemplar(exemplar: metrics_pb2.Exemplar) -> Point:
+    value = exemplar.as_double if exemplar.WhichOneof("value") == "as_double" else float(exemplar.as_int)
+    ids = (exemplar.trace_id.hex(), exemplar.span_id.hex())
+    return (bits(value), exemplar.time_unix_nano, *ids, _attributes(exemplar.filtered_attributes))
 
 
 def _shared_flags(point: Any) -> int:
@@ -190,7 +216,21 @@ def decoded_truth(decoder: Decoder, decoded: Decoded, message: int) -> Truth:
                 run(rows.bucket_indptr, rows.buckets),
             )
         )
+    found.exemplars = list(_decoded_exemplars(decoder, decoded, message))
     return found
+
+
+def _decoded_exemplars(decoder: Decoder, decoded: Decoded, message: int) -> Iterator[Point]:
+    """In the order of the wire, since both kinds of rows are in it."""
+    noted = decoded.exemplars
+    for row, histogram, raw in zip(noted.row.tolist(), noted.histogram.tolist(), noted.raw, strict=True):
+        columns = decoded.histograms if histogram else decoded.numbers
+        if columns.message[row] == message:
+            identity = decoder.identity(int(columns.series[row]))
+            kind = PointType.SUM if identity.type is PointType.GAUGE else identity.type
+            found = exemplars_of(kind, raw)
+            texts = [(bits(e.value), e.time_ns, e.trace_id, e.span_id, e.attributes) for e in found]
+            yield (identity, int(columns.time_ns[row]), texts)
 
 
 def assert_decodes_as_protobuf_says(decoder: Decoder, message: bytes) -> None:
@@ -201,6 +241,7 @@ def assert_decodes_as_protobuf_says(decoder: Decoder, message: bytes) -> None:
         assert [index for index, _ in decoded.failures] == [0]
         assert len(decoded.numbers.series) == 0
         assert len(decoded.histograms.series) == 0
+        assert decoded.exemplars.raw == ()
         assert decoded.unsupported == 0
     else:
         assert decoded.failures == ()

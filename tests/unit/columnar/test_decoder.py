@@ -116,10 +116,21 @@ def test_exponential_histograms_keep_scale_offsets_and_both_sides(decoder: Decod
     assert (rows.negative_offset[0], rows.negative.tolist()) == (0, [5])
 
 
-def test_summaries_and_metrics_without_a_name_are_counted_and_the_rest_is_used(decoder: Decoder) -> None:
+def test_a_summary_is_a_series_of_numbers_for_each_quantile_for_its_sum_and_for_its_count(decoder: Decoder) -> None:
+    metric = metrics_pb2.Metric(name="s", unit="s")
+    point = metric.summary.data_points.add(count=3, sum=4.5, time_unix_nano=7)
+    point.quantile_values.add(quantile=0.5, value=1.25)
+    point.quantile_values.add(quantile=1.0, value=2.0)
+    rows = decoder.decode([one_metric(metric)]).numbers
+    parts = [decoder.identity(number).part for number in rows.series.tolist()]
+    assert dict(zip(parts, rows.value.tolist(), strict=True)) == {"0.5": 1.25, "1": 2.0, "sum": 4.5, "count": 3.0}
+    assert rows.time_ns.tolist() == [7] * 4
+
+
+def test_metrics_without_a_name_are_counted_and_the_rest_is_used(decoder: Decoder) -> None:
     request = ExportMetricsServiceRequest()
     metrics = request.resource_metrics.add().scope_metrics.add().metrics
-    metrics.add(name="s").summary.data_points.add(count=1)
+    metrics.add().summary.data_points.add(count=1)
     metrics.add().gauge.data_points.add(as_double=1.0)
     metrics.add(name="g").gauge.data_points.add(as_double=2.0)
     decoded = decoder.decode([request.SerializeToString()])

@@ -72,6 +72,7 @@ def test_a_batch_keeps_good_messages_whole_and_leaves_nothing_of_bad_ones(decode
         found = decoded_truth(decoder, decoded, index)
         assert found.numbers == ([] if known is None else known.numbers)
         assert found.histograms == ([] if known is None else known.histograms)
+        assert found.exemplars == ([] if known is None else known.exemplars)
 
 
 @settings(deadline=None, max_examples=150)

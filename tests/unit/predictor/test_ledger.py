@@ -57,6 +57,9 @@ class FakeReader:
         taken, self.waiting = self.waiting[:1], self.waiting[1:]
         return taken, []
 
+    def ends(self) -> list[TopicPartition]:
+        return []
+
     def close(self) -> None:
         pass
 

@@ -1,5 +1,7 @@
 """Kafka clients against the broker inside the process, and against clients that misbehave on purpose."""
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -60,6 +62,34 @@ def test_what_is_sent_is_acknowledged_counted_and_read_back(kafka: KafkaSettings
     consumer.close()
     assert (first.key(), first.value(), first.headers()) == (b"k", b"v", [("h", b"1")])
     assert tombstone.value() is None
+
+
+FORGOTTEN = """
+import gc, time
+from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka import Consumer
+from kernelcast.runtime.settings import KafkaSettings
+
+class Rebalance:
+    def assigned(self, partitions): ...
+    def revoked(self, partitions, *, lost): ...
+
+with EmbeddedBroker() as broker:
+    consumer = Consumer(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), group_id="forgotten")
+    consumer.subscribe(["kernelcast.device"], Rebalance())
+    time.sleep(5)  # the group has answered by now, and nobody has served its answer
+del consumer
+gc.collect()
+print("collected")
+"""
+
+
+def test_a_consumer_that_nobody_closed_stops_no_garbage_collection() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-W", "always", "-c", FORGOTTEN], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "collected" in answer.stdout
+    assert "a Kafka consumer was not closed" in answer.stderr
 
 
 def test_the_end_of_a_partition_is_told_apart_from_messages_and_errors(kafka: KafkaSettings) -> None:
@@ -250,12 +280,16 @@ class FakeConsumer:
     def get_watermark_offsets(self, _partition: TopicPartition, **_timeout: float) -> tuple[int, int]:
         return 0, len(self.index_ms)
 
+    def close(self) -> None:
+        """Nothing to leave."""
+
 
 @pytest.mark.parametrize(("time_ns", "offset"), [(0, 0), (1_500_000_000, 1), (3_000_000_000, 2)])
 def test_offsets_by_time_where_the_broker_has_an_index(time_ns: int, offset: int) -> None:
     consumer = Consumer(KafkaSettings(), group_id="g", client=FakeConsumer)
 
     found = consumer.offsets_for_time([TopicPartition("t", 0)], time_ns)
+    consumer.close()
 
     assert found[0].offset == offset
 

@@ -4,7 +4,8 @@ from types import MappingProxyType
 from typing import Final
 
 from kernelcast.wire.catalogue import bridge, device, exporter, forecast, kernel, predictor, runtime
-from kernelcast.wire.catalogue.model import Kind, Metric, translate, unit_words
+from kernelcast.wire.catalogue.model import Kind, Metric
+from kernelcast.wire.catalogue.naming import translate, unit_words
 
 CATALOGUE: Final[tuple[Metric, ...]] = (
     *device.ROWS,

@@ -20,11 +20,17 @@ def _histogram(name: str, help: str, *labels: str) -> Metric:  # noqa: A002  the
 
 
 MESSAGES: Final = _counter("messages", "Messages read from Kafka.", "topic")
+FORMATS: Final = _counter(
+    "messages_by_format",
+    "Messages by the format they were read as: otlp_proto, otlp_json, remote_write, prometheus, influx, json, unknown.",
+    "topic",
+    "format",
+)
 POINTS: Final = _counter("points", "Data points decoded from them.", "topic")
 DISCARDED_POINTS: Final = _counter(
     "discarded_points",
     "Points that were not stored, by cause: wire_only, temporality, type_conflict, series_limit, metric_limit, "
-    "unnamed, labels_too_long, older, second_writer, malformed_histogram, unsupported.",
+    "unnamed, labels_too_long, older, second_writer, malformed_histogram, producer_limit, unsupported.",
     "cause",
 )
 CLAMPED_POINTS: Final = _counter(
@@ -44,12 +50,89 @@ SERIES: Final = _gauge(
 )
 LINES: Final = _gauge("lines", "Lines that all series held make on /metrics; what the limit counts.")
 LINES_LIMIT: Final = _gauge("lines_limit", "The most lines held; beyond, new series are refused and counted.")
+LIMIT_USED: Final = _gauge(
+    "limit_used_ratio",
+    "How much of a limit is used, where it is used most: lines in all, of one metric, of one producer; producers told "
+    "of. At 1, what is new is refused, and counted.",
+    "limit",
+)
+REFUSED_SERIES: Final = _gauge("refused_series", "Series that a limit keeps out now, by cause.", "cause")
+TYPE_CONFLICTS: Final = _counter(
+    "type_conflicts",
+    "Series refused because a metric of another kind has their name, by metric; the 101st and further are `other`.",
+    "metric",
+)
+HELP_CONFLICTS: Final = _counter(
+    "help_conflicts", "Series that came with another help than their metric's; the one that came first stays."
+)
+UNLISTED_SERIES: Final = _counter(
+    "unlisted_series", "Series of producers beyond the limit of producers: exposed, but not told of by producer."
+)
+DROPPED_EXEMPLARS: Final = _counter(
+    "dropped_exemplars", "Points whose exemplars were not kept, or not any longer, for want of room."
+)
+PRODUCERS: Final = _gauge("producers", "Producers (a job and an instance) known now.")
+PRODUCER_UP: Final = Metric(
+    "kernelcast_producer_up",
+    Kind.GAUGE,
+    "1 while samples come from a producer as regularly as they used to, else 0; told of for two times-to-live. Where "
+    "replicas share partitions out, each tells what it sees: alert on max_over_time.",
+    labels=("job", "instance"),
+    source=_BRIDGE,
+)
+PRODUCER_AGE: Final = Metric(
+    "kernelcast_producer_last_sample_age_seconds",
+    Kind.GAUGE,
+    "Time since a producer's last sample reached Kafka, by Kafka's clock.",
+    labels=("job", "instance"),
+    source=_BRIDGE,
+)
+PRODUCER_REFUSED: Final = Metric(
+    "kernelcast_producer_refused_series",
+    Kind.GAUGE,
+    "Series of a producer that a limit keeps out now, by cause; only of the 20 producers with the most.",
+    labels=("job", "instance", "cause"),
+    source=_BRIDGE,
+)
+TARGET_INFO: Final = Metric(
+    "target_info",
+    Kind.INFO,
+    "What else is known of a producer: its resource's attributes, as labels.",
+    labels=("job", "instance"),
+    source=_BRIDGE,
+)
 REMOVED_SERIES: Final = _counter(
     "removed_series",
     "Series removed, by cause: expired (no producer wrote them), revoked (their partition went).",
     "cause",
 )
 LAG: Final = _gauge("lag_messages", "Messages on Kafka that have not been read yet.", "topic", "partition")
+LAG_SECONDS: Final = _gauge(
+    "lag_seconds",
+    "Age of the newest message read, while there are others to be read; 0 when there are none.",
+    "topic",
+    "partition",
+)
+UNKEYED_MESSAGES: Final = _counter(
+    "unkeyed_messages",
+    "Messages left out because they have no key, which a consumer group needs; see bridge.mode.",
+    "topic",
+)
+SKIPPED_MESSAGES: Final = _counter(
+    "skipped_messages", "Messages never read, because reading had fallen too far behind.", "topic"
+)
+DEADLETTERS_LEFT: Final = _counter(
+    "deadletters_left",
+    "Messages that could not be decoded and were not put aside, by reason: repeated (they had been, before), "
+    "other_replica (it does so), dead_letter (they are dead letters already).",
+    "reason",
+)
+OTHER_REPLICAS_POINTS: Final = _counter(
+    "other_replicas_points", "Points of series that other replicas keep, in mode sharded."
+)
+OFFSET_RESTARTS: Final = _counter(
+    "offset_restarts", "Partitions whose offsets began anew, because their topic was deleted and made again.", "topic"
+)
 PARTITIONS: Final = _gauge(
     "partitions", "Partitions assigned, by state: exposed, or catching_up to where Kafka was at assignment.", "state"
 )
@@ -67,11 +150,40 @@ CLOCK_AHEAD: Final = _gauge(
 )
 FRESHNESS: Final = _histogram(
     "event_to_store_seconds",
-    "Time from a point's event to its being in the store, the newest point of each message.",
+    "Time from a point's event to its being ready for a scrape, the newest point of each message.",
+    "topic",
+)
+SERVED: Final = _histogram(
+    "event_to_scrape_seconds",
+    "Time from a point's event to the first scrape that shows it, the slowest message of each batch read.",
     "topic",
 )
 SCRAPE_DURATION: Final = _histogram("scrape_encoding_seconds", "Time to encode the series for a scrape.")
 SCRAPE_BYTES: Final = _gauge("scrape_bytes", "Bytes of the last page of series, as sent.")
+DELTA_POINTS: Final = _counter(
+    "delta_points",
+    "Delta points by what became of them. In the total: added, first (of its series), gap (something before it is "
+    "missing, or its producer was started again), filled (it came late into a gap), overlap (it begins before the last "
+    "one ended), clock_set (the last one lay in the future), and, with a new start, bounds_changed, overflow. Not in "
+    "the total: replayed (read again after a restart), duplicate, older (too late, its gap is not known), no_value, "
+    "malformed, spread (its series moves between partitions), limit.",
+    "outcome",
+)
+DELTA_SERIES: Final = _gauge("delta_series", "Delta series whose running totals are held.")
+DELTA_FORGOTTEN_GAPS: Final = _counter(
+    "delta_forgotten_gaps",
+    "Gaps in delta series that were forgotten for want of room; what comes late is then refused.",
+)
+DELTA_SNAPSHOTS: Final = _counter(
+    "delta_snapshots", "Snapshots of running totals sent to kernelcast.state, by outcome: written, failed.", "outcome"
+)
+DELTA_SNAPSHOT_BYTES: Final = _counter("delta_snapshot_bytes", "Bytes of these snapshots.")
+DELTA_BEGINNINGS: Final = _counter(
+    "delta_beginnings",
+    "What assigned partitions' totals began with: restored (a snapshot), or anew because it was missing, too_old, "
+    "unusable, of other_log (the topic was made anew), unread (Kafka did not answer).",
+    "cause",
+)
 ALERTS: Final = _counter(
     "alerts",
     "Alerts that Alertmanager delivered, by outcome: acknowledged by Kafka, unacknowledged (Alertmanager tries again), "
@@ -79,8 +191,55 @@ ALERTS: Final = _counter(
     "outcome",
 )
 
+PUSH_REQUESTS: Final = _counter(
+    "push_requests",
+    "Requests to a destination, by outcome: acknowledged, refused (looked at and not taken), retried.",
+    "destination",
+    "outcome",
+)
+PUSH_POINTS: Final = _counter("push_points", "Points that a destination has taken.", "destination")
+PUSH_MESSAGES: Final = _counter(
+    "push_messages", "Messages whose points a destination has taken or refused for good.", "destination"
+)
+PUSH_BYTES: Final = _counter("push_sent_bytes", "Bytes of requests that were taken, compressed.", "destination")
+PUSH_RETRIES: Final = _counter(
+    "push_retries",
+    "Requests that must be sent again, by cause: network, throttled (429), server_error (5xx), configuration (a token, "
+    "a path, a receiver that is off).",
+    "destination",
+    "cause",
+)
+PUSH_DISCARDED: Final = _counter(
+    "push_discarded_points",
+    "Points that a destination will not have: left out here (wire_only, temporality, type_conflict, unnamed, "
+    "labels_too_long, malformed_histogram, histogram_without_sum, unsupported, bad_time, same_time), or not taken by "
+    "the receiver (out_of_order, duplicate, too_old, out_of_bounds, too_large, rejected, refused).",
+    "destination",
+    "cause",
+)
+PUSH_UNDECODABLE: Final = _counter(
+    "push_undecodable_messages", "Messages that could not be sent at all, by error.", "destination", "error"
+)
+PUSH_LOST_MESSAGES: Final = _counter(
+    "push_lost_messages", "Messages that Kafka's retention deleted before they were sent.", "destination"
+)
+PUSH_RESTARTS: Final = _counter("push_restarts", "Faults that made a consumer start over.", "destination")
+PUSH_LAG: Final = _gauge(
+    "push_lag_messages", "Messages that a destination has not acknowledged yet.", "destination", "topic", "partition"
+)
+PUSH_LAG_SECONDS: Final = _gauge(
+    "push_lag_seconds", "Age of the oldest message that waits for a destination's acknowledgement.", "destination"
+)
+PUSH_UP: Final = _gauge(
+    "push_up", "1 while the destination answers, 0 since a request had to be retried.", "destination"
+)
+PUSH_LAST_SUCCESS: Final = _gauge(
+    "push_last_success_timestamp_seconds", "When the destination last took a request.", "destination"
+)
+
 ROWS: Final[tuple[Metric, ...]] = (
     MESSAGES,
+    FORMATS,
     POINTS,
     DISCARDED_POINTS,
     CLAMPED_POINTS,
@@ -88,15 +247,52 @@ ROWS: Final[tuple[Metric, ...]] = (
     SERIES,
     LINES,
     LINES_LIMIT,
+    LIMIT_USED,
+    REFUSED_SERIES,
+    TYPE_CONFLICTS,
+    HELP_CONFLICTS,
+    UNLISTED_SERIES,
+    DROPPED_EXEMPLARS,
+    PRODUCERS,
+    PRODUCER_UP,
+    PRODUCER_AGE,
+    PRODUCER_REFUSED,
+    TARGET_INFO,
     REMOVED_SERIES,
     LAG,
+    LAG_SECONDS,
+    UNKEYED_MESSAGES,
+    SKIPPED_MESSAGES,
+    DEADLETTERS_LEFT,
+    OTHER_REPLICAS_POINTS,
+    OFFSET_RESTARTS,
     PARTITIONS,
     REBALANCES,
     CAUGHT_UP,
     APPEND_TIME,
     CLOCK_AHEAD,
     FRESHNESS,
+    SERVED,
     SCRAPE_DURATION,
     SCRAPE_BYTES,
+    DELTA_POINTS,
+    DELTA_SERIES,
+    DELTA_FORGOTTEN_GAPS,
+    DELTA_SNAPSHOTS,
+    DELTA_SNAPSHOT_BYTES,
+    DELTA_BEGINNINGS,
     ALERTS,
+    PUSH_REQUESTS,
+    PUSH_POINTS,
+    PUSH_MESSAGES,
+    PUSH_BYTES,
+    PUSH_RETRIES,
+    PUSH_DISCARDED,
+    PUSH_UNDECODABLE,
+    PUSH_LOST_MESSAGES,
+    PUSH_RESTARTS,
+    PUSH_LAG,
+    PUSH_LAG_SECONDS,
+    PUSH_UP,
+    PUSH_LAST_SUCCESS,
 )

@@ -3,7 +3,8 @@
 from typing import Final
 
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
-from kernelcast.wire.catalogue.model import Kind, travels
+from kernelcast.wire.catalogue.model import Kind
+from kernelcast.wire.catalogue.naming import travels
 
 SUBJECT_LABELS: Final = (*KERNEL_LABELS, "metric")
 """Whose future: the labels of the series forecast, and `metric`, its Prometheus name."""

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from kernelcast.wire.catalogue.model import Kind, Metric, translate, travels
+from kernelcast.wire.catalogue.model import Kind, Metric
+from kernelcast.wire.catalogue.naming import translate, travels
 
 PROGRAM_LABELS: Final = ("Hostname", "UUID", "gpu", "GPU_I_ID", "program", "rank", "source")
 KERNEL_LABELS: Final = (*PROGRAM_LABELS, "kernel", "kernel_class")
