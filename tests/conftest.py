@@ -1,19 +1,14 @@
-"""For all tests: no cyclic garbage collection while they run.
-
-A Kafka client that a test leaves in a reference cycle is destroyed whenever the collector happens to run, in any later
-test, and librdkafka's destructor of a consumer that was not closed can wait for ever for a broker that is gone.
-"""
-
-import gc
+"""For all tests: machine code that is compiled once, before anything is timed."""
 
 import pytest
 
-
-def pytest_configure() -> None:
-    """Collect nothing in cycles from here on."""
-    gc.disable()
+from kernelcast.bridge.push.warm_up import warm_up as warm_up_push
+from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what is left out of the collection that pytest itself runs at the end."""
-    gc.freeze()
+@pytest.fixture(scope="session")
+def compiled() -> None:
+    """The bridges of a test find their machine code on disk; in a fresh clone it takes the first a minute to start."""
+    warm_up()
+    warm_up_the_rest()
+    warm_up_push()

@@ -1,11 +1,12 @@
 """What the bridge counts about itself, made from the catalogue's rows; every counter starts at 0."""
 
+import contextlib
 from typing import Final
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Histogram
 
-from kernelcast.bridge.columns import CLAMPED, DISCARD_CAUSES, Int64Array
+from kernelcast.bridge.series.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, Int64Array
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
@@ -25,6 +26,7 @@ class Instruments:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self.messages = counter(rows.MESSAGES, registry)
+        self.formats = counter(rows.FORMATS, registry)
         self.points = counter(rows.POINTS, registry)
         self.discarded = counter(rows.DISCARDED_POINTS, registry)
         self.clamped = counter(rows.CLAMPED_POINTS, registry)
@@ -34,12 +36,19 @@ class Instruments:
         self.lines_limit = gauge(rows.LINES_LIMIT, registry)
         self.removed = counter(rows.REMOVED_SERIES, registry)
         self.lag = gauge(rows.LAG, registry)
+        self.lag_seconds = gauge(rows.LAG_SECONDS, registry)
+        self.unkeyed = counter(rows.UNKEYED_MESSAGES, registry)
+        self.skipped = counter(rows.SKIPPED_MESSAGES, registry)
+        self.left = counter(rows.DEADLETTERS_LEFT, registry)
+        self.other_replicas = counter(rows.OTHER_REPLICAS_POINTS, registry)
+        self.offset_restarts = counter(rows.OFFSET_RESTARTS, registry)
         self.partitions = gauge(rows.PARTITIONS, registry)
         self.rebalances = counter(rows.REBALANCES, registry)
         self.ready = gauge(rows.CAUGHT_UP, registry)
         self.append_time = gauge(rows.APPEND_TIME, registry)
         self.clock_ahead = gauge(rows.CLOCK_AHEAD, registry)
         self.freshness = _histogram(rows.FRESHNESS, FRESHNESS_BOUNDS_SECONDS, registry)
+        self.served = _histogram(rows.SERVED, FRESHNESS_BOUNDS_SECONDS, registry)
         self.scrape_seconds = _histogram(rows.SCRAPE_DURATION, SCRAPE_BOUNDS_SECONDS, registry)
         self.scrape_bytes = gauge(rows.SCRAPE_BYTES, registry)
         self.alerts = counter(rows.ALERTS, registry)
@@ -51,6 +60,16 @@ class Instruments:
         self.points.labels(topic)
         self.decode_failures.labels(topic, "DecodeError")
         self.freshness.labels(topic)
+        self.served.labels(topic)
+        self.unkeyed.labels(topic)
+        self.skipped.labels(topic)
+        self.offset_restarts.labels(topic)
+
+    def part_from(self, topic: str, partition: int) -> None:
+        """Take away what is known of a partition that is ours no more."""
+        for known in (self.lag, self.lag_seconds):
+            with contextlib.suppress(KeyError):
+                known.remove(topic, str(partition))
 
     def count_points(self, outcomes: Int64Array, unsupported: int) -> None:
         """Count what became of a batch of points."""
@@ -59,6 +78,7 @@ class Instruments:
                 self.discarded.labels(cause).inc(int(outcomes[code]))
         if unsupported:
             self.discarded.labels(UNSUPPORTED).inc(unsupported)
+        self.other_replicas.inc(int(outcomes[OTHER_REPLICA]))
         if outcomes[CLAMPED]:
             self.clamped.inc(int(outcomes[CLAMPED]))
 
@@ -72,6 +92,8 @@ class Instruments:
             self.discarded.labels(cause)
         for cause in ("expired", "revoked"):
             self.removed.labels(cause)
+        for reason in ("repeated", "other_replica", "dead_letter"):
+            self.left.labels(reason)
         for event in ("assigned", "revoked", "lost"):
             self.rebalances.labels(event)
         for outcome in ("acknowledged", "unacknowledged", "refused"):

@@ -1,9 +1,13 @@
 """Machine code for the loops over every series and every point: without the GIL, cached on disk where that is possible.
 
-numba looks for changes in a function's own file only, so functions that call each other stand in one file.
+numba looks for changes in a function's own file only. Functions that call each other therefore stand in one file, or
+the one that Python calls closes over a digest of the others' files: what a closure holds is part of the cache's key.
 """
 
+import hashlib
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -16,6 +20,8 @@ from numpy.typing import NDArray
 UInt8Array = NDArray[np.uint8]
 F = TypeVar("F", bound=Callable[..., Any])
 
+_njit = cast("Callable[..., Callable[[Any], Any]]", njit)  # its stubs do not know `_nrt`
+
 
 def kernel(function: F) -> F:
     """A function that Python calls."""
@@ -25,9 +31,35 @@ def kernel(function: F) -> F:
         return cast("F", njit(nogil=True)(function))
 
 
+def bare_kernel(function: F) -> F:
+    """As `kernel`, of a function that allocates nothing, without numba's reference counts.
+
+    With them, each array taken out of a tuple costs two atomic operations: with parts that pass tuples of columns to
+    each other, more than everything else.
+    """
+    try:
+        return cast("F", _njit(nogil=True, cache=True, _nrt=False)(function))
+    except RuntimeError:  # as above
+        return cast("F", _njit(nogil=True, _nrt=False)(function))
+
+
 def part(function: F) -> F:
-    """A small function that a kernel of the same file calls."""
+    """A small function that a kernel calls, compiled into it."""
     return cast("F", njit(nogil=True, forceinline=True)(function))
+
+
+def digest_of(*modules: ModuleType) -> str:
+    """A digest of modules' sources, of nothing where they are not plain files."""
+    digest = hashlib.sha256()
+    for module in modules:
+        path = Path(module.__file__ or "")
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
+def routine(function: F) -> F:
+    """A larger function that a kernel of the same file calls; compiled by itself, for inlining it takes seconds."""
+    return cast("F", njit(nogil=True)(function))
 
 
 def _copy_bytes(_typing: Any, target: Any, _at: Any, source: Any, _start: Any, _stop: Any) -> Any:
@@ -60,6 +92,22 @@ def _prefetch(_typing: Any, source: Any, _at: Any) -> Any:
     return types.void(source, types.int64), generate
 
 
+def _find_byte(_typing: Any, source: Any, _start: Any, _stop: Any, _byte: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        begin = builder.gep(array.data, [arguments[1]])
+        word, flag = ir.IntType(64), ir.IntType(32)
+        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, ir.FunctionType(begin.type, [begin.type, flag, word]), "memchr"
+        )
+        length = builder.sub(arguments[2], arguments[1])
+        found = builder.ptrtoint(builder.call(function, [begin, builder.trunc(arguments[3], flag), length]), word)
+        position = builder.add(arguments[1], builder.sub(found, builder.ptrtoint(begin, word)))
+        return builder.select(builder.icmp_unsigned("==", found, word(0)), arguments[2], position)
+
+    return types.int64(source, types.int64, types.int64, types.int64), generate
+
+
 copy_bytes = cast("Callable[[UInt8Array, int, UInt8Array, int, int], int]", intrinsic(_copy_bytes))
 """Copy `source[start:stop]` to `target[at:]`, which do not overlap, and return where the copy ends.
 
@@ -68,3 +116,9 @@ The caller has checked that there is room. One memcpy, where a loop tests every 
 
 prefetch = cast("Callable[[UInt8Array, int], None]", intrinsic(_prefetch))
 """Ask for the cache line at a position; a hint, harmless wherever it points."""
+
+find_byte = cast("Callable[[UInt8Array, int, int, int], int]", intrinsic(_find_byte))
+"""Where a byte first stands in `source[start:stop]`, the range checked by the caller; `stop` where it does not.
+
+C's memchr, which looks at 32 bytes at once; a loop here takes a nanosecond or two for each.
+"""

@@ -10,27 +10,40 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
 from kernelcast.bridge.clock import Clock, SystemClock
-from kernelcast.bridge.columns import Rules
-from kernelcast.bridge.consume import Intake, Parts
-from kernelcast.bridge.exposition import Exposition
+from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
+from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.state import StateTopic
+from kernelcast.bridge.expose import http_sd
+from kernelcast.bridge.expose.exposition import Exposition
+from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
+from kernelcast.bridge.intake.consume import Intake, Parts, Policy
+from kernelcast.bridge.intake.discovery import Discovery
+from kernelcast.bridge.intake.modes import ENDS_ARE_TOLD, group_of, max_lag_seconds_of, properties_of, share_of
+from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
+from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.series.columns import Rules
+from kernelcast.bridge.series.occupancy import OccupancyCollector
+from kernelcast.bridge.series.producers import ProducerRules
+from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.bridge.slots import SeriesLimits
-from kernelcast.bridge.store import SeriesStore
-from kernelcast.bridge.warm_up import warm_up
+from kernelcast.bridge.translation.translate import Translator
+from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.bridge.webhook import Webhook
 from kernelcast.columnar import Decoder
 from kernelcast.runtime.deadletter import DeadLetters
 from kernelcast.runtime.kafka import Consumer, Producer
 from kernelcast.runtime.web import WebServer
 from kernelcast.wire.catalogue import CATALOGUE
+from kernelcast.wire.catalogue.bridge import TARGET_INFO
 from kernelcast.wire.errors import KernelcastError
-from kernelcast.wire.topics import ALERTS, DEADLETTER
+from kernelcast.wire.topics import ALERTS, DEADLETTER, STATE
 
 STOP_SECONDS: Final = 10.0
 FLUSH_SECONDS: Final = 5.0
-ENDS_ARE_TOLD: Final = {"enable.partition.eof": "true"}
-"""Only so is it known that all has been read where the last offsets hold no message."""
+IDLE_SECONDS: Final = 0.5
+_WRITTEN: Final = (ALERTS.name, DEADLETTER.name, STATE.name)
 WEBHOOK_PATH: Final = "/api/v1/alerts"
 
 
@@ -48,16 +61,23 @@ class Bridge:
             ConfigurationError: A setting that only its user can judge is wrong.
         """
         clock = clock or SystemClock()
+        share = share_of(settings, socket.gethostname())
         registry = CollectorRegistry()
         self._settings = settings
         self._log = structlog.stdlib.get_logger("bridge")
         self._instruments = Instruments(registry)
         self._instruments.lines_limit.set(settings.max_series)
-        self._producer = Producer(
-            settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=(ALERTS.name, DEADLETTER.name)
+        translator = Translator(settings.translation)
+        self._push = Destinations(
+            settings.push,
+            settings.kafka,
+            reading=Reading(settings.topics, settings.formats, translator),
+            registry=registry,
+            clock=clock,
         )
+        self._producer = Producer(settings.kafka, client_id="kernelcast-bridge", registry=registry, topics=_WRITTEN)
         self._consumer = Consumer(
-            settings.kafka, group_id=settings.group_id, overrides=ENDS_ARE_TOLD, registry=registry
+            settings.kafka, group_id=group_of(settings, share), overrides=properties_of(settings), registry=registry
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
@@ -68,19 +88,39 @@ class Bridge:
             source=f"/kernelcast/bridge/{socket.gethostname()}",
         )
         self._store = SeriesStore(
-            SeriesLimits(settings.max_series, settings.max_series_per_metric),
-            rules=Rules(round(settings.future_tolerance_seconds * 1e9), round(settings.takeover_seconds * 1e3)),
+            SeriesLimits(settings.max_series, settings.max_series_per_metric, settings.max_series_per_producer),
+            rules=_rules(settings),
             reserved=_own_names(registry),
+            translator=translator,
+            share=share,
+            producers=ProducerRules(settings.max_producers, round(settings.ttl_seconds * 1e3)),
         )
+        registry.register(OccupancyCollector(self._store.occupancy))
         self._intake = Intake(
-            Parts(self._consumer, Decoder(), self._store, dead_letters, self._instruments, clock),
-            ttl_seconds=settings.ttl_seconds,
+            Parts(
+                self._consumer,
+                Selection(Decoder(), settings.formats),
+                self._store,
+                dead_letters,
+                self._instruments,
+                clock,
+                self._deltas(clock),
+            ),
+            Policy(settings.ttl_seconds, max_lag_seconds_of(settings), grouped=settings.mode == "group", share=share),
+        )
+        self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
+        exposition = Exposition(
+            self._store, registry, observe=self._intake.freshness.scraped, created=settings.created_lines
         )
         self._web = WebServer(
             settings.web,
             title="kernelcast bridge",
-            metrics=Exposition(self._store, registry, observe=self._instruments.scraped).answer,
-            routes=[Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else [],
+            metrics=exposition.answer,
+            routes=[
+                Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
+                *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
+                *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
+            ],
             healthy=self._healthy,
             ready=self._ready,
         )
@@ -103,6 +143,7 @@ class Bridge:
         """
         self._web.start()
         self._thread.start()
+        self._push.start()
         return self
 
     def wait(self, timeout_seconds: float) -> None:
@@ -117,6 +158,7 @@ class Bridge:
     def stop(self) -> None:
         """Leave the group, finish open requests, flush what is on its way to Kafka."""
         self._stopping.set()
+        self._push.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
         self._web.stop()
@@ -132,18 +174,52 @@ class Bridge:
 
     def _consume(self) -> None:
         try:
+            if not self._settings.scraping:
+                self._wait_idly()
+                return
             warm_up()
-            self._consumer.subscribe(self._settings.topics, self._intake)
-            self._log.info("reading", topics=list(self._settings.topics), group=self._settings.group_id)
+            threading.Thread(target=self._warm_up_the_rest, name="warm-up", daemon=True).start()
+            grouped = self._settings.mode == "group"
+            if grouped:
+                self._consumer.subscribe(self._settings.topics, self._intake)
+            self._log.info("reading", topics=list(self._settings.topics), mode=self._settings.mode)
             while not self._stopping.is_set():
+                if not grouped:
+                    self._discovery.look()
                 self._intake.step()
                 self._producer.poll()
-            self._consumer.close()
         except Exception as error:  # noqa: BLE001  whatever it is, the process must end and say so
             self._failure = f"{type(error).__name__}: {error}"
             self._log.exception("the consumer failed")
         finally:
+            self._consumer.close()
+            self._intake.close()
             self._ended.set()
+
+    def _warm_up_the_rest(self) -> None:
+        try:
+            warm_up_the_rest()
+        except Exception:  # noqa: BLE001  whatever it is, those who need it meet it again
+            self._log.exception("compiling ahead failed; what is needed is compiled when it is")
+
+    def _wait_idly(self) -> None:
+        """Serve the webhook's acknowledgements, and nothing else."""
+        while not self._stopping.is_set():
+            self._producer.poll(IDLE_SECONDS)
+
+    def _deltas(self, clock: Clock) -> Deltas:
+        """The running totals of delta series, with a reader of their own for each look at what was kept."""
+        settings, grouped = self._settings, self._settings.mode == "group"
+        owner = settings.group_id if grouped else f"{settings.group_id}-{settings.mode}"
+        state = StateTopic(
+            owner,
+            self._producer,
+            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=ENDS_ARE_TOLD),
+            now_ns=clock.now_ns,
+        )
+        tolerance_ns = round(settings.future_tolerance_seconds * 1e9)
+        policy = DeltaPolicy(settings.deltas, settings.ttl_seconds, tolerance_ns, by_partition=grouped)
+        return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock)
 
     def _healthy(self) -> tuple[bool, str]:
         if self._ended.is_set() and not self._stopping.is_set():
@@ -152,10 +228,26 @@ class Bridge:
 
     def _ready(self) -> tuple[bool, str]:
         healthy, reason = self._healthy()
-        return self._intake.ownership.readiness() if healthy else (False, reason)
+        if not healthy:
+            return False, reason
+        return self._intake.ownership.readiness() if self._settings.scraping else self._push.readiness()
+
+
+def _rules(settings: BridgeSettings) -> Rules:
+    """What points and silence are judged by; a series whose interval is not known yet stays one time-to-live."""
+    return Rules(
+        tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
+        takeover_ms=round(settings.takeover_seconds * 1e3),
+        unlearned_ms=round(settings.ttl_seconds * 1e3 / settings.missed_intervals),
+        missed_intervals=settings.missed_intervals,
+        floor_ms=round(settings.ttl_floor_seconds * 1e3),
+    )
 
 
 def _own_names(registry: CollectorRegistry) -> frozenset[str]:
-    """Names that no series from Kafka may have: those of this process, and those of every daemon about itself."""
+    """Names that no series from Kafka may have: those of this process, and those of every daemon about itself.
+
+    `target_info` is not among them: what a Prometheus has written to Kafka brings its own.
+    """
     catalogued = {row.prometheus_name for row in CATALOGUE if not row.otlp_name}
-    return sample_names(registry) | catalogued
+    return (sample_names(registry) | catalogued) - {TARGET_INFO.prometheus_name}

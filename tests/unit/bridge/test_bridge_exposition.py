@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 
 import httpx
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter
@@ -13,6 +12,7 @@ from starlette.routing import Route
 from tests.unit.bridge.fleet import (
     TARGET,
     Browser,
+    Known,
     Point,
     come_from,
     counter,
@@ -24,9 +24,10 @@ from tests.unit.bridge.fleet import (
 )
 from tests.unit.bridge.test_bridge_histograms import Shown, explicit
 
-from kernelcast.bridge.exposition import CONTENT_TYPE, Exposition, accepts_gzip
-from kernelcast.bridge.exposition import text as lines
-from kernelcast.bridge.store import SeriesStore
+from kernelcast.bridge.expose.exposition import Exposition
+from kernelcast.bridge.expose.formats import text as lines
+from kernelcast.bridge.expose.negotiate import PLAIN_TEXT
+from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Attributes, Decoder, PointType, Temporality
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -46,7 +47,7 @@ def test_prometheus_own_parser_reads_back_what_went_in(entries: list[tuple[str, 
     store = exposed_store()
     identities = [gauge(f"m.{name}", attributes=given_labels) for name, given_labels, _ in entries]
     points = [Point(i, value, i + 1) for i, (_, _, value) in enumerate(entries)]
-    store.apply(decoded(points), come_from(), identities.__getitem__)
+    store.apply(decoded(points), come_from(), Known(identities.__getitem__))
     expected = {}
     for name, given_labels, value in entries:
         labels = {**TARGET, **{key: item for key, item in given_labels if item}}
@@ -61,7 +62,9 @@ def test_prometheus_own_parser_reads_back_what_went_in(entries: list[tuple[str, 
 def test_integers_keep_every_digit_and_floats_the_shortest_text() -> None:
     store = exposed_store()
     values = [2**53 + 1, 0.1, 1e300, math.nan, math.inf, -math.inf, 3.0, -0.0]
-    store.apply(decoded([Point(i, value, 1) for i, value in enumerate(values)]), come_from(), lambda i: gauge(f"m{i}"))
+    store.apply(
+        decoded([Point(i, value, 1) for i, value in enumerate(values)]), come_from(), Known(lambda i: gauge(f"m{i}"))
+    )
     shown = [line.split()[-1] for line in page(store).splitlines() if not line.startswith("#")]
     assert shown == ["9007199254740993", "0.1", "1e+300", "NaN", "+Inf", "-Inf", "3", "-0.0"]
 
@@ -69,7 +72,7 @@ def test_integers_keep_every_digit_and_floats_the_shortest_text() -> None:
 def test_each_family_stands_once_under_one_header_in_the_order_of_names() -> None:
     store = exposed_store()
     identities = [gauge(name, attributes=(("i", str(i)),)) for i, name in enumerate(["b", "a", "b", "a", "c"])]
-    store.apply(decoded([Point(i, 1.0, 1) for i in range(5)]), come_from(), identities.__getitem__)
+    store.apply(decoded([Point(i, 1.0, 1) for i in range(5)]), come_from(), Known(identities.__getitem__))
     lines = page(store).splitlines()
     assert [line.split()[2] for line in lines if line.startswith("# TYPE")] == ["a", "b", "c"]
     assert [line[0] for line in lines if not line.startswith("#")] == ["a", "a", "b", "b", "c"]
@@ -79,7 +82,7 @@ def test_help_and_type_come_from_the_catalogue_whatever_the_producer_claims() ->
     store = exposed_store()
     claimed = gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", description="lies\nand \\ more")
     free = gauge("free", description="two\nlines and a \\")
-    store.apply(decoded([Point(0, 1.0, 1), Point(1, 1.0, 1)]), come_from(), [claimed, free].__getitem__)
+    store.apply(decoded([Point(0, 1.0, 1), Point(1, 1.0, 1)]), come_from(), Known([claimed, free].__getitem__))
     assert "# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter\n" in page(store)
     assert "# HELP DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION Total energy" in page(store)
     assert "# HELP free two\\nlines and a \\\\\n" in page(store)
@@ -89,7 +92,7 @@ def test_more_series_than_one_chunk_are_all_there_with_one_header_each() -> None
     store = exposed_store()
     total = 70_000
     identities = [gauge("ab"[i % 2], attributes=(("i", str(i)),)) for i in range(total)]
-    store.apply(decoded([Point(i, i + 0.5, 1) for i in range(total)]), come_from(), identities.__getitem__)
+    store.apply(decoded([Point(i, i + 0.5, 1) for i in range(total)]), come_from(), Known(identities.__getitem__))
     body = page(store)
     assert body.count("# TYPE") == 2
     shown = {int(i): float(value) for i, value in re.findall(r'i="(\d+)".*} (\S+)\n', body)}
@@ -114,17 +117,17 @@ def scraper_of(
 def test_a_scrape_has_the_series_and_the_processes_own_metrics_each_family_once() -> None:
     store, registry = exposed_store(), CollectorRegistry()
     Counter("own_things", "Things.", registry=registry).inc()
-    store.apply(decoded([Point(0, 1.5, 1)]), come_from(), lambda _: gauge())
+    store.apply(decoded([Point(0, 1.5, 1)]), come_from(), Known(lambda _: gauge()))
     scrape, _ = scraper_of(store, registry)
     answer = scrape("identity")
-    assert answer.headers["content-type"] == CONTENT_TYPE
+    assert answer.headers["content-type"] == PLAIN_TEXT.content_type
     assert "content-encoding" not in answer.headers
     assert [*samples(answer.text).values()] == [1.5, 1.0]
 
 
 def test_gzip_is_sent_to_those_who_take_it_and_holds_the_same() -> None:
     store = exposed_store()
-    store.apply(decoded([Point(i, float(i), 1) for i in range(100)]), come_from(), lambda i: gauge(f"m{i}"))
+    store.apply(decoded([Point(i, float(i), 1) for i in range(100)]), come_from(), Known(lambda i: gauge(f"m{i}")))
     scrape, _ = scraper_of(store)
     plain = scrape("identity").content
     answer = scrape("gzip")
@@ -134,23 +137,14 @@ def test_gzip_is_sent_to_those_who_take_it_and_holds_the_same() -> None:
     assert answer.content == plain == gzip.decompress(packed)
 
 
-@pytest.mark.parametrize(
-    ("header", "accepted"),
-    [("gzip", True), ("deflate, GZIP;q=0.5", True), ("gzip;q=0", False), ("gzip; q=0.000", False), ("*", True),
-     ("", False), ("identity", False), ("br", False)],
-)  # fmt: skip
-def test_accept_encoding_is_read_as_http_defines_it(header: str, *, accepted: bool) -> None:
-    assert accepts_gzip(header) is accepted
-
-
 def test_scrapers_share_one_encoding_until_something_changes() -> None:
     store = exposed_store()
-    store.apply(decoded([Point(0, 1.5, 1)]), come_from(), lambda _: gauge())
+    store.apply(decoded([Point(0, 1.5, 1)]), come_from(), Known(lambda _: gauge()))
     scrape, scrapes = scraper_of(store)
     first = scrape().text
     assert scrape().text == first
     assert len(scrapes) == 1
-    store.apply(decoded([Point(0, 2.5, 2)]), come_from(offset=1), lambda _: gauge())
+    store.apply(decoded([Point(0, 2.5, 2)]), come_from(offset=1), Known(lambda _: gauge()))
     assert "2.5" in scrape().text
     assert len(scrapes) == 2
 
@@ -158,7 +152,7 @@ def test_scrapers_share_one_encoding_until_something_changes() -> None:
 def test_a_snapshot_stays_as_it_was_while_series_come_change_and_go() -> None:
     store = exposed_store()
     identities = [counter("n", attributes=(("i", f"{i:0200d}"),)) for i in range(8_000)]
-    store.apply(decoded([Point(i, i, 1) for i in range(4_000)]), come_from(), identities.__getitem__)
+    store.apply(decoded([Point(i, i, 1) for i in range(4_000)]), come_from(), Known(identities.__getitem__))
     snapshot, before = store.snapshot(), page(store)
     stop = threading.Event()
 
@@ -168,7 +162,7 @@ def test_a_snapshot_stays_as_it_was_while_series_come_change_and_go() -> None:
             turn += 1
             half = range(4_000 * (turn % 2), 4_000 * (turn % 2) + 4_000)
             points = [Point(i, turn, turn + 1) for i in half]
-            store.apply(decoded(points), come_from(offset=turn, append_ms=turn), identities.__getitem__)
+            store.apply(decoded(points), come_from(offset=turn, append_ms=turn), Known(identities.__getitem__))
             store.expire({0: turn})
 
     thread = threading.Thread(target=disturb)
@@ -215,6 +209,6 @@ def test_a_histogram_without_labels_but_its_bound_is_valid_text() -> None:
     identity = gauge("bare", type=PointType.HISTOGRAM, temporality=Temporality.CUMULATIVE, resource=())
     store = exposed_store()
     points = Decoder().decode([explicit([1.0], [1, 0])])
-    store.apply(points, come_from(), lambda _: identity)
+    store.apply(points, come_from(), Known(lambda _: identity))
     assert 'bare_bucket{le="1.0"} 1\n' in page(store)
     assert "bare_count 1\n" in page(store)

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 from tests.unit.bridge.fleet import RESOURCE, come_from, exposed_store, page, samples
 
-from kernelcast.bridge.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
-from kernelcast.bridge.schemas import MOST_BOUNDS, Schemas
-from kernelcast.bridge.slots import SeriesLimits
+from kernelcast.bridge.series.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
+from kernelcast.bridge.series.exponential import HEADER_WORDS, MOST_BUCKETS, MOST_SCALE, block_words
+from kernelcast.bridge.series.schemas import MOST_BOUNDS, Schemas
+from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
@@ -37,6 +39,7 @@ def exponential(  # noqa: PLR0913  a point's fields
     offset: int = 0,
     positive: Sequence[int] = (),
     negative: Sequence[int] = (),
+    negative_offset: int = 0,
     zero: int = 0,
     threshold: float = 0.0,
     count: int | None = None,
@@ -52,6 +55,7 @@ def exponential(  # noqa: PLR0913  a point's fields
         point.sum = total
     point.positive.offset = offset
     point.positive.bucket_counts.extend(positive)
+    point.negative.offset = negative_offset
     point.negative.bucket_counts.extend(negative)
     return body_of(metric)
 
@@ -83,7 +87,7 @@ class Shown:
         self.offset += 1
         decoded = self.decoder.decode([body])
         assert not decoded.failures
-        return self.store.apply(decoded, come_from(offset=self.offset), self.decoder.identity)
+        return self.store.apply(decoded, come_from(offset=self.offset), self.decoder)
 
     def buckets(self, name: str = "latency") -> dict[float, float]:
         found = samples(page(self.store))
@@ -162,6 +166,74 @@ def test_extreme_scales_and_offsets_neither_crash_nor_overstate(scale: int, offs
     assert counts[-1] == 3
 
 
+@dataclass
+class Kept:
+    """What stands in a histogram's block."""
+
+    scale: int
+    threshold: float
+    zero: int
+    positive: dict[int, int]
+    negative: dict[int, int]
+
+    @classmethod
+    def of(cls, shown: Shown) -> "Kept":
+        slots = shown.store._slots
+        words = slots.blocks.counts[slots.series.block[0] :]
+        scale, threshold, zero, positive, positives, negative, negatives, capacity = words[:HEADER_WORDS].tolist()
+        counts = words[HEADER_WORDS:capacity].tolist()
+        assert positives + negatives <= len(counts)
+        return cls(
+            scale,
+            float(np.int64(threshold).view(np.float64)),
+            zero,
+            {positive + i: count for i, count in enumerate(counts[:positives])},
+            {negative + i: count for i, count in enumerate(counts[positives : positives + negatives])},
+        )
+
+
+def merged(offset: int, counts: Sequence[int], steps: int) -> dict[int, int]:
+    buckets: dict[int, int] = {}
+    for i, count in enumerate(counts):
+        index = (offset + i) >> steps
+        buckets[index] = buckets.get(index, 0) + count
+    return buckets
+
+
+sides = st.tuples(
+    st.integers(-(2**31), 2**30), st.one_of(st.lists(st.integers(0, 5), max_size=9), st.just([1] * 1_000))
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(-10, 20), sides, sides), min_size=1, max_size=4))
+def test_an_exponential_histogram_is_kept_as_it_came_at_a_scale_that_has_room(
+    points: list[tuple[int, tuple[int, list[int]], tuple[int, list[int]]]],
+) -> None:
+    shown = Shown()
+    for time, (scale, positive, negative) in enumerate(points, start=1):
+        body = exponential(
+            time=time,
+            scale=scale,
+            offset=positive[0],
+            positive=positive[1],
+            negative_offset=negative[0],
+            negative=negative[1],
+            zero=3,
+            threshold=0.25,
+        )
+        shown.read(body)
+        kept = Kept.of(shown)
+        steps = scale - kept.scale
+        assert (kept.threshold, kept.zero) == (0.25, 3)
+        assert kept.positive == merged(*positive, steps)
+        assert kept.negative == merged(*negative, steps)
+        assert kept.scale <= MOST_SCALE
+        most = max(len(merged(*side, steps - 1)) for side in (positive, negative)) if steps else 0
+        assert steps == max(scale - MOST_SCALE, 0) or most > MOST_BUCKETS
+        assert max(len(kept.positive), len(kept.negative)) <= MOST_BUCKETS
+
+
 def test_explicit_bounds_are_shown_as_they_came() -> None:
     shown = Shown()
     shown.read(explicit([0.5, 1.0, 2.5], [1, 0, 2, 4], total=9.75))
@@ -223,7 +295,7 @@ def test_counts_that_contradict_each_other_are_refused(body: bytes) -> None:
     shown.read(explicit([3.0], [1, 0]))
     decoded = shown.decoder.decode([body])
     if not decoded.failures:  # the decoder refuses some of them itself
-        outcomes = shown.store.apply(decoded, come_from(offset=9), shown.decoder.identity)
+        outcomes = shown.store.apply(decoded, come_from(offset=9), shown.decoder)
         assert outcomes[MALFORMED_HISTOGRAM] == 1
     assert shown.buckets() == {3.0: 1, math.inf: 1}
 
@@ -239,7 +311,7 @@ def test_the_memory_of_buckets_is_used_again() -> None:
     shown = Shown()
     for time in range(1, 200):
         shown.read(explicit([float(time)], [1, 1], time=time) if time % 2 else exponential(positive=[1], time=time))
-    assert shown.store._slots.blocks.used == 28
+    assert shown.store._slots.blocks.used == block_words(1, 0) + 1
 
 
 def test_sets_of_bounds_are_limited_by_their_size_too() -> None:

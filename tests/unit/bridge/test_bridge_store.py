@@ -1,12 +1,12 @@
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import (
     RESOURCE,
+    Known,
     Point,
     come_from,
     counter,
@@ -18,12 +18,10 @@ from tests.unit.bridge.fleet import (
     values,
 )
 
-from kernelcast.bridge.columns import (
+from kernelcast.bridge.series.columns import (
     CLAMPED,
-    METRIC_LIMIT,
     OLDER,
     SECOND_WRITER,
-    SERIES_LIMIT,
     STORED,
     TEMPORALITY,
     TYPE_CONFLICT,
@@ -31,8 +29,8 @@ from kernelcast.bridge.columns import (
     Int64Array,
     Rules,
 )
-from kernelcast.bridge.slots import SeriesLimits
-from kernelcast.bridge.store import RETRIED_BESIDES, SeriesStore
+from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 
 OTHER_WRITER = (*RESOURCE, ("service.version", "2"))
@@ -40,7 +38,7 @@ SECOND_NS = 1_000_000_000
 
 
 def put(store: SeriesStore, identity: SeriesIdentity, point: Point, **origin: Any) -> Int64Array:
-    return store.apply(decoded([point]), come_from(**origin), lambda _: identity)
+    return store.apply(decoded([point]), come_from(**origin), Known(lambda _: identity))
 
 
 def test_the_newest_point_of_a_series_is_shown_whatever_order_points_come_in() -> None:
@@ -104,8 +102,9 @@ def test_times_beyond_the_year_2262_are_the_future_too(time_ns: int) -> None:
 def test_a_second_live_writer_of_the_same_labels_is_kept_out_and_counted() -> None:
     store = exposed_store()
     both = {0: counter(), 1: counter(resource=OTHER_WRITER)}
-    store.apply(decoded([Point(0, 100, 20, start_ns=10)]), come_from(), both.__getitem__)
-    outcomes = store.apply(decoded([Point(1, 5, 30, start_ns=11)]), come_from(offset=1), both.__getitem__)
+    known = Known(both.__getitem__)
+    store.apply(decoded([Point(0, 100, 20, start_ns=10)]), come_from(), known)
+    outcomes = store.apply(decoded([Point(1, 5, 30, start_ns=11)]), come_from(offset=1), known)
     assert outcomes[SECOND_WRITER] == 1
     assert values(store, "some_count_total") == [100]
 
@@ -113,9 +112,10 @@ def test_a_second_live_writer_of_the_same_labels_is_kept_out_and_counted() -> No
 def test_a_writer_that_began_after_the_last_one_ended_takes_over_and_keeps_it() -> None:
     store = exposed_store()
     both = {0: counter(), 1: counter(resource=OTHER_WRITER)}
-    store.apply(decoded([Point(0, 100, 20, start_ns=10)]), come_from(), both.__getitem__)
-    store.apply(decoded([Point(1, 5, 30, start_ns=25)]), come_from(offset=1), both.__getitem__)
-    outcomes = store.apply(decoded([Point(0, 101, 40, start_ns=10)]), come_from(offset=2), both.__getitem__)
+    known = Known(both.__getitem__)
+    store.apply(decoded([Point(0, 100, 20, start_ns=10)]), come_from(), known)
+    store.apply(decoded([Point(1, 5, 30, start_ns=25)]), come_from(offset=1), known)
+    outcomes = store.apply(decoded([Point(0, 101, 40, start_ns=10)]), come_from(offset=2), known)
     assert outcomes[SECOND_WRITER] == 1
     assert values(store, "some_count_total") == [5]
 
@@ -123,17 +123,18 @@ def test_a_writer_that_began_after_the_last_one_ended_takes_over_and_keeps_it() 
 def test_a_gauge_goes_to_another_writer_once_the_first_has_been_silent() -> None:
     store = exposed_store(rules=Rules(tolerance_ns=0, takeover_ms=60_000))
     both = {0: gauge(), 1: gauge(resource=OTHER_WRITER)}
-    store.apply(decoded([Point(0, 1.0, 20)]), come_from(append_ms=1_000), both.__getitem__)
-    store.apply(decoded([Point(1, 2.0, 20)]), come_from(offset=1, append_ms=61_000), both.__getitem__)
+    known = Known(both.__getitem__)
+    store.apply(decoded([Point(0, 1.0, 20)]), come_from(append_ms=1_000), known)
+    store.apply(decoded([Point(1, 2.0, 20)]), come_from(offset=1, append_ms=61_000), known)
     assert values(store, "some_gauge") == [1.0]
-    store.apply(decoded([Point(1, 3.0, 20)]), come_from(offset=2, append_ms=61_001), both.__getitem__)
+    store.apply(decoded([Point(1, 3.0, 20)]), come_from(offset=2, append_ms=61_001), known)
     assert values(store, "some_gauge") == [3.0]
 
 
 def test_two_orders_of_the_same_attributes_are_one_series() -> None:
     store = exposed_store()
     one = gauge(attributes=(("a", "1"), ("b", "2")))
-    store.apply(decoded([Point(0, 1.0, 1), Point(1, 2.0, 2)]), come_from(), lambda _: one)
+    store.apply(decoded([Point(0, 1.0, 1), Point(1, 2.0, 2)]), come_from(), Known(lambda _: one))
     assert values(store, "some_gauge") == [2.0]
 
 
@@ -157,68 +158,12 @@ def test_the_processes_own_names_cannot_be_taken() -> None:
     assert put(store, gauge("process.open.fds"), Point(0, 1.0, 1))[TYPE_CONFLICT] == 1
 
 
-def test_wire_only_metrics_and_deltas_are_counted_and_not_shown() -> None:
+def test_wire_only_metrics_and_sums_without_temporality_are_counted_and_not_shown() -> None:
     store = exposed_store()
     variant = counter("kernelcast.kernel.variant.launches")
-    delta = counter("requests", temporality=Temporality.DELTA)
+    neither = counter("requests", temporality=Temporality.UNSPECIFIED)
     assert put(store, variant, Point(0, 1, 1))[WIRE_ONLY] == 1
-    assert put(store, delta, Point(1, 1, 1))[TEMPORALITY] == 1
-    assert page(store) == ""
-
-
-def test_series_beyond_the_limits_are_counted_by_cause_and_come_in_once_there_is_room() -> None:
-    store = exposed_store(SeriesLimits(series=3, series_per_metric=2))
-    identities = {i: gauge("a", attributes=(("i", str(i)),)) for i in range(3)}
-    identities |= {i: gauge("b", attributes=(("i", str(i)),)) for i in range(3, 5)}
-    outcomes = store.apply(decoded([Point(i, 1.0, 1) for i in range(5)]), come_from(), identities.__getitem__)
-    assert (outcomes[STORED], outcomes[METRIC_LIMIT], outcomes[SERIES_LIMIT]) == (3, 1, 1)
-    store.apply(
-        decoded([Point(1, 1.0, 2), Point(3, 1.0, 2)]), come_from(offset=1, append_ms=9_000), identities.__getitem__
-    )
-    store.expire({0: 5_000})
-    outcomes = store.apply(decoded([Point(2, 1.0, 3)]), come_from(offset=2, append_ms=9_000), identities.__getitem__)
-    assert outcomes[STORED] == 1
-    assert store.lines == 3
-
-
-def test_series_far_beyond_the_limit_are_not_all_judged_again_at_every_expiry_and_each_has_its_turn() -> None:
-    refused = 3 * RETRIED_BESIDES
-    store = exposed_store(SeriesLimits(series=1, series_per_metric=1))
-    judged: list[int] = []
-
-    def identify(number: int) -> SeriesIdentity:
-        judged.append(number)
-        return gauge("a", attributes=(("i", str(number)),))
-
-    def write(numbers: Iterable[int], append_ms: int) -> None:
-        store.apply(decoded([Point(i, 1.0, 1) for i in numbers]), come_from(append_ms=append_ms), identify)
-
-    admitted = 0
-    write(range(refused), 1_000)
-    for append_ms in (10_000, 20_000, 30_000):
-        others = [i for i in range(refused) if i != admitted]
-        write(others, append_ms)
-        seen = len(judged)
-        store.expire({0: append_ms})
-        write(others, append_ms)
-        assert 0 < len(judged) - seen <= RETRIED_BESIDES + 1
-        assert store.lines == 1
-        admitted = judged[seen]
-    assert set(judged[refused:]) >= set(range(1, refused))
-
-
-def test_expired_series_leave_nothing_behind_however_many_come_and_go() -> None:
-    store = exposed_store()
-    for generation in range(30):
-        identities = {i: gauge(attributes=(("pod", f"{generation}-{i}"),)) for i in range(400)}
-        points = [Point(i, 1.0, generation) for i in range(400)]
-        store.apply(decoded(points), come_from(append_ms=generation * 10), identities.__getitem__)
-        removed, numbers = store.expire({0: generation * 10 + 1})
-        assert removed == 400
-        assert sorted(numbers) == list(range(400))
-    assert store._slots.used == 400
-    assert len(store._slots.labels.arena) < 1 << 21
-    assert store.lines == 0
+    assert put(store, neither, Point(1, 1, 1))[TEMPORALITY] == 1
     assert page(store) == ""
 
 
@@ -226,20 +171,21 @@ def test_a_partition_that_goes_takes_its_series_along() -> None:
     store = exposed_store()
     store.expose(1, exposed=True)
     identities = {0: gauge("a"), 1: gauge("b")}
-    store.apply(decoded([Point(0, 1.0, 1)]), come_from(partition=0), identities.__getitem__)
-    store.apply(decoded([Point(1, 2.0, 1)]), come_from(partition=1), identities.__getitem__)
-    removed, numbers = store.drop_partition(1)
-    assert (removed, list(numbers)) == (1, [1])
+    known = Known(identities.__getitem__)
+    store.apply(decoded([Point(0, 1.0, 1)]), come_from(partition=0), known)
+    store.apply(decoded([Point(1, 2.0, 1)]), come_from(partition=1), known)
+    removed, [(source, numbers)] = store.drop_partition(1)
+    assert (removed, source, list(numbers)) == (1, known, [1])
     assert page(store).splitlines()[-1].startswith("a{")
 
 
 def test_a_series_stays_visible_while_a_partition_that_also_has_it_catches_up() -> None:
     store = exposed_store()
-    store.apply(decoded([Point(0, 1, 10)]), come_from(partition=0), lambda _: counter())
-    store.apply(decoded([Point(0, 2, 20)]), come_from(partition=1), lambda _: counter())
+    store.apply(decoded([Point(0, 1, 10)]), come_from(partition=0), Known(lambda _: counter()))
+    store.apply(decoded([Point(0, 2, 20)]), come_from(partition=1), Known(lambda _: counter()))
     assert values(store, "some_count_total") == [2]
     store.expose(1, exposed=True)
-    store.apply(decoded([Point(0, 3, 30)]), come_from(partition=1, offset=1), lambda _: counter())
+    store.apply(decoded([Point(0, 3, 30)]), come_from(partition=1, offset=1), Known(lambda _: counter()))
     store.drop_partition(0)
     assert values(store, "some_count_total") == [3]
 
@@ -266,10 +212,10 @@ class SlowStore:
 
     def put(self, series: int, writer: int, point: Point, origin: Any) -> None:
         partition, offset, append_ms = origin
-        latest = append_ms * 1_000_000
-        time_ns = latest if point.time_ns > latest + self.tolerance_ns else point.time_ns
-        start_ns = latest if point.start_ns > latest + self.tolerance_ns else point.start_ns
         old = self.held.get(series)
+        start_ns, time_ns = self._clamped(point.start_ns, append_ms), point.time_ns
+        if start_ns != point.start_ns and old is not None and old.writer == writer and old.start_ns:
+            start_ns = old.start_ns
         if old is not None and not self._accepts(old, writer, (start_ns, time_ns), origin):
             return
         new = Held(writer, start_ns, time_ns, partition, offset, append_ms, point.value)
@@ -279,15 +225,26 @@ class SlowStore:
                 new.partition, new.offset = old.partition, old.offset
         self.held[series] = new
 
+    def _clamped(self, time_ns: int, append_ms: int) -> int:
+        append_ns = append_ms * 1_000_000
+        return append_ns if time_ns > append_ns + self.tolerance_ns else time_ns
+
     def _accepts(self, old: Held, writer: int, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
         start_ns, time_ns = when
         if old.writer != writer:
-            return origin[2] - old.append_ms > self.takeover_ms or start_ns > old.time_ns
+            last_ns = self._clamped(old.time_ns, old.append_ms)
+            return origin[2] - old.append_ms > self.takeover_ms or start_ns > last_ns
         if start_ns and old.start_ns and start_ns != old.start_ns:
             return start_ns > old.start_ns
-        if time_ns != old.time_ns:
-            return time_ns > old.time_ns
-        return origin[0] == old.partition and origin[1] >= old.offset
+        if time_ns == old.time_ns:
+            return origin[0] == old.partition and origin[1] >= old.offset
+        return time_ns > old.time_ns or self._put_right(old, time_ns, origin[2])
+
+    def _put_right(self, old: Held, time_ns: int, append_ms: int) -> bool:
+        """Whether the writer's clock was ahead and is not any more."""
+        was_ahead = self._clamped(old.time_ns, old.append_ms) != old.time_ns
+        latest_ns = append_ms * 1_000_000 + self.tolerance_ns // 2
+        return was_ahead and old.append_ms * 1_000_000 < time_ns <= latest_ns
 
     def shown(self) -> dict[int, float | int]:
         return {
@@ -319,7 +276,14 @@ actions = st.one_of(
 )
 
 
+def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
+    return ("put", 0, 0, Point(0, time_ms, time_ms * 1_000_000, 0), origin)
+
+
 @settings(max_examples=200, deadline=None)
+@example(
+    [("put", 0, 0, Point(0, 0, 0, 0), (0, 1, 0)), ("expose", 0, True), ahead(0, (0, 0, 0)), ahead(2001, (0, 0, 0))]
+)
 @given(st.lists(actions, max_size=25))
 def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_a_time(steps: list[Any]) -> None:
     slow = SlowStore()
@@ -329,12 +293,13 @@ def test_the_store_agrees_with_a_dictionary_that_follows_the_rules_one_point_at_
         for series in SERIES
         for writer in (0, 1)
     }
+    known = Known(identities.__getitem__)
     for step in steps:
         match step:
             case ("put", series, writer, point, origin):
                 slow.put(series, writer, point, origin)
                 moved = Point(series * 2 + writer, point.value, point.time_ns, point.start_ns)
-                fast.apply(decoded([moved]), come_from(*origin), identities.__getitem__)
+                fast.apply(decoded([moved]), come_from(*origin), known)
             case ("expose", partition, shown):
                 fast.expose(partition, exposed=shown)
                 slow.exposed = slow.exposed | {partition} if shown else slow.exposed - {partition}

@@ -1,0 +1,1 @@
+"""Delta points made cumulative between decoding and the store, exactly, across restarts."""

@@ -1,0 +1,243 @@
+"""Delta points of a batch into cumulative ones; what has none passes untouched."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.delta.columns import (
+    FORGOTTEN_GAPS,
+    FREE,
+    MONOTONIC,
+    NOT_DELTA,
+    NOTHING,
+    OUTCOMES,
+    PASSED,
+    REFUSED,
+    SCATTERED,
+    UNSEEN,
+)
+from kernelcast.bridge.delta.histograms import adding
+from kernelcast.bridge.delta.identity import digest
+from kernelcast.bridge.delta.incoming import HistogramPoints, sound_histograms
+from kernelcast.bridge.delta.merging import MOST_BUCKETS
+from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.sequence import Incoming, Order, sequence
+from kernelcast.bridge.delta.sums import NumberTotals, add_numbers
+from kernelcast.bridge.series.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
+from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, SeriesIdentity, Temporality
+
+KEPT_WORDS: Final = 4096
+"""The shortest output of buckets that is made."""
+
+
+class Source(Protocol):
+    """The part of an input that is needed here."""
+
+    def identity(self, number: int) -> object:
+        """What a series number stands for; a `SeriesIdentity` where it can be a delta series."""
+        ...
+
+
+@runtime_checkable
+class KnowsDeltas(Protocol):
+    """An input that tells delta series without parsing their identities."""
+
+    def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
+        """Which series numbers stand for delta series."""
+        ...
+
+
+class Accumulator:
+    """The running totals of delta series; for one thread.
+
+    Attributes:
+        rows: The totals.
+        positions: By partition number, the offset as of which its totals are valid: below, nothing is added.
+    """
+
+    def __init__(self, order: Order, *, most_series: int) -> None:
+        """Begin with nothing.
+
+        Args:
+            order: What points are judged by.
+            most_series: Delta series held at most; points of others are refused and counted.
+        """
+        self._order = order
+        self._of_wire: dict[Source, Int32Array] = {}
+        self.rows = Rows(most_series)
+        self.positions: Int64Array = np.zeros(16, np.int64)
+
+    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> tuple[Decoded, Int64Array]:
+        """Turn delta points into cumulative ones.
+
+        Args:
+            decoded: A batch.
+            messages: Where each message came from.
+            source: The input that decoded it.
+
+        Returns:
+            The same points in the same places with totals in place of deltas, and without a value where there is no
+            total; and, of shape (PASSED + 1,), how many points came to what.
+        """
+        counts: Int64Array = np.zeros(PASSED + 1, np.int64)
+        numbers, histograms = decoded.numbers, decoded.histograms
+        rows = self._look_up(source, numbers.series)
+        if rows is not None:
+            numbers = self._numbers(rows, numbers, messages, counts)
+        rows = self._look_up(source, histograms.series)
+        if rows is not None:
+            histograms = self._histograms(rows, histograms, messages, counts)
+        if numbers is decoded.numbers and histograms is decoded.histograms:
+            return decoded, counts
+        return replace(decoded, numbers=numbers, histograms=histograms), counts
+
+    def forget(self, source: Source, numbers: Iterable[int] | Int32Array) -> None:
+        """Series numbers that may stand for other series from now on."""
+        of_wire = self._of_wire.get(source)
+        if of_wire is not None:
+            known = np.asarray(numbers, np.int64)
+            of_wire[known[known < len(of_wire)]] = UNSEEN
+
+    def free(self, rows: Int64Array) -> None:
+        """Drop totals; their series begin anew should they return."""
+        if not len(rows):
+            return
+        gone = np.zeros(self.rows.used, np.bool_)
+        gone[rows] = True
+        for of_wire in self._of_wire.values():
+            held = of_wire >= 0
+            held[held] = gone[of_wire[held]]
+            of_wire[held | (of_wire == REFUSED)] = UNSEEN
+        self.rows.free(rows)
+
+    def expired(self, oldest_ms: Mapping[int, int]) -> Int64Array:
+        """Rows that were last seen before their partition's limit, or are scattered and have stayed where they are.
+
+        Args:
+            oldest_ms: By partition number, the append time before which a series is too old.
+        """
+        columns, used = self.rows.columns, self.rows.used
+        limits: Int64Array = np.zeros(len(self.positions) + 1, np.int64)
+        for partition, oldest in oldest_ms.items():
+            limits[partition] = oldest
+        limit = limits[columns.partition[:used]]
+        settled = ((columns.flags[:used] & SCATTERED) != 0) & (columns.moved_ms[:used] < limit)
+        return np.flatnonzero((columns.kind[:used] != FREE) & ((columns.append_ms[:used] < limit) | settled))
+
+    def at(self, partition: int, offset: int) -> None:
+        """Totals of a partition are valid as of an offset."""
+        if partition >= len(self.positions):
+            longer: Int64Array = np.zeros(2 * partition, np.int64)
+            longer[: len(self.positions)] = self.positions
+            self.positions = longer
+        self.positions[partition] = offset
+
+    @property
+    def forgotten_gaps(self) -> int:
+        """Gaps given up for want of room, ever."""
+        return int(self.rows.gaps.control[FORGOTTEN_GAPS])
+
+    def _look_up(self, source: Source, numbers: Int32Array) -> Int32Array | None:
+        """The row of each point; None where no point is a delta."""
+        if not len(numbers):
+            return None
+        of_wire = self._of_wire.get(source)
+        highest = int(numbers.max())
+        if of_wire is None or highest >= len(of_wire):
+            known = 0 if of_wire is None else len(of_wire)
+            longer: Int32Array = np.full(grown(known, highest + 1), UNSEEN, np.int32)
+            if of_wire is not None:
+                longer[:known] = of_wire
+            of_wire = self._of_wire[source] = longer
+        rows: Int32Array = of_wire[numbers]
+        unseen = rows == UNSEEN
+        if unseen.any():
+            self._meet(source, of_wire, np.unique(numbers[unseen]))
+            rows = of_wire[numbers]
+        return rows if (rows != NOT_DELTA).any() else None
+
+    def _meet(self, source: Source, of_wire: Int32Array, numbers: Int32Array) -> None:
+        """Find out which new series are deltas, and give those rows."""
+        of_wire[numbers] = NOT_DELTA
+        likely = numbers[source.deltas(numbers)] if isinstance(source, KnowsDeltas) else numbers
+        for number in likely.tolist():
+            identity = source.identity(number)
+            if isinstance(identity, SeriesIdentity) and identity.temporality is Temporality.DELTA:
+                row = self.rows.admit(digest(identity), identity)
+                of_wire[number] = REFUSED if row == NOTHING else row
+
+    def _judge(self, incoming: Incoming) -> tuple[UInt8Array, Int64Array]:
+        self.rows.make_room_for_gaps(len(incoming.row))
+        times: Int64Array = np.zeros(len(incoming.row), np.int64)
+        outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, self.positions, self._order, times)
+        return outcomes, times
+
+    def _numbers(
+        self, rows: Int32Array, points: NumberColumns, messages: MessageColumns, counts: Int64Array
+    ) -> NumberColumns:
+        flags = self.rows.columns.flags[rows]
+        may_fall = ((flags & MONOTONIC) == 0) | (rows < 0)
+        sound = (np.isfinite(points.value) & (may_fall | (points.value >= 0))).view(np.uint8)
+        outcomes, times = self._judge(_incoming(rows, points, sound, messages))
+        totals = NumberTotals(
+            rows,
+            points.start_ns.view(np.int64).copy(),
+            points.time_ns.view(np.int64).copy(),
+            points.value.copy(),
+            points.integer.copy(),
+            points.flags.copy(),
+        )
+        add_numbers(self.rows.columns, totals, outcomes, times)
+        counts += np.bincount(outcomes, minlength=len(counts))
+        return NumberColumns(
+            points.series,
+            points.message,
+            totals.start_ns.view(np.uint64),
+            totals.time_ns.view(np.uint64),
+            totals.value,
+            totals.integer,
+            totals.flags,
+        )
+
+    def _histograms(
+        self, rows: Int32Array, points: HistogramColumns, messages: MessageColumns, counts: Int64Array
+    ) -> HistogramColumns:
+        taken = HistogramPoints.of(rows, points)
+        outcomes, times = self._judge(_incoming(rows, points, sound_histograms(taken), messages))
+        out = taken.blank(max(KEPT_WORDS, 2 * max(len(points.positive), len(points.negative), len(points.buckets))))
+        scratch: Int64Array = np.zeros(2 * MOST_BUCKETS, np.int64)
+        at, needed = 0, 0
+        while True:
+            at, needed = adding()(self.rows.columns, self.rows.words, taken, outcomes, times, out, scratch, at)
+            if at == len(rows):
+                break
+            if needed:
+                self.rows.enlarge_block(int(rows[at]), needed)
+            else:
+                out = out.longer()
+        counts += np.bincount(outcomes, minlength=len(counts))
+        return out.columns(points)
+
+
+def _incoming(
+    rows: Int32Array, points: NumberColumns | HistogramColumns, sound: UInt8Array, messages: MessageColumns
+) -> Incoming:
+    return Incoming(
+        rows,
+        points.message,
+        points.start_ns.view(np.int64),
+        points.time_ns.view(np.int64),
+        points.flags,
+        sound,
+        messages.partition,
+        messages.offset,
+        messages.append_ms,
+    )
+
+
+def named(counts: Int64Array) -> Sequence[tuple[str, int]]:
+    """Counts of outcomes that came about, by their names."""
+    return [(name, int(counts[code])) for code, name in OUTCOMES.items() if counts[code]]

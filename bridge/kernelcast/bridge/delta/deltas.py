@@ -1,0 +1,269 @@
+"""Running totals that follow partitions: restored when they come, kept while they are ours, written when they go.
+
+Totals of a partition and the offset as of which they are valid are kept together, so that whatever is read twice is
+added once. A partition without a snapshot begins where its group has read to: what a former owner has exposed is not
+counted again, and what nobody has read is not lost.
+
+Where all replicas read everything, a series may come from any partition. Its points then meet in one total, with one
+snapshot for all partitions, which all replicas share: each is as far as its offsets say.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.delta.accumulate import Accumulator, Source, named
+from kernelcast.bridge.delta.freeze import freeze, thaw
+from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.sequence import Order
+from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.delta.snapshot import Snapshot
+from kernelcast.bridge.delta.state import IDENTITY_BYTES, StateTopic
+from kernelcast.bridge.intake.ownership import Key, Partition
+from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.columnar import Decoded
+from kernelcast.wire.errors import BrokerError, WireError
+
+MOST_GAPS_OF_A_SERIES: Final = 128
+HELD: Final = 2**62
+"""Position of a partition that is not read from where it should be yet: nothing of it is added."""
+FLUSH_SECONDS: Final = 5.0
+ALL: Final = "all"
+"""Name of the snapshot of all partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPolicy:
+    """How totals are kept.
+
+    Attributes:
+        settings: What can be set.
+        ttl_seconds: How long a series stays after its last point.
+        tolerance_ns: How far ahead of its append time a time may lie.
+        by_partition: Whether a series stays in one partition, which goes from one replica to another.
+    """
+
+    settings: DeltaSettings
+    ttl_seconds: float = 300.0
+    tolerance_ns: int = 10_000_000_000
+    by_partition: bool = True
+
+
+class Deltas:
+    """The running totals of the partitions that are ours; for the consuming thread.
+
+    Attributes:
+        topics: Those that have brought delta points, of which no message may be skipped.
+    """
+
+    def __init__(self, policy: DeltaPolicy, state: StateTopic, instruments: DeltaInstruments, clock: Clock) -> None:
+        """Begin with nothing."""
+        settle_ms = round(policy.ttl_seconds * 1e3) if policy.by_partition else 0
+        self._policy, self._state, self._instruments, self._clock = policy, state, instruments, clock
+        self._totals = Accumulator(
+            Order(policy.tolerance_ns, settle_ms, MOST_GAPS_OF_A_SERIES), most_series=policy.settings.max_series
+        )
+        self._owned: dict[Key, int] = {}
+        self._waiting: dict[Key, int] = {}
+        self._due: dict[str, float] = {}
+        self._written: set[str] = set()
+        self._restored = self._torn = False
+        self._forgotten_gaps = 0
+        self._log = structlog.stdlib.get_logger("bridge.delta")
+        self.topics: set[str] = set()
+
+    def assigned(self, partitions: Sequence[Partition]) -> dict[Key, int]:
+        """Take partitions over, with their totals where there are any.
+
+        Args:
+            partitions: Those that are new, with where they are read from and up to where others have read them.
+
+        Returns:
+            Where reading has to begin at the latest, for those with totals.
+        """
+        restored = self._restore(partitions)
+        for partition in partitions:
+            number, key = partition.number, partition.key
+            self._owned[key] = number
+            position = restored.get(key, partition.judged_to)
+            if partition.gate == 0 and partition.position >= 0:  # nothing there: where it begins is where it ends
+                position = min(position, partition.position)
+            self._totals.at(number, HELD if partition.waits else position)
+            if partition.waits:
+                self._waiting[key] = position
+        return restored
+
+    def begun(self, partition: Partition, start: int) -> int:
+        """Note that a partition that waited can be read from where it should have been; returns where that is."""
+        position = self._waiting.pop(partition.key, None)
+        if position is None:
+            return start
+        self._totals.at(partition.number, position)
+        return min(start, position) if len(self._totals.rows.of_partition(partition.number)) else start
+
+    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> Decoded:
+        """A batch with totals in place of deltas; see `Accumulator.accumulate`."""
+        self._torn = True
+        cumulative, counts = self._totals.accumulate(decoded, messages, source)
+        for outcome, count in named(counts):
+            self._instruments.points.labels(outcome).inc(count)
+        return cumulative
+
+    def advance(self, reached: Iterable[tuple[Partition, int]]) -> None:
+        """Note that all of a batch has been accumulated.
+
+        Args:
+            reached: Partitions that had a part in it, with the offset after its last message.
+        """
+        for partition, position in reached:
+            if partition.key not in self._waiting:
+                self._totals.at(partition.number, max(position, int(self._totals.positions[partition.number])))
+        self._torn = False
+
+    def start_over(self, partition: Partition, first: int) -> None:
+        """Note that a partition's offsets have begun anew."""
+        self._totals.at(partition.number, first)
+
+    def forget(self, source: Source, numbers: NDArray[np.int32]) -> None:
+        """Series numbers that may stand for other series from now on."""
+        self._totals.forget(source, numbers)
+
+    def expire(self, oldest_ms: Mapping[int, int]) -> None:
+        """Drop totals that were last seen before their partition's limit."""
+        self._totals.free(self._totals.expired(oldest_ms))
+
+    def upkeep(self) -> None:
+        """Write the snapshots that are due, and report."""
+        now_seconds = self._clock.monotonic()
+        for what, keys in self._snapshots().items():
+            if now_seconds >= self._due.get(what, now_seconds) and self._write(what, keys):
+                self._due[what] = now_seconds + self._policy.settings.snapshot_seconds
+        rows = self._totals.rows
+        brought = set(np.unique(rows.columns.partition[rows.in_use()]).tolist())
+        self.topics = {topic for (topic, _), number in self._owned.items() if number in brought}
+        self._instruments.series.set(len(self._totals.rows))
+        self._instruments.forgotten_gaps.inc(self._totals.forgotten_gaps - self._forgotten_gaps)
+        self._forgotten_gaps = self._totals.forgotten_gaps
+
+    def revoked(self, partitions: Sequence[Partition], *, lost: bool) -> None:
+        """Write what partitions hold, unless others own them already, and drop it."""
+        gone = {partition.key for partition in partitions}
+        if not lost:
+            self._write_all({what: keys for what, keys in self._snapshots().items() if gone & set(keys)})
+        for partition in partitions:
+            self._owned.pop(partition.key, None)
+            self._waiting.pop(partition.key, None)
+            if self._policy.by_partition:
+                self._totals.free(self._totals.rows.of_partition(partition.number))
+                self._written.discard(_what(partition.key))
+                self._due.pop(_what(partition.key), None)
+
+    def close(self) -> None:
+        """Write everything that is still ours."""
+        self._write_all(self._snapshots())
+
+    def _snapshots(self) -> dict[str, list[Key]]:
+        """What is written, and the partitions in it; nothing of those that are not read from their start yet."""
+        keys = [key for key in self._owned if key not in self._waiting]
+        if self._policy.by_partition:
+            return {_what(key): [key] for key in keys}
+        return {ALL: keys} if keys and not self._waiting else {}
+
+    def _write_all(self, snapshots: Mapping[str, list[Key]]) -> None:
+        written = [what for what, keys in snapshots.items() if self._write(what, keys)]
+        if written:
+            self._state.flush(FLUSH_SECONDS)
+
+    def _write(self, what: str, keys: list[Key]) -> bool:
+        """Write a snapshot, or take the last one away where there is nothing left to keep; whether one was written.
+
+        None is written in the middle of a batch that failed: its totals would belong to no offset.
+        """
+        if self._torn:
+            return False
+        rows, number_of = self._totals.rows, {self._owned[key]: number for number, key in enumerate(keys)}
+        chosen = np.concatenate([rows.with_total(rows.of_partition(number)) for number in number_of])
+        if not len(chosen):
+            if what in self._written:
+                self._written.discard(what)
+                self._state.remove(what)
+            return False
+        positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
+        columns = freeze(rows, chosen, number_of)
+        snapshot = Snapshot(secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns)
+        try:
+            self._instruments.snapshot_bytes.inc(self._state.write(what, snapshot, self._settled))
+        except BrokerError as error:
+            self._settled(str(error))
+        self._written.add(what)
+        return True
+
+    def _settled(self, trouble: str | None) -> None:
+        self._instruments.snapshots.labels("failed" if trouble else "written").inc()
+        if trouble:
+            self._log.warning("totals of delta series not written; a restart now begins them anew", reason=trouble)
+
+    def _restore(self, partitions: Sequence[Partition]) -> dict[Key, int]:
+        """Put totals back; the offsets as of which they are valid."""
+        by_key = {partition.key: partition for partition in partitions}
+        if self._policy.by_partition:
+            wanted = {_what(key): [key] for key in by_key}
+        else:
+            wanted = {ALL: list(by_key)} if by_key and not self._restored else {}
+        self._restored = self._restored or bool(wanted)
+        try:
+            found = self._state.read(list(wanted)) if wanted else {}
+        except BrokerError as error:
+            self._instruments.beginnings.labels("unread").inc(len(partitions))
+            self._log.warning("totals of delta series not read", reason=str(error))
+            return {}
+        if len(found) < len(wanted):
+            self._log.info("no totals of delta series are kept, so any begin anew", partitions=len(wanted) - len(found))
+        restored: dict[Key, int] = {}
+        for what, keys in wanted.items():
+            restored |= self._put_back(found.get(what), {key: by_key[key] for key in keys})
+        return restored
+
+    def _put_back(self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition]) -> dict[Key, int]:
+        cause, reason = self._unfit(found, partitions)
+        if not cause and isinstance(found, Snapshot):
+            numbers = {i: partitions[key].number for i, (key, _) in enumerate(found.positions) if key in partitions}
+            try:
+                series = thaw(self._totals.rows, found.columns, numbers)
+            except WireError as error:
+                cause, reason = "unusable", str(error)
+            else:
+                self._instruments.beginnings.labels("restored").inc(len(partitions))
+                self._written |= {_what(key) for key in partitions} if self._policy.by_partition else {ALL}
+                self._log.info("totals of delta series restored", partitions=len(partitions), series=series)
+                return {key: offset for key, offset in found.positions if key in partitions}
+        self._instruments.beginnings.labels(cause).inc(len(partitions))
+        if cause != "missing":
+            self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
+        return {}
+
+    def _unfit(self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition]) -> tuple[str, str]:
+        """Why a snapshot cannot be used: cause and reason; empty where it can."""
+        if found is None:
+            return "missing", ""
+        if isinstance(found, WireError):
+            return "unusable", str(found)
+        age_seconds = (self._clock.now_ns() - found.written_ns) / 1e9
+        longest_seconds = self._policy.settings.snapshot_max_age_seconds
+        if age_seconds > longest_seconds:
+            return "too_old", f"the snapshot is {age_seconds:.0f} s old; the limit is {longest_seconds:g} s"
+        for key, offset in found.positions:
+            ours = partitions.get(key)
+            if ours is not None and ours.gate and offset > ours.gate:
+                return "other_log", f"the snapshot is as of offset {offset}, {key[0]}/{key[1]} ends at {ours.gate}"
+        return "", ""
+
+
+def _what(key: Key) -> str:
+    return f"{key[0]}/{key[1]}"

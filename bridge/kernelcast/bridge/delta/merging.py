@@ -1,0 +1,163 @@
+"""Parts that add a delta histogram's buckets to its total.
+
+A total stands in a block of words. Explicit: how many bounds (NO_BUCKETS with count and sum alone), the bounds' bits,
+one count more than bounds. Exponential: scale, bits of the zero threshold, zero count, offset and length of the
+positive buckets, offset and length of the negative ones, capacity; then the positive counts, then the negative ones.
+
+Exponential histograms are merged at the smaller scale: at one scale less, bucket i holds what 2i and 2i+1 held. Where
+zero thresholds differ the larger one counts, widened to the end of any bucket that it cuts.
+Source: opentelemetry-specification, metrics/data-model.md, "ExponentialHistogram", "Exponential Scale" and "Zero Count
+and Zero Threshold".
+"""
+
+import numpy as np
+
+from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
+from kernelcast.bridge.machine import part, routine
+from kernelcast.bridge.series.columns import Int64Array
+from kernelcast.bridge.series.points import UInt64Array
+
+NO_BUCKETS = -1
+HEAD = 8
+MOST_BUCKETS = 320
+"""Of one side of a total: twice what SDKs send at most; beyond, it is kept at a smaller scale."""
+LARGEST_DOUBLE = 1.7976931348623157e308
+
+
+@part
+def same_bounds(words: Int64Array, at: int, data: UInt64Array, low: int, high: int) -> bool:
+    """Whether a block's bounds are a point's."""
+    for j in range(high - low):  # noqa: SIM110  numba has no generators here
+        if words[at + j] != np.int64(data[BOUNDS, low + j]):
+            return False
+    return True
+
+
+@routine
+def merge_explicit(block: int, begin: bool, points: HistogramPoints, i: int, words: Int64Array) -> None:  # noqa: FBT001  scalars
+    """Add a point's buckets to a block, whose bounds are the point's; `begin`: the block holds nothing yet."""
+    low, high = points.ends[BOUNDS, i], points.ends[BOUNDS, i + 1]
+    first, last = points.ends[BUCKETS, i], points.ends[BUCKETS, i + 1]
+    bounds = high - low if last - first > 1 else NO_BUCKETS
+    data = points.data
+    if begin:
+        words[block] = bounds
+        for j in range(bounds):
+            words[block + 1 + j] = np.int64(data[BOUNDS, low + j])
+        for j in range(bounds + 1):
+            words[block + 1 + bounds + j] = 0
+    for j in range(bounds + 1):
+        words[block + 1 + bounds + j] += np.int64(data[BUCKETS, first + j])
+
+
+@routine
+def used_range(counts: UInt64Array, start: int, stop: int) -> tuple[int, int]:
+    """First and last bucket that is not empty, counted from `start`; (0, -1) where all are."""
+    while start < stop and counts[stop - 1] == 0:
+        stop -= 1
+    first = start
+    while first < stop and counts[first] == 0:
+        first += 1
+    return (first - start, stop - 1 - start) if first < stop else (0, -1)
+
+
+@part
+def union(low: int, high: int, other_low: int, other_high: int) -> tuple[int, int]:
+    """The range over two ranges, of which either may be empty."""
+    if high < low:
+        return other_low, other_high
+    if other_high < other_low:
+        return low, high
+    return min(low, other_low), max(high, other_high)
+
+
+@routine
+def absorb(scratch: Int64Array, at: int, low: int, high: int, scale: int, threshold: float) -> tuple[float, int]:
+    """Empty the buckets that begin below a threshold; the threshold at the end of the last of them, and their count."""
+    taken = 0
+    for index in range(low, high + 1):
+        if scratch[at + index - low] == 0:
+            continue
+        if 2.0 ** (index * 2.0**-scale) >= threshold:
+            break
+        taken += scratch[at + index - low]
+        scratch[at + index - low] = 0
+        threshold = max(threshold, min(2.0 ** ((index + 1) * 2.0**-scale), LARGEST_DOUBLE))
+    return threshold, taken
+
+
+@routine
+def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars, each a local
+    block: int,
+    capacity: int,
+    begin: bool,  # noqa: FBT001  scalars only: numba inlines them
+    points: HistogramPoints,
+    i: int,
+    words: Int64Array,
+    scratch: Int64Array,
+) -> int:
+    """Add a point to a block; `begin`: the block holds nothing yet. Returns the words needed where they are more."""
+    positive, negative = points.data[POSITIVE], points.data[NEGATIVE]
+    start, negative_start = points.ends[POSITIVE, i], points.ends[NEGATIVE, i]
+    point_scale, point_threshold = int(points.rows[i].scale), points.rows[i].zero_threshold
+    offset, negative_offset = int(points.rows[i].positive_offset), int(points.rows[i].negative_offset)
+    first, last = used_range(positive, start, points.ends[POSITIVE, i + 1])
+    first_negative, last_negative = used_range(negative, negative_start, points.ends[NEGATIVE, i + 1])
+    known_scale, known, known_offset, known_negative, known_negative_offset = point_scale, 0, 0, 0, 0
+    threshold, zeros = point_threshold, np.int64(points.rows[i].zero_count)
+    differs = False
+    if not begin:
+        known_scale, known_offset, known = int(words[block]), int(words[block + 3]), int(words[block + 4])
+        known_negative_offset, known_negative = int(words[block + 5]), int(words[block + 6])
+        known_threshold = words.view(np.float64)[block + 1]
+        differs = known_threshold != point_threshold
+        threshold, zeros = max(known_threshold, point_threshold), zeros + words[block + 2]
+    scale = min(point_scale, known_scale) + 1
+    low, high, low_negative, high_negative = 0, MOST_BUCKETS, 0, 0
+    while high - low >= MOST_BUCKETS or high_negative - low_negative >= MOST_BUCKETS:
+        scale -= 1
+        shift, known_shift = point_scale - scale, known_scale - scale
+        low, high = union(
+            (offset + first) >> shift,
+            ((offset + last) >> shift) - (last < first),
+            known_offset >> known_shift,
+            ((known_offset + known - 1) >> known_shift) if known else (known_offset >> known_shift) - 1,
+        )
+        low_negative, high_negative = union(
+            (negative_offset + first_negative) >> shift,
+            ((negative_offset + last_negative) >> shift) - (last_negative < first_negative),
+            known_negative_offset >> known_shift,
+            ((known_negative_offset + known_negative - 1) >> known_shift)
+            if known_negative
+            else (known_negative_offset >> known_shift) - 1,
+        )
+    length, negative_length = high - low + 1, high_negative - low_negative + 1
+    if HEAD + length + negative_length > capacity:
+        return HEAD + length + negative_length
+    for j in range(max(length, negative_length)):
+        scratch[j] = scratch[MOST_BUCKETS + j] = 0
+    for j in range(first, last + 1):
+        scratch[((offset + j) >> shift) - low] += np.int64(positive[start + j])
+    for j in range(known):
+        scratch[((known_offset + j) >> known_shift) - low] += words[block + HEAD + j]
+    for j in range(first_negative, last_negative + 1):
+        at = MOST_BUCKETS + ((negative_offset + j) >> shift) - low_negative
+        scratch[at] += np.int64(negative[negative_start + j])
+    for j in range(known_negative):
+        at = MOST_BUCKETS + ((known_negative_offset + j) >> known_shift) - low_negative
+        scratch[at] += words[block + HEAD + known + j]
+    while differs:
+        widened, taken = absorb(scratch, 0, low, high, scale, threshold)
+        widened, more = absorb(scratch, MOST_BUCKETS, low_negative, high_negative, scale, widened)
+        zeros += taken + more
+        differs, threshold = widened > threshold, widened
+    words[block], words[block + 2] = scale, zeros
+    words.view(np.float64)[block + 1] = threshold
+    words[block + 3], words[block + 4] = low, length
+    words[block + 5], words[block + 6] = low_negative, negative_length
+    words[block + 7] = capacity
+    for j in range(length):
+        words[block + HEAD + j] = scratch[j]
+    for j in range(negative_length):
+        words[block + HEAD + length + j] = scratch[MOST_BUCKETS + j]
+    return 0

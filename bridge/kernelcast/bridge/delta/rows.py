@@ -1,0 +1,143 @@
+"""The rows of running totals: found by identity, given, taken back, and their blocks."""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.delta.columns import (
+    EXPLICIT,
+    EXPONENTIAL,
+    FREE,
+    MONOTONIC,
+    NOTHING,
+    NUMBER,
+    DeltaColumns,
+    empty_columns,
+    empty_gaps,
+    longer_columns,
+    longer_gaps,
+)
+from kernelcast.bridge.delta.sequence import release
+from kernelcast.bridge.series.columns import Int64Array
+from kernelcast.bridge.series.schemas import Blocks
+from kernelcast.columnar import PointType, SeriesIdentity
+
+MOST_GAPS: Final = 1_000_000
+"""Of all series together: 20 MB; beyond, gaps are forgotten and counted."""
+
+_KINDS: Final = {
+    PointType.SUM: NUMBER,
+    PointType.HISTOGRAM: EXPLICIT,
+    PointType.EXPONENTIAL_HISTOGRAM: EXPONENTIAL,
+}
+
+
+class Rows:
+    """Everything that belongs to rows; not thread-safe.
+
+    Attributes:
+        columns: The rows.
+        used: How many have ever been used.
+        gaps: What is missing of them.
+        blocks: Buckets of histograms.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Make room.
+
+        Args:
+            most: Series held at most.
+        """
+        self._most = most
+        self._by_digest: dict[bytes, int] = {}
+        self._free: list[int] = []
+        self.columns: DeltaColumns = empty_columns(64)
+        self.used = 0
+        self.gaps = empty_gaps(64)
+        self.blocks = Blocks()
+
+    def __len__(self) -> int:
+        return len(self._by_digest)
+
+    def find(self, digest: bytes) -> int:
+        """The row of an identity, or NOTHING."""
+        return self._by_digest.get(digest, NOTHING)
+
+    def admit(self, digest: bytes, identity: SeriesIdentity) -> int:
+        """The row of a series, a new one if need be; NOTHING where there is no room."""
+        known = self.find(digest)
+        return known if known != NOTHING else self.new(digest, _KINDS[identity.type], monotonic=identity.monotonic)
+
+    def new(self, digest: bytes, kind: int, *, monotonic: bool) -> int:
+        """A row for an identity that has none; NOTHING where there is no room."""
+        if len(self._by_digest) >= self._most:
+            return NOTHING
+        row = self._free.pop() if self._free else self.used
+        if row == self.used:
+            self.used += 1
+            if row == len(self.columns.kind):
+                self.columns = longer_columns(self.columns, row + 1)
+        columns = self.columns
+        columns.kind[row] = kind
+        columns.flags[row] = MONOTONIC if monotonic else 0
+        columns.digest[row] = np.frombuffer(digest, np.uint8)
+        for column in (columns.partition, columns.last_ns, columns.gap, columns.block):
+            column[row] = NOTHING
+        for cleared in (
+            columns.moved_ms,
+            columns.append_ms,
+            columns.shown_ns,
+            columns.gaps,
+            columns.capacity,
+            columns.integer,
+        ):
+            cleared[row] = 0
+        self._by_digest[digest] = row
+        return row
+
+    def free(self, rows: Int64Array) -> None:
+        """Take rows back."""
+        columns = self.columns
+        release(columns, self.gaps, rows)
+        for row in rows.tolist():
+            del self._by_digest[columns.digest[row].tobytes()]
+            if columns.block[row] != NOTHING:
+                self.blocks.give_back(int(columns.block[row]), int(columns.capacity[row]))
+        columns.kind[rows] = FREE
+        self._free.extend(rows.tolist())
+
+    def make_room_for_gaps(self, points: int) -> None:
+        """Have room for as many gaps as points could leave, within MOST_GAPS."""
+        needed = min(int(self.gaps.control[1]) + points, MOST_GAPS)
+        if needed > len(self.gaps.next):
+            self.gaps = longer_gaps(self.gaps, min(max(needed, 2 * len(self.gaps.next)), MOST_GAPS))
+
+    def enlarge_block(self, row: int, words: int) -> None:
+        """Give a histogram a block of at least so many words, with what it holds."""
+        columns = self.columns
+        before, capacity = int(columns.block[row]), int(columns.capacity[row])
+        larger = 1 << max(words - 1, 3).bit_length()
+        block = self.blocks.take(larger)
+        if before != NOTHING:
+            self.words[block : block + capacity] = self.words[before : before + capacity]
+            self.blocks.give_back(before, capacity)
+        columns.block[row], columns.capacity[row] = block, larger
+
+    @property
+    def words(self) -> Int64Array:
+        """The blocks of all histograms."""
+        return self.blocks.counts
+
+    def in_use(self) -> Int64Array:
+        """Rows that are not free."""
+        return np.flatnonzero(self.columns.kind[: self.used] != FREE)
+
+    def of_partition(self, partition: int) -> Int64Array:
+        """Rows that a partition brought last."""
+        columns, used = self.columns, self.used
+        return np.flatnonzero((columns.kind[:used] != FREE) & (columns.partition[:used] == partition))
+
+    def with_total(self, rows: Int64Array) -> Int64Array:
+        """Those that have a total."""
+        held: Int64Array = rows[self.columns.last_ns[rows] != NOTHING]
+        return held

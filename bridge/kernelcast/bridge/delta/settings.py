@@ -1,0 +1,22 @@
+"""What can be set about delta points: the section `bridge.deltas`."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kernelcast.runtime.settings import Remedy, Section
+
+
+class DeltaSettings(Section):
+    """Settings of the running totals of delta series.
+
+    Attributes:
+        max_series: Delta series held at most; points of others are refused and counted.
+        snapshot_seconds: How often totals are written to `kernelcast.state`; a restart reads that much more again.
+        snapshot_max_age_seconds: A snapshot older than that is not used: everything since would be read again before
+            anything is exposed. The totals begin anew.
+    """
+
+    max_series: Annotated[int, Field(ge=1), Remedy("set it above the number of delta series you expect")] = 1_000_000
+    snapshot_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
+    snapshot_max_age_seconds: Annotated[float, Field(ge=1, le=7 * 86_400)] = 3600.0

@@ -1,0 +1,1 @@
+"""Writing pages for Prometheus: formats, compression, shards, discovery."""

@@ -1,0 +1,121 @@
+"""Encoded pages: one for each format, compression and view, shared by all who want it."""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from kernelcast.bridge.expose.compress import Packing, Piece
+from kernelcast.bridge.expose.formats import encode
+from kernelcast.bridge.expose.negotiate import Coding, Format
+from kernelcast.bridge.series.layout import Snapshot
+from kernelcast.bridge.series.view import View
+
+MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Kept between scrapes, in all: a million series are 150 MB in plain text, and a tenth of that compressed. What is
+larger lives only while somebody reads it."""
+MOST_KEPT: Final = 64
+SENT_BYTES: Final = 256 * 1024
+"""Sent at once: what the connection of a slow reader holds beside the body that it shares."""
+
+
+class Source(Protocol):
+    """The part of a store that is needed here."""
+
+    @property
+    def version(self) -> int:
+        """Rises with every change of what is exposed."""
+
+    def snapshot(self, view: View) -> Snapshot:
+        """What is exposed of a view, at one moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a body is made for; whoever asks for the same shares it."""
+
+    format: Format
+    coding: Coding
+    view: View
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Body:
+    """The series of one page, encoded.
+
+    Attributes:
+        version: The store's version.
+        taken: When the snapshot was taken, on the clock of `Bodies`.
+        packing: How they are compressed; ends the page.
+        pieces: The bytes.
+        length: How many.
+    """
+
+    version: int
+    taken: float
+    packing: Packing
+    pieces: tuple[Piece, ...]
+    length: int
+
+    async def sent(self, end: Piece) -> AsyncIterator[Piece]:
+        """The body, then its end, in slices that no one copies."""
+        for piece in (*self.pieces, end):
+            view = memoryview(piece)
+            for begin in range(0, len(view), SENT_BYTES):
+                yield view[begin : begin + SENT_BYTES]
+
+
+@dataclass(slots=True)
+class Bodies:
+    """Encodes one at a time.
+
+    Attributes:
+        source: Where the series are.
+        observe: Told the duration in seconds and the bytes of every encoding.
+        created: Whether OpenMetrics has `_created` lines.
+        clock: Seconds.
+    """
+
+    source: Source
+    observe: Callable[[float, int], None]
+    created: bool = False
+    clock: Callable[[], float] = time.perf_counter
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _kept: dict[Request, Body] = field(default_factory=dict)
+    _read: WeakValueDictionary[Request, Body] = field(default_factory=WeakValueDictionary)
+
+    def body(self, request: Request) -> Body:
+        """The body for a request: one that still holds, or was begun after the request came, or a new one."""
+        came = self.clock()
+        with self._lock:
+            known = self._read.get(request)
+            if known is not None and (known.version == self.source.version or known.taken > came):
+                return known
+            body = self._encode(request)
+            self._read[request] = body
+            self._keep(request, body)
+            return body
+
+    def _encode(self, request: Request) -> Body:
+        began = self.clock()
+        snapshot = self.source.snapshot(request.view)
+        packing = Packing(request.coding)
+        pieces = _list(packing.pieces(encode(snapshot, request.format, created=self.created)))
+        body = Body(snapshot.version, began, packing, pieces, sum(len(piece) for piece in pieces))
+        self.observe(self.clock() - began, body.length)
+        return body
+
+    def _keep(self, request: Request, body: Body) -> None:
+        self._kept.pop(request, None)
+        for other in [other for other, kept in self._kept.items() if kept.version != body.version]:
+            del self._kept[other]
+        self._kept[request] = body
+        length = sum(kept.length for kept in self._kept.values())
+        while length > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
+            length -= self._kept.pop(next(iter(self._kept))).length
+
+
+def _list(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    return tuple(piece for piece in pieces if len(piece))

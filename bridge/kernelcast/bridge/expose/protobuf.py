@@ -1,0 +1,80 @@
+"""Protobuf: io.prometheus.client.MetricFamily, each with its length before it.
+
+Exponential histograms become native ones, exactly; their classic ladder goes along, for a Prometheus that takes
+protobuf but no native histograms.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.expose.protobuf_fields import varint
+from kernelcast.bridge.expose.protobuf_kernel import most_bytes, write_metrics
+from kernelcast.bridge.series.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
+from kernelcast.bridge.series.exponential import ladders
+from kernelcast.bridge.series.page import Marks, Page, Values
+
+SMALL_BYTES: Final = 64 * 1024
+LARGE_BYTES: Final = 1024 * 1024
+"""Small pieces are joined until they are so many bytes."""
+
+
+def encode(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
+    """All series, in pieces.
+
+    A family's length stands before it, so the pieces of one that does not fit into a chunk come when all are written.
+    """
+    small: list[bytes | memoryview] = []
+    waiting = 0
+    for piece in _pieces(page, values, marks, series_per_chunk):
+        if len(piece) < SMALL_BYTES and waiting < LARGE_BYTES:
+            small.append(piece)
+            waiting += len(piece)
+            continue
+        if small:
+            yield b"".join(small)
+            small.clear()
+            waiting = 0
+        yield piece
+    if small:
+        yield b"".join(small)
+
+
+def _pieces(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
+    headers, header_ends = page.headers.data, page.headers.indptr.tolist()
+    starts = page.starts.tolist()
+    total = starts[-1]
+    pending: list[memoryview] = []
+    for begin in range(0, total, series_per_chunk):
+        end = min(begin + series_per_chunk, total)
+        body, first, ends = _chunk(page, values, marks, begin, end)
+        at = 0
+        for family, stop in enumerate(ends, first):
+            pending.append(body[at:stop])
+            at = stop
+            if starts[family + 1] <= end:
+                header = headers[header_ends[family] : header_ends[family + 1]].tobytes()
+                yield varint(len(header) + sum(len(piece) for piece in pending)) + header
+                yield from pending
+                pending.clear()
+
+
+def _chunk(page: Page, values: Values, marks: Marks, begin: int, end: int) -> tuple[memoryview, int, list[int]]:
+    """The metrics from begin to end; the first one's family, and where the bytes of it and of each next one end."""
+    first_family, last_family = (np.searchsorted(page.starts, [begin, end - 1], side="right") - 1).tolist()
+    first_mark, last_mark = np.searchsorted(marks.position, [begin, end]).tolist()
+    mark_ends = marks.encoded.indptr
+    flags = values.flags[begin:end]
+    histogram = values.schema[begin:end] != NOT_A_HISTOGRAM
+    whole = (flags & INTEGER != 0) & ~histogram
+    numbers = np.where(whole, values.integer[begin:end].astype(np.float64), values.value[begin:end])
+    # Absent cannot be said here, and 0 would be a wrong sum.
+    numbers[histogram & (flags & HAS_SUM == 0)] = np.nan
+    counts = ladders(values.schema, values.block, values.buckets, begin, end)
+    most = most_bytes(page, values, begin, end) + 2 * int(mark_ends[last_mark] - mark_ends[first_mark])
+    out: UInt8Array = np.empty(most, np.uint8)
+    ends: Int64Array = np.zeros(last_family - first_family + 1, np.int64)
+    derived = (numbers.view(np.uint8), counts, values.buckets.view(np.uint8), values.bounds.view(np.uint8))
+    write_metrics(page, values, marks, (begin, end, first_family, first_mark, last_mark), derived, (out, ends))
+    return out[: ends[-1]].data, first_family, ends.tolist()

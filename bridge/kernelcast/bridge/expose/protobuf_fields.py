@@ -1,0 +1,54 @@
+"""Tags of io.prometheus.client's messages, and fields for the few of them that are not written by machine code.
+
+Sources: prometheus/client_model, io/prometheus/client/metrics.proto; protobuf.dev, programming-guides/encoding.
+"""
+
+from typing import Final
+
+# Tags: field number << 3 | wire type (0 varint, 1 eight bytes, 2 with a length).
+FAMILY_METRIC: Final = 4 << 3 | 2
+METRIC_LABEL: Final = 1 << 3 | 2
+METRIC_GAUGE: Final = 2 << 3 | 2
+METRIC_COUNTER: Final = 3 << 3 | 2
+METRIC_UNTYPED: Final = 5 << 3 | 2
+METRIC_HISTOGRAM: Final = 7 << 3 | 2
+LABEL_NAME: Final = 1 << 3 | 2
+LABEL_VALUE: Final = 2 << 3 | 2
+SINGLE_VALUE: Final = 1 << 3 | 1
+COUNTER_EXEMPLAR: Final = 2 << 3 | 2
+COUNTER_START: Final = 3 << 3 | 2
+HISTOGRAM_COUNT: Final = 1 << 3
+HISTOGRAM_SUM: Final = 2 << 3 | 1
+HISTOGRAM_BUCKET: Final = 3 << 3 | 2
+HISTOGRAM_SCHEMA: Final = 5 << 3
+HISTOGRAM_ZERO_THRESHOLD: Final = 6 << 3 | 1
+HISTOGRAM_ZERO_COUNT: Final = 7 << 3
+HISTOGRAM_NEGATIVE_SPAN: Final = 9 << 3 | 2
+HISTOGRAM_NEGATIVE_DELTA: Final = 10 << 3 | 2
+HISTOGRAM_POSITIVE_SPAN: Final = 12 << 3 | 2
+HISTOGRAM_POSITIVE_DELTA: Final = 13 << 3 | 2
+HISTOGRAM_START: Final = 15 << 3 | 2
+HISTOGRAM_EXEMPLAR: Final = (16 << 3 | 2) & 0x7F | 0x80
+HISTOGRAM_EXEMPLAR_HIGH: Final = (16 << 3 | 2) >> 7
+BUCKET_COUNT: Final = 1 << 3
+BUCKET_BOUND: Final = 2 << 3 | 1
+BUCKET_EXEMPLAR: Final = 3 << 3 | 2
+SPAN_OFFSET: Final = 1 << 3
+SPAN_LENGTH: Final = 2 << 3
+TIME_SECONDS: Final = 1 << 3
+TIME_NANOSECONDS: Final = 2 << 3
+
+
+def varint(number: int) -> bytes:
+    """A whole number, not negative."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def field(number: int, data: bytes) -> bytes:
+    """A text or a message as a field; its number is below 16."""
+    return bytes([number << 3 | 2]) + varint(len(data)) + data

@@ -1,0 +1,423 @@
+"""Metrics as io.prometheus.client has them, written by machine code.
+
+OTLP's bucket i of scale s covers (base**i, base**(i + 1)], which is Prometheus' bucket i + 1 of schema s. Schemas below
+-4 do not exist in Prometheus: such a histogram has its ladder alone.
+
+Sources: prometheus/client_model, io/prometheus/client/metrics.proto; opentelemetry-specification,
+compatibility/prometheus_and_openmetrics.md, section "Exponential Histograms".
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.expose import protobuf_fields as tag
+from kernelcast.bridge.expose.headers import COUNTER_KIND, UNTYPED_KIND
+from kernelcast.bridge.machine import copy_bytes, find_byte, kernel, part, prefetch
+from kernelcast.bridge.series.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
+from kernelcast.bridge.series.exponential import (
+    HEADER_WORDS,
+    NEGATIVE_LENGTH_WORD,
+    NEGATIVE_OFFSET_WORD,
+    POSITIVE_LENGTH_WORD,
+    POSITIVE_OFFSET_WORD,
+    RUNGS,
+    SCALE_WORD,
+    ZERO_COUNT_WORD,
+    ZERO_THRESHOLD_WORD,
+)
+from kernelcast.bridge.series.page import Marks, Page, Values
+
+AHEAD: Final = 12
+"""Labels are fetched so many series early: those of one family lie apart, interleaved as producers send them."""
+CACHE_LINE: Final = 64
+SERIES_BYTES: Final = 96
+"""What a series takes at most beside labels, buckets and exemplars: tags, lengths, count, sum, start, zero bucket."""
+BUCKET_BYTES: Final = 24
+"""A classic bucket at most: tags, length, count, bound."""
+NATIVE_BUCKET_BYTES: Final = 32
+"""A native bucket at most: its count, and a span of its own."""
+
+LOWEST_SCHEMA: Final = -4
+MOST_GAP: Final = 2
+"""So many empty buckets are written rather than begin another span, which takes more bytes; as client_golang does."""
+SMALLEST_THRESHOLD: Final = np.frombuffer(np.float64(1e-128).tobytes(), np.uint8)
+"""The zero bucket's breadth where OTLP gives none (0): the specification's own default."""
+INFINITE_BITS: Final = 0x7FF0000000000000
+INFINITE: Final = np.frombuffer(np.float64(np.inf).tobytes(), np.uint8)
+
+QUOTE: Final = 0x22
+EQUALS: Final = 0x3D
+BACKSLASH: Final = 0x5C
+NEWLINE: Final = 0x0A
+LETTER_N: Final = 0x6E
+
+NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+SEVEN: Final = np.uint64(7)
+LOW_BITS: Final = np.uint64(0x7F)
+MORE: Final = np.uint64(0x80)
+ONE_BYTE: Final = 128
+TWO_BYTES: Final = 16_384
+THREE_BYTES: Final = 2_097_152
+
+MarkColumns = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
+"""The columns of `Marks`."""
+
+
+@kernel
+def most_bytes(page: Page, values: Values, begin: int, end: int) -> int:
+    """The most bytes that the metrics from begin to end can take."""
+    lengths, schemas = page.label_length, values.schema
+    blocks, words, indptr = values.block, values.buckets, values.indptr
+    most = SERIES_BYTES
+    for i in range(begin, end):
+        # A label takes 4 or 5 bytes beside name and value in text, and at most 9 here.
+        most += SERIES_BYTES + 2 * lengths[i] + 2
+        schema = schemas[i]
+        if schema != NOT_A_HISTOGRAM:
+            most += (indptr[schema + 1] - indptr[schema] + 1) * BUCKET_BYTES
+        if schema == EXPONENTIAL:
+            buckets = words[blocks[i] + POSITIVE_LENGTH_WORD] + words[blocks[i] + NEGATIVE_LENGTH_WORD]
+            most += buckets * NATIVE_BUCKET_BYTES
+    return most
+
+
+@part
+def _varint(out: UInt8Array, at: int, number: np.uint64) -> int:
+    while number > LOW_BITS:
+        out[at] = (number & LOW_BITS) | MORE
+        number >>= SEVEN
+        at += 1
+    out[at] = number
+    return at + 1
+
+
+@part
+def _zigzag(number: int) -> np.uint64:
+    return np.uint64((number << 1) ^ (number >> 63))
+
+
+@part
+def _varint_bytes(number: int) -> int:
+    """How many bytes a length takes."""
+    if number < ONE_BYTE:
+        return 1
+    if number < TWO_BYTES:
+        return 2
+    return 3 if number < THREE_BYTES else 4
+
+
+@part
+def _length(out: UInt8Array, at: int, length: int) -> int:
+    if length < ONE_BYTE:
+        out[at] = length
+        return at + 1
+    return _varint(out, at, np.uint64(length))
+
+
+@part
+def _close(out: UInt8Array, begin: int, at: int) -> int:
+    """Write the length of what follows the two bytes left for it at `begin`; returns where that ends now."""
+    length = at - begin - 2
+    if length >= ONE_BYTE and length < TWO_BYTES:
+        out[begin] = length & 0x7F | 0x80
+        out[begin + 1] = length >> 7
+        return at
+    if length < ONE_BYTE:
+        out[begin] = length
+        for j in range(begin + 1, begin + 1 + length):
+            out[j] = out[j + 1]
+        return at - 1
+    more = _varint_bytes(length) - 2
+    for j in range(at - 1, begin + 1, -1):
+        out[j + more] = out[j]
+    _varint(out, begin, np.uint64(length))
+    return at + more
+
+
+@part
+def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
+    """Where the quote is that closes a label's value, and how many escapes are in it."""
+    escapes = 0
+    j = start
+    while j < stop and arena[j] != QUOTE:
+        if arena[j] == BACKSLASH:
+            escapes += 1
+            j += 1
+        j += 1
+    return j, escapes
+
+
+@part
+def _labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
+    """Write labels, taken from their text: `a="b",c="d"`."""
+    plain = find_byte(arena, start, stop, BACKSLASH) == stop
+    name = start
+    while name < stop:
+        name_end = find_byte(arena, name, stop, EQUALS)
+        value = min(name_end + 2, stop)
+        if plain:
+            value_end, escapes = find_byte(arena, value, stop, QUOTE), 0
+        else:
+            value_end, escapes = _value_end(arena, value, stop)
+        name_bytes, value_bytes = name_end - name, value_end - value - escapes
+        out[at] = tag.METRIC_LABEL
+        length = 2 + _varint_bytes(name_bytes) + name_bytes + _varint_bytes(value_bytes) + value_bytes
+        at = _length(out, at + 1, length)
+        out[at] = tag.LABEL_NAME
+        at = _length(out, at + 1, name_bytes)
+        at = copy_bytes(out, at, arena, name, name_end)
+        out[at] = tag.LABEL_VALUE
+        at = _length(out, at + 1, value_bytes)
+        at = _unescaped(out, at, arena, value, value_end) if escapes else copy_bytes(out, at, arena, value, value_end)
+        name = value_end + 2
+    return at
+
+
+@part
+def _unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
+    j = start
+    while j < stop:
+        byte = arena[j]
+        if byte == BACKSLASH:
+            j += 1
+            byte = NEWLINE if arena[j] == LETTER_N else arena[j]
+        out[at] = byte
+        at += 1
+        j += 1
+    return at
+
+
+@part
+def _time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
+    """Write a google.protobuf.Timestamp."""
+    out[at] = number
+    begin = at + 1
+    out[at + 2] = tag.TIME_SECONDS
+    at = _varint(out, at + 3, np.uint64(time_ns // NANOSECONDS_PER_SECOND))
+    out[at] = tag.TIME_NANOSECONDS
+    at = _varint(out, at + 1, np.uint64(time_ns % NANOSECONDS_PER_SECOND))
+    out[begin] = at - begin - 1
+    return at
+
+
+@part
+def _mark(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+    out: UInt8Array,
+    at: int,
+    number: int,
+    marks: MarkColumns,
+    mark: int,
+    series: int,
+    bucket: int,
+) -> tuple[int, int]:
+    """Write a sample's exemplar, if the next one is its; returns where it ends, and which exemplar comes next."""
+    positions, buckets, encoded, ends = marks
+    if positions[mark] == series and buckets[mark] == bucket:
+        out[at] = number
+        return copy_bytes(out, at + 1, encoded, ends[mark], ends[mark + 1]), mark + 1
+    return at, mark
+
+
+@part
+def _native_exemplars(out: UInt8Array, at: int, marks: MarkColumns, first: int, last: int) -> int:
+    encoded, ends = marks[2], marks[3]
+    for mark in range(first, last):
+        out[at] = tag.HISTOGRAM_EXEMPLAR
+        out[at + 1] = tag.HISTOGRAM_EXEMPLAR_HIGH
+        at = copy_bytes(out, at + 2, encoded, ends[mark], ends[mark + 1])
+    return at
+
+
+@part
+def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
+    """Where the span of buckets ends that begins at `begin`, which is not empty."""
+    end = begin + 1
+    j = end
+    while j < length and j - end <= MOST_GAP:
+        if words[start + j] != 0:
+            end = j + 1
+        j += 1
+    return end
+
+
+@part
+def _buckets(
+    out: UInt8Array, at: int, words: Int64Array, start: int, offset_and_length: tuple[int, int], tags: tuple[int, int]
+) -> int:
+    """Write one side of a native histogram: where its buckets are, then by how much each differs from the last."""
+    offset, length = offset_and_length
+    spans = 0
+    reached = 0
+    j = 0
+    while j < length:
+        if words[start + j] == 0:
+            j += 1
+            continue
+        end = _span_end(words, start, j, length)
+        out[at] = tags[0]
+        begin = at + 1
+        out[at + 2] = tag.SPAN_OFFSET
+        at = _varint(out, at + 3, _zigzag(offset + 1 + j - reached))
+        out[at] = tag.SPAN_LENGTH
+        at = _varint(out, at + 1, np.uint64(end - j))
+        out[begin] = at - begin - 1
+        spans += 1
+        reached = offset + 1 + end
+        j = end
+    if spans == 0:
+        return at
+    out[at] = tags[1]
+    begin = at + 1
+    at += 3
+    before = 0
+    j = 0
+    while j < length:
+        if words[start + j] == 0:
+            j += 1
+            continue
+        end = _span_end(words, start, j, length)
+        while j < end:
+            at = _varint(out, at, _zigzag(words[start + j] - before))
+            before = words[start + j]
+            j += 1
+    return _close(out, begin, at)
+
+
+@part
+def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array, block: int) -> int:
+    """Write the native part of an exponential histogram."""
+    out[at] = tag.HISTOGRAM_SCHEMA
+    at = _varint(out, at + 1, _zigzag(words[block + SCALE_WORD]))
+    out[at] = tag.HISTOGRAM_ZERO_THRESHOLD
+    if 0 < words[block + ZERO_THRESHOLD_WORD] < INFINITE_BITS:  # doubles above 0 are in the order of their bits
+        threshold = 8 * (block + ZERO_THRESHOLD_WORD)
+        at = copy_bytes(out, at + 1, word_bytes, threshold, threshold + 8)
+    else:
+        at = copy_bytes(out, at + 1, SMALLEST_THRESHOLD, 0, 8)
+    out[at] = tag.HISTOGRAM_ZERO_COUNT
+    at = _varint(out, at + 1, np.uint64(words[block + ZERO_COUNT_WORD]))
+    positive = (words[block + POSITIVE_OFFSET_WORD], words[block + POSITIVE_LENGTH_WORD])
+    negative = (words[block + NEGATIVE_OFFSET_WORD], words[block + NEGATIVE_LENGTH_WORD])
+    start = block + HEADER_WORDS
+    tags = (tag.HISTOGRAM_NEGATIVE_SPAN, tag.HISTOGRAM_NEGATIVE_DELTA)
+    at = _buckets(out, at, words, start + positive[1], negative, tags)
+    return _buckets(out, at, words, start, positive, (tag.HISTOGRAM_POSITIVE_SPAN, tag.HISTOGRAM_POSITIVE_DELTA))
+
+
+@part
+def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+    out: UInt8Array,
+    at: int,
+    counts: tuple[Int64Array, int, int],
+    bounds: tuple[UInt8Array, int, int],
+    marked: MarkColumns,
+    mark_and_last: tuple[int, int],
+    series: int,
+) -> tuple[int, int]:
+    """Write classic buckets.
+
+    Args:
+        out: Where to.
+        at: The position there.
+        counts: Cumulative counts, where the series' start, and its count.
+        bounds: Bytes of the bounds; the first, and after the last of the series.
+        marked: Exemplars.
+        mark_and_last: The next of them, and after the last one.
+        series: The series.
+    """
+    mark, last_mark = mark_and_last
+    for bound in range(bounds[1], bounds[2] + 1):
+        highest = bound == bounds[2]
+        out[at] = tag.HISTOGRAM_BUCKET
+        bucket = at + 1
+        out[at + 3] = tag.BUCKET_COUNT
+        count = counts[2] if highest else counts[0][counts[1] + bound - bounds[1]]
+        at = _varint(out, at + 4, np.uint64(count))
+        out[at] = tag.BUCKET_BOUND
+        if highest:
+            at = copy_bytes(out, at + 1, INFINITE, 0, 8)
+        else:
+            at = copy_bytes(out, at + 1, bounds[0], 8 * bound, 8 * bound + 8)
+        if mark < last_mark:
+            at, mark = _mark(out, at, tag.BUCKET_EXEMPLAR, marked, mark, series, bound - bounds[1])
+        at = _close(out, bucket, at)
+    return at, mark
+
+
+@kernel
+def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a local
+    page: Page,
+    values: Values,
+    marks: Marks,
+    span: tuple[int, int, int, int, int],
+    derived: tuple[UInt8Array, Int64Array, UInt8Array, UInt8Array],
+    into: tuple[UInt8Array, Int64Array],
+) -> None:
+    """Write metrics.
+
+    Args:
+        page: What is written around the values.
+        values: The values.
+        marks: Their exemplars.
+        span: First series, after the last one, the first one's family; first exemplar, after the last one.
+        derived: The bytes of the values as doubles, the ladders of exponential histograms, the bytes of the blocks and
+            those of the bounds.
+        into: Where to, and where the bytes of each family end there.
+    """
+    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
+    starts, kinds, arena, offsets, lengths = page.starts, page.kinds, page.arena, page.label_offset, page.label_length
+    integer, schemas, start_ns = values.integer, values.schema, values.start_ns
+    blocks, words, indptr = values.block, values.buckets, values.indptr
+    marked = (marks.position, marks.bucket, marks.encoded.data, marks.encoded.indptr)
+    begin, end, family, mark, last_mark = span
+    first_family = family
+    numbers, ladder_counts, word_bytes, bound_bytes = derived
+    out, ends = into
+    at = 0
+    ladder = 0
+    for i in range(begin, end):
+        ahead = min(i + AHEAD, end - 1)
+        for line in range(offsets[ahead], offsets[ahead] + lengths[ahead], CACHE_LINE):
+            prefetch(arena, line)
+        if starts[family + 1] == i:
+            ends[family - first_family] = at
+            family += 1
+        out[at] = tag.FAMILY_METRIC
+        metric = at + 1
+        at = _labels(out, at + 3, arena, offsets[i], offsets[i] + lengths[i])
+        number = 8 * (i - begin)
+        kind, schema = kinds[family], schemas[i]
+        body = at + 1
+        if schema == NOT_A_HISTOGRAM:
+            counter = kind == COUNTER_KIND
+            out[at] = (
+                tag.METRIC_COUNTER if counter else tag.METRIC_UNTYPED if kind == UNTYPED_KIND else tag.METRIC_GAUGE
+            )
+            out[at + 3] = tag.SINGLE_VALUE
+            at = copy_bytes(out, at + 4, numbers, number, number + 8)
+            if counter:
+                if mark < last_mark:
+                    at, mark = _mark(out, at, tag.COUNTER_EXEMPLAR, marked, mark, i, 0)
+                if start_ns[i] > 0:
+                    at = _time(out, at, tag.COUNTER_START, start_ns[i])
+        else:
+            out[at] = tag.METRIC_HISTOGRAM
+            out[at + 3] = tag.HISTOGRAM_COUNT
+            at = _varint(out, at + 4, np.uint64(integer[i]))
+            out[at] = tag.HISTOGRAM_SUM
+            at = copy_bytes(out, at + 1, numbers, number, number + 8)
+            if start_ns[i] > 0:
+                at = _time(out, at, tag.HISTOGRAM_START, start_ns[i])
+            exponential = schema == EXPONENTIAL
+            counts, first = (ladder_counts, ladder) if exponential else (words, blocks[i])
+            bounds = (bound_bytes, indptr[schema], indptr[schema + 1])
+            first_mark = mark
+            at, mark = _classic(out, at, (counts, first, integer[i]), bounds, marked, (mark, last_mark), i)
+            if exponential:
+                ladder += RUNGS
+                if words[blocks[i] + SCALE_WORD] >= LOWEST_SCHEMA:
+                    at = _native(out, at, words, word_bytes, blocks[i])
+                    at = _native_exemplars(out, at, marked, first_mark, mark)
+        at = _close(out, metric, _close(out, body, at))
+    ends[family - first_family] = at

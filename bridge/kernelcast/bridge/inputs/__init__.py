@@ -1,0 +1,8 @@
+"""Formats in: what is read from a topic beside OTLP in protobuf, each format to the same columns."""
+
+from kernelcast.bridge.inputs.formats import FORMATS, TopicFormat
+from kernelcast.bridge.inputs.protocol import Input
+from kernelcast.bridge.inputs.rows import timed
+from kernelcast.bridge.inputs.selection import Group, Headers, Selection
+
+__all__ = ["FORMATS", "Group", "Headers", "Input", "Selection", "TopicFormat", "timed"]

@@ -1,0 +1,156 @@
+"""Which format a topic has: the setting `bridge.formats`, and the declarative mapping of JSON in it."""
+
+import re
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from kernelcast.bridge.inputs.json_paths import JsonPath
+from kernelcast.runtime.settings import Remedy, Section
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.errors import ConfigurationError
+
+AUTO: Final = "auto"
+OTLP_PROTO: Final = "otlp_proto"
+OTLP_JSON: Final = "otlp_json"
+REMOTE_WRITE: Final = "remote_write"
+PROMETHEUS: Final = "prometheus"
+INFLUX: Final = "influx"
+JSON: Final = "json"
+FORMATS: Final = (OTLP_PROTO, OTLP_JSON, REMOTE_WRITE, PROMETHEUS, INFLUX, JSON)
+"""Every format; the label `format` of the counter of messages."""
+NANOSECONDS: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+"""Of a timestamp's unit, by its name."""
+Unit = Literal["ns", "us", "ms", "s"]
+
+KINDS: Final = {
+    "gauge": Kind.GAUGE,
+    "counter": Kind.COUNTER,
+    "info": Kind.INFO,
+    "unknown": Kind.UNKNOWN,
+    "untyped": Kind.UNKNOWN,
+}
+_PATH: Final = re.compile(r"[$@^]")
+_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_MAPPING: Final = ("name", "value", "values", "time", "labels", "labels_from", "help", "unit", "lines")
+
+
+class TopicFormat(Section):
+    """The format of a topic's messages; a name alone (`influx`) is short for `{format: influx}`.
+
+    What follows `format` and `precision` says how the points of JSON that nobody has agreed on are read. Text that
+    begins with `$` (the whole message), `@` (the point) or `^` (what encloses the point) is a path; other text is a
+    constant.
+
+    Attributes:
+        format: auto looks at each message; json is the mapping below.
+        precision: Influx: the unit of timestamps.
+        points: Where the points are: `$.metrics[*]`; by default the message itself, or each element of it if it is an
+            array.
+        name: The metric's name.
+        value: Its value: a number, a boolean, or text that is a number; a path.
+        values: Instead of `value`: an object of which every number is a series, its name joined to `name` by `_`.
+        time: When it was measured, a number or RFC 3339 text; a path. Without, the message's append time counts.
+        time_unit: What numbers of `time` count.
+        labels: Label by label, a path or a constant; what is missing makes no label.
+        labels_from: Objects of which every text, number and boolean is a label; paths.
+        kind: gauge, counter, info or unknown.
+        help: One line for people.
+        unit: Prometheus' word for the unit, such as seconds.
+        lines: Whether a message holds an object a line (NDJSON).
+    """
+
+    format: Literal["auto", "otlp_proto", "otlp_json", "remote_write", "prometheus", "influx", "json"] = JSON
+    precision: Unit = "ns"
+    points: str = "$"
+    name: str = ""
+    value: str = ""
+    values: str = ""
+    time: str = ""
+    time_unit: Unit = "s"
+    labels: Annotated[dict[str, str], Remedy("write the label's name, a colon, and a path or text")] = Field(
+        default_factory=dict
+    )
+    labels_from: tuple[str, ...] = ()
+    kind: str = "unknown"
+    help: str = ""
+    unit: str = ""
+    lines: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_name_alone_is_a_format(cls, value: Any) -> Any:
+        return {"format": value} if isinstance(value, str) else value
+
+    @field_validator("points", "name", "value", "values", "time", "kind", "help", "unit")
+    @classmethod
+    def _paths_must_be_paths(cls, text: str) -> str:
+        return _checked(text)
+
+    @field_validator("points")
+    @classmethod
+    def _points_begin_at_the_message(cls, text: str) -> str:
+        if not text.startswith("$"):
+            raise ValueError("it must begin with $, the whole message; write '$.metrics[*]', for instance")
+        return text
+
+    @field_validator("value", "values", "time")
+    @classmethod
+    def _must_be_read(cls, text: str) -> str:
+        if text and not _PATH.match(text):
+            raise ValueError(f"it must be a path; write '@.{text}'")
+        return text
+
+    @field_validator("labels")
+    @classmethod
+    def _labels_must_be_legal(cls, labels: dict[str, str]) -> dict[str, str]:
+        for label, text in labels.items():
+            if not _LABEL.fullmatch(label):
+                raise ValueError(f"{label!r} is no label; letters, digits and _ make one, and no __ begins it")
+            _checked(text)
+        return labels
+
+    @field_validator("labels_from")
+    @classmethod
+    def _label_objects_must_be_paths(cls, paths: tuple[str, ...]) -> tuple[str, ...]:
+        for text in paths:
+            if not _PATH.match(text):
+                raise ValueError(f"{text!r} must be a path; write '@.{text}'")
+            _checked(text)
+        return paths
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_must_be_known(cls, text: str) -> str:
+        if not _PATH.match(text) and text not in KINDS:
+            raise ValueError(f"it must be one of {', '.join(KINDS)}, or a path")
+        return text
+
+    @model_validator(mode="after")
+    def _the_mapping_must_be_whole(self) -> Self:
+        if self.format != JSON:
+            unused = [name for name in _MAPPING if getattr(self, name)]
+            if unused:
+                raise ValueError(f"{', '.join(unused)} belong to the format json; leave format out, or them")
+        elif not self.name:
+            raise ValueError("name is missing; give the metric's name, or a path to it: name: '@.metric'")
+        elif bool(self.value) == bool(self.values):
+            raise ValueError("either value or values must be there; write value: '@.value', for instance")
+        return self
+
+    @cached_property
+    def points_path(self) -> JsonPath:
+        """Where the points are."""
+        return JsonPath.parse(self.points)
+
+
+def _checked(text: str) -> str:
+    if _PATH.match(text):
+        try:
+            path = JsonPath.parse(text)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from None
+        if not text.startswith("$") and not path.is_single:
+            raise ValueError("only the path of the points may have *; name a member, or an index")
+    return text

@@ -1,0 +1,175 @@
+"""Influx line protocol: `measurement,tag=value field=value,… time`.
+
+Names are those of Telegraf's prometheus output: measurement and field joined by `_`, the field alone where the
+measurement is `prometheus`; characters that Prometheus does not allow become `_`, and those at the ends go. Nobody
+says of a field whether it only rises, so its series is of an unknown kind; true is 1 and false 0. Strings are left out
+and counted. A line whose measurement and tags are known costs a look-up, and one for each field.
+
+Source: influxdata, line protocol reference; telegraf, plugins/serializers/prometheus/convert.go.
+"""
+
+import re
+from typing import Any, Final
+
+from kernelcast.bridge.inputs.formats import NANOSECONDS
+from kernelcast.bridge.inputs.interning import Spellings
+from kernelcast.bridge.inputs.naming import Named
+from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
+from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.wire.catalogue import Kind
+
+WHAT: Final = "Influx line protocol"
+
+
+BOOLEANS: Final = {
+    **dict.fromkeys(("t", "T", "true", "True", "TRUE"), 1),
+    **dict.fromkeys(("f", "F", "false", "False", "FALSE"), 0),
+}
+_FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_INTEGER: Final = re.compile(r"([+-]?[0-9]{1,20})[iu]", re.ASCII)
+_HEAD: Final = re.compile(r"(?:[^\\ ]++|\\.?)++")
+_FIELDS: Final = re.compile(r'(?:[^\\" ]++|\\.?|"(?:[^"\\]++|\\.)*+")++')
+_FIELD: Final = re.compile(r'((?:[^\\,="]++|\\.?)++)=("(?:[^"\\]++|\\.)*+"|(?:[^\\",]++|\\.?)++)(?:,|$)')
+_PIECE: Final = re.compile(r"(?:[^\\,]++|\\.?)++")
+_PAIR: Final = re.compile(r"((?:[^\\=]++|\\.?)++)=((?:[^\\=]++|\\.?)++)")
+_ESCAPE: Final = re.compile(r"\\([,= ])")
+_NAME_START: Final = re.compile(r"^[^a-zA-Z:_]+")
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9:_]")
+_LABEL_START: Final = re.compile(r"^[^a-zA-Z_]+")
+_NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class InfluxLines(Parsing):
+    """Reads lines of the protocol.
+
+    Args:
+        precision: The timestamps' unit: ns, us, ms or s.
+        options: As `Parsing` has them.
+    """
+
+    format = "influx"
+
+    def __init__(self, *, precision: str = "ns", **options: Any) -> None:
+        super().__init__(**options)
+        self._scale = NANOSECONDS[precision]
+        self._heads: dict[str, Spellings] = {}
+
+    def read(self, message: bytes, rows: Rows) -> None:
+        """Read one message's lines.
+
+        Raises:
+            DecodeError: One of them breaks the grammar.
+        """
+        for untrimmed in text_of(message, WHAT).split("\n"):
+            line = untrimmed.strip()
+            if not line or untrimmed[0] == "#":
+                continue
+            words = line.split(" ") if "\\" not in line and '"' not in line else _words(line)
+            if not 2 <= len(words) <= 3 or not all(words):
+                words = _words(line)
+            self._read_line(line, words, rows)
+
+    def tidy(self) -> None:
+        """Drop measurements without series."""
+        super().tidy()
+        if len(self._heads) > len(self.interner) + SPARE:
+            self._heads = {head: known for head, known in self._heads.items() if known}
+
+    def _read_line(self, line: str, words: list[str], rows: Rows) -> None:
+        head, fields = words[0], words[1]
+        time_ns = self._time_ns(words[2].strip()) if len(words) > 2 else 0
+        known = self._heads.get(head)
+        if known is None:
+            _head(line, head)  # wrong tags are wrong before strings without a point, too
+            known = self._heads[head] = {}
+        for name, value in _pairs(line, fields):
+            number = known.get(name)
+            found = _value(line, value)
+            if found is None:
+                rows.unsupported += 1
+                continue
+            if number is None:
+                number = self._admit(line, head, known, name)
+            rows.series.append(number)
+            rows.time_ns.append(time_ns)
+            rows.value.append(found)
+
+    def _time_ns(self, text: str) -> int:
+        """Nanoseconds; a time before 1970 is the first nanosecond, because 0 says that there is none."""
+        digits = text.removeprefix("-")
+        time_ns = int(text) * self._scale if digits.isdigit() and digits.isascii() and len(digits) <= 20 else 2**64
+        if time_ns >= 2**64:
+            raise malformed(WHAT, "a timestamp", text, "a whole number before the year 2554, of the precision's unit")
+        return time_ns if time_ns >= 0 else 1
+
+    def _admit(self, line: str, head: str, known: Spellings, field: str) -> int:
+        measurement, tags = _head(line, head)
+        plain_measurement, plain_field = _plain(measurement), _plain(field)
+        name = plain_field if plain_measurement == "prometheus" else f"{plain_measurement}_{plain_field}"
+        name = _NOT_IN_A_NAME.sub("_", _NAME_START.sub("", name)).strip("_")
+        labels = [(_label(_plain(tag)), _plain(value)) for tag, value in tags]
+        canonical = self.labels([(label, value) for label, value in labels if label])
+        number = self.interner.add(Named(self.described(name, Kind.UNKNOWN), canonical))
+        self.interner.spell(number, known, field, number)
+        return number
+
+
+def _head(line: str, head: str) -> tuple[str, list[tuple[str, str]]]:
+    """Measurement and tags, still escaped."""
+    measurement, *tags = pieces = [piece[0] for piece in _PIECE.finditer(head)] or [""]
+    pairs = [(pair[1], pair[2]) for tag in tags if (pair := _PAIR.fullmatch(tag))]
+    if not measurement or ",".join(pieces) != head or len(pairs) < len(tags):
+        raise malformed(WHAT, "a line", line, "a measurement, and tags as name=value")
+    return measurement, pairs
+
+
+def _words(line: str) -> list[str]:
+    """Measurement with tags, fields, and the time where there is one."""
+    head = _HEAD.match(line)
+    fields = _FIELDS.match(line, head.end() + 1) if head else None
+    if head is None or fields is None:
+        raise malformed(WHAT, "a line", line, "measurement, fields and time with a space between each")
+    words = [head[0], fields[0], *line[fields.end() :].split()]
+    if len(words) > 3:
+        raise malformed(WHAT, "a line", line, "nothing behind the timestamp")
+    return words
+
+
+def _pairs(line: str, fields: str) -> list[tuple[str, str]]:
+    """Names and values of fields."""
+    if '"' not in fields and "\\" not in fields:
+        split = [field.split("=") for field in fields.split(",")]
+        if all(len(pair) == 2 and pair[0] and pair[1] for pair in split):
+            return [(name, value) for name, value in split]
+    at, pairs = 0, []
+    while at < len(fields):
+        found = _FIELD.match(fields, at)
+        if found is None:
+            raise malformed(WHAT, "a line", line, "fields as name=value")
+        pairs.append((found[1], found[2]))
+        at = found.end()
+    if not fields or fields.endswith(","):
+        raise malformed(WHAT, "a line", line, "a field, and one behind every comma")
+    return pairs
+
+
+def _value(line: str, text: str) -> int | float | None:
+    """A field's value; None of a string."""
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    whole = _INTEGER.fullmatch(text)
+    if whole:
+        return int(whole[1])
+    if text in BOOLEANS:
+        return BOOLEANS[text]
+    if text.startswith('"'):
+        return None
+    raise malformed(WHAT, "a field of a line", text, f"a float, 1i, 1u, a boolean or a quoted string, in {line[:60]!r}")
+
+
+def _plain(text: str) -> str:
+    return _ESCAPE.sub(r"\1", text) if "\\" in text else text
+
+
+def _label(text: str) -> str:
+    return _NOT_IN_A_LABEL.sub("_", _LABEL_START.sub("", text)).strip("_")

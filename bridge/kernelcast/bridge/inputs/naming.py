@@ -1,0 +1,152 @@
+"""Series that already have Prometheus' names: kept as they are, in one canonical spelling."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES
+from kernelcast.bridge.translation.attributes import label_name, rendered
+from kernelcast.bridge.translation.translate import LONGEST_LABELS_BYTES, Placement
+from kernelcast.columnar import Limits
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
+from kernelcast.wire.errors import DecodeError
+
+LONGEST_NAME: Final = 8 * 1024
+LONGEST_REMEMBERED: Final = 256
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
+_LEGAL_LABEL: Final = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-zA-Z0-9_:]")
+_VALUE_OF: Final = {name: re.compile(rf'(?:^|,){name}="((?:[^"\\]++|\\.)*+)"') for name in ("job", "instance")}
+_UNESCAPED: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
+_ESCAPE: Final = re.compile(r"\\.")
+
+_PARTS_OF_OURS: Final = frozenset(
+    f"{row.prometheus_name}{suffix}"
+    for row in BY_PROMETHEUS_NAME.values()
+    if row.kind is Kind.HISTOGRAM and row.exposed
+    for suffix in HISTOGRAM_SUFFIXES
+    if suffix
+)
+"""A stranger that took one of these names would keep a whole histogram of ours out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A family as its producer describes it; one object for all its series.
+
+    Attributes:
+        name: Its name, legal.
+        kind: Its kind.
+        help: One line for people.
+        unit: Prometheus' word for its unit.
+        part_of: The summary whose sums or counts these are; else empty.
+    """
+
+    name: str
+    kind: Kind
+    help: str = ""
+    unit: str = ""
+    part_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A series under Prometheus' names.
+
+    Attributes:
+        family: Its family.
+        labels: `a="b",c="d"`, sorted, escaped, without braces.
+    """
+
+    family: Described
+    labels: bytes
+
+    def placement(self, format_name: str) -> Placement | int:
+        """Where it goes, or the reason (a code of `columns`) why it is not stored.
+
+        Args:
+            format_name: What it was read from; another format is another writer.
+        """
+        name, kind, help_text = self.family.name, self.family.kind, self.family.help
+        row = BY_PROMETHEUS_NAME.get(name)
+        if not name:
+            return UNNAMED
+        if name in _PARTS_OF_OURS:
+            return TYPE_CONFLICT
+        if row is not None:
+            if not row.exposed:
+                return WIRE_ONLY
+            if kind is Kind.SUMMARY or (row.kind is Kind.HISTOGRAM) != (kind is Kind.HISTOGRAM):
+                return TYPE_CONFLICT
+            kind, help_text = row.kind, row.help
+        if len(self.labels) > LONGEST_LABELS_BYTES:
+            return LABELS_TOO_LONG
+        producer = _value_of("job", self.labels), _value_of("instance", self.labels)
+        unit = self.family.unit if name.removesuffix("_total").endswith(f"_{self.family.unit}") else ""
+        return Placement(
+            name,
+            kind,
+            help_text,
+            self.labels,
+            kind in (Kind.COUNTER, Kind.HISTOGRAM, Kind.SUMMARY),
+            (format_name, producer),
+            unit,
+            producer,
+            part_of=self.family.part_of,
+        )
+
+
+def metric_name(name: str) -> str:
+    """A legal metric name; characters that Prometheus' text cannot carry bare become `_`.
+
+    Raises:
+        DecodeError: It is too long to be a name.
+    """
+    if len(name) > LONGEST_NAME:
+        raise DecodeError(
+            f"a metric's name is {len(name)} characters long; the limit is {LONGEST_NAME}; shorten it at the producer"
+        )
+    if _LEGAL_NAME.fullmatch(name):
+        return name
+    legal = _NOT_IN_A_NAME.sub("_", name)
+    return f"_{legal}" if legal[:1].isdigit() else legal
+
+
+def label_bytes(labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: Limits) -> bytes:
+    """Labels in canonical spelling: sorted, escaped, none empty; of names that become one, the values joined by `;`.
+
+    Raises:
+        DecodeError: They are longer than `Limits.identity_bytes`.
+    """
+    values: dict[str, list[str]] = {}
+    size = 0
+    for key, value in labels.items() if isinstance(labels, Mapping) else labels:
+        if not value:
+            continue
+        name = key if _LEGAL_LABEL.fullmatch(key) else _made_legal(key)
+        values.setdefault(name, []).append(value)
+        size += len(name) + len(value)
+        if size > limits.identity_bytes:
+            raise DecodeError(
+                f"a series' labels are longer than {limits.identity_bytes} bytes, the limit; shorten them at the "
+                "producer"
+            )
+    return rendered({name: ";".join(several) for name, several in values.items()})
+
+
+def _made_legal(key: str) -> str:
+    if len(key) > LONGEST_REMEMBERED:
+        return label_name.__wrapped__(key)  # ten thousand of them would fill the memory
+    return label_name(key)
+
+
+def unescaped(value: str) -> str:
+    r"""A label's value as it was before escaping; unknown escapes stay as they are."""
+    return _ESCAPE.sub(lambda found: _UNESCAPED.get(found[0], found[0]), value) if "\\" in value else value
+
+
+def _value_of(name: str, labels: bytes) -> str:
+    found = _VALUE_OF[name].search(labels.decode())
+    return unescaped(found[1]) if found else ""

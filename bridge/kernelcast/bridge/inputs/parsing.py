@@ -1,0 +1,161 @@
+"""The frame of every parser of this package: message by message, each whole or not at all."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner
+from kernelcast.bridge.inputs.json_text import no_collection
+from kernelcast.bridge.inputs.naming import Described, Named, label_bytes, metric_name
+from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.series.columns import Int32Array
+from kernelcast.bridge.translation.translate import Placement
+from kernelcast.columnar import Decoded, Limits
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.errors import DecodeError
+
+DEFAULT_LIMITS = Limits()
+SPARE = 1000
+"""Families without series that are kept, for they come again in the next message."""
+LONGEST_HELP = 4096
+LABEL_BYTES_PER_BYTE = 8
+"""Formats that share text between series could make gigabytes of labels out of one message."""
+
+
+class Parsing(ABC):
+    """An input that reads its messages in Python; not thread-safe.
+
+    Args:
+        max_identities: Series known at once.
+        limits: What one message may ask for; `message_bytes` counts after decompression.
+    """
+
+    format: str
+    """Its name in settings, metrics and errors."""
+
+    def __init__(self, *, max_identities: int = MAX_IDENTITIES, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.limits = limits
+        self.interner = Interner(max_identities)
+        self._label_bytes = 0
+        self._families: dict[Described, Described] = {}
+
+    def decode(self, messages: Sequence[bytes]) -> Decoded:
+        """Decode a batch; each message counts whole or not at all."""
+        rows = Rows()
+        failures: list[tuple[int, DecodeError]] = []
+        with no_collection():
+            for index, message in enumerate(messages):
+                self._decode_one(index, message, rows, failures)
+        return rows.columns(tuple(failures))
+
+    def identity(self, number: int) -> Placement | int:
+        """What a series number stands for, or the reason (a code of `columns`) why it is not stored.
+
+        Raises:
+            KeyError: The number stands for nothing.
+        """
+        named: Named = self.interner.of(number)
+        return named.placement(self.format)
+
+    def forget(self, numbers: Int32Array) -> None:
+        """Give numbers back; they may come again for other series."""
+        self.interner.forget(numbers.tolist())
+        self.tidy()
+
+    @abstractmethod
+    def read(self, message: bytes, rows: Rows) -> None:
+        """Read one message, no longer than the limit.
+
+        Raises:
+            DecodeError: It cannot be used.
+        """
+
+    def labels(self, pairs: Iterable[tuple[str, str]]) -> bytes:
+        """Labels in canonical spelling.
+
+        Raises:
+            DecodeError: They are too long, or all of the message's are together.
+        """
+        spelled = label_bytes(pairs, self.limits)
+        self.spend(len(spelled))
+        return spelled
+
+    def spend(self, label_bytes_made: int) -> None:
+        """Note that the message has made so many bytes of labels.
+
+        Raises:
+            DecodeError: It has made too many in all.
+        """
+        self._label_bytes += label_bytes_made
+        if self._label_bytes > LABEL_BYTES_PER_BYTE * self.limits.message_bytes:
+            raise DecodeError(
+                f"message makes more than {LABEL_BYTES_PER_BYTE * self.limits.message_bytes} bytes of labels, the "
+                "limit; send smaller batches from the producer, or shorter labels"
+            )
+
+    def described(self, name: str, kind: Kind, help_text: str = "", unit: str = "", part_of: str = "") -> Described:
+        """A family; the same object for the same description.
+
+        Raises:
+            DecodeError: Its name, or its unit, is too long.
+        """
+        made = Described(metric_name(name), kind, help_text[:LONGEST_HELP], metric_name(unit), metric_name(part_of))
+        return self._families.setdefault(made, made)
+
+    def tidy(self) -> None:
+        """Drop what was kept for series that have gone."""
+        if len(self._families) > len(self.interner) + SPARE:
+            self._families.clear()
+
+    def _decode_one(self, index: int, message: bytes, rows: Rows, failures: list[tuple[int, DecodeError]]) -> None:
+        rows.begin()
+        self._label_bytes = 0
+        try:
+            if len(message) > self.limits.message_bytes:
+                raise too_long(len(message), self.limits)  # noqa: TRY301  one door for every failure
+            self.read(message, rows)
+            rows.end(index, self.limits)
+        except DecodeError as error:
+            self._roll_back(rows)
+            failures.append((index, error))
+        except BaseException:  # whatever it was (memory, an interrupt): half a message must not stay
+            self._roll_back(rows)
+            raise
+        else:
+            self.interner.keep(rows.used() if self.interner.has_fresh else ())
+            self.tidy()
+
+    def _roll_back(self, rows: Rows) -> None:
+        rows.roll_back()
+        self.interner.roll_back()
+        self.tidy()
+
+
+def too_long(length: int, limits: Limits) -> DecodeError:
+    """The error for a message above `Limits.message_bytes`."""
+    return DecodeError(
+        f"message is {length} bytes, decompressed; the limit is {limits.message_bytes}; "
+        "send smaller batches from the producer"
+    )
+
+
+def text_of(message: bytes, what: str) -> str:
+    """A message as text.
+
+    Raises:
+        DecodeError: It is not UTF-8.
+    """
+    try:
+        return message.decode()
+    except UnicodeDecodeError as error:
+        raise DecodeError(
+            f"message of {len(message)} bytes is no {what}: byte {error.start} is not UTF-8; look at the producer, or "
+            "at the topic's entry in bridge.formats"
+        ) from None
+
+
+def malformed(what: str, where: str, found: str, expected: str) -> DecodeError:
+    """The error for text that breaks its format's grammar."""
+    return DecodeError(
+        f"message is no {what}: {where} has {found[:120]!r}; expected {expected}; look at the producer, or at the "
+        "topic's entry in bridge.formats"
+    )

@@ -1,0 +1,142 @@
+"""The grammar of Prometheus' text formats, line by line.
+
+Source: prometheus/docs, exposition_formats.md; prometheus/OpenMetrics, specification/OpenMetrics.md (1.0).
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.bridge.inputs.naming import unescaped
+from kernelcast.bridge.inputs.parsing import malformed
+
+WHAT: Final = "Prometheus text"
+_NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL: Final = re.compile(
+    r'[ \t]*(?:([a-zA-Z_][a-zA-Z0-9_]*)|"((?:[^"\\]++|\\.)*+)")[ \t]*(?:=[ \t]*"((?:[^"\\]++|\\.)*+)")?[ \t]*([,}])'
+)
+_CLOSED: Final = re.compile(r"[ \t]*\}")
+_NUMBER: Final = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
+)
+LAST_SECOND: Final = 2**64 // 10**9
+MOST_LABELS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """A series as a line spells it.
+
+    Attributes:
+        name: The sample's name.
+        labels: Its labels, in the line's order.
+        stop: Where it ends in the line.
+    """
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    stop: int
+
+
+def series(line: str) -> Spelled:
+    """Read the series at a line's start.
+
+    Raises:
+        DecodeError: There is none.
+    """
+    found = _NAME.match(line)
+    name = found[0] if found else ""
+    at = found.end() if found else 0
+    bare = len(line) - len(line[at:].lstrip(" \t"))
+    if line[bare : bare + 1] != "{":
+        if not name or line[at : at + 1] not in (" ", "\t"):
+            raise malformed(WHAT, "a line", line, "a metric's name, its labels in braces, and a value")
+        return Spelled(name, (), at)
+    labels, stop = _labels(line, bare + 1)
+    if not name:  # Prometheus 3 writes names of any character in quotes, inside the braces
+        if not labels or labels[0][1] is not None:
+            raise malformed(WHAT, "a line", line, "a metric's name")
+        name, labels = labels[0][0], labels[1:]
+    pairs = tuple((key, value) for key, value in labels if value is not None)
+    if len(pairs) != len(labels):
+        raise malformed(WHAT, "a line", line, "a value for every label")
+    return Spelled(name, pairs, stop)
+
+
+def _labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
+    """Labels from behind the opening brace on, and where they end; a quoted name without a value has None."""
+    labels: list[tuple[str, str | None]] = []
+    while not (closed := _CLOSED.match(line, at)):
+        found = _LABEL.match(line, at)
+        if found is None or len(labels) >= MOST_LABELS:
+            raise malformed(WHAT, "a line", line, 'labels as {name="value",…}')
+        bare, quoted, value, end = found.groups()
+        labels.append((bare or unescaped(quoted or ""), None if value is None else unescaped(value)))
+        at = found.end()
+        if end == "}":
+            return labels, at
+    return labels, closed.end()
+
+
+def number(text: str) -> float:
+    """A value as Go and Prometheus read it.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise malformed(WHAT, "a value", text, "a number, NaN, +Inf or -Inf")
+    return float(text)
+
+
+def time_ns(text: str, *, seconds: bool) -> int:
+    """A timestamp in nanoseconds; a time before 1970 is the first nanosecond, because 0 says that there is none.
+
+    Raises:
+        DecodeError: It is no timestamp, or beyond the year 2554.
+    """
+    whole = text.removeprefix("-")
+    if not seconds:
+        if not (whole.isascii() and whole.isdigit()):
+            raise malformed(WHAT, "a timestamp", text, "whole milliseconds since 1970")
+        scaled = int(text) * 1_000_000 if len(text) < 20 else 2**64
+    else:
+        value = number(text)
+        if not -LAST_SECOND < value < LAST_SECOND:
+            raise malformed(WHAT, "a timestamp", text, "seconds between 1970 and 2554")
+        head, _, tail = text.partition(".")
+        exact = head.isdigit() and (tail.isdigit() or not tail)
+        scaled = int(head) * 10**9 + int(tail[:9].ljust(9, "0")) if exact else round(value * 1e9)
+    if scaled >= 2**64:
+        raise malformed(WHAT, "a timestamp", text, "a time before the year 2554")
+    return max(scaled, 1)
+
+
+def after_series(rest: str, line: str) -> list[str]:
+    """What stands behind a series, without exemplar: the value, and the timestamp where there is one.
+
+    Raises:
+        DecodeError: It is neither one word nor two.
+    """
+    words = rest.partition(" # ")[0].split()
+    if not 1 <= len(words) <= 2:
+        raise malformed(WHAT, "a line", line, "a value and at most one timestamp behind the series")
+    return words
+
+
+def comment(line: str) -> tuple[str, str, str]:
+    """A line that begins with `#`: HELP, TYPE or UNIT with its family and text; EOF; or nothing of these, all empty.
+
+    Raises:
+        DecodeError: TYPE without a type.
+    """
+    words = line[1:].split(None, 2)
+    if words[:1] == ["EOF"]:
+        return "EOF", "", ""
+    if len(words) < 2 or words[0] not in ("HELP", "TYPE", "UNIT"):
+        return "", "", ""
+    name = words[1]
+    if name.startswith('"') and name.endswith('"'):
+        name = unescaped(name[1:-1])
+    text = words[2].strip() if len(words) > 2 else ""
+    return words[0], name, unescaped(text) if words[0] == "HELP" else text

@@ -1,0 +1,63 @@
+"""Histograms of Prometheus' text: the lines of one, brought together into one point."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from kernelcast.bridge.inputs.rows import HistogramPoint
+
+BUCKET: Final = 0
+SUM: Final = 1
+COUNT: Final = 2
+CREATED: Final = 3
+PARTS: Final = {"_bucket": BUCKET, "_sum": SUM, "_count": COUNT, "_created": CREATED}
+"""Which part of a histogram a sample is, by its name's suffix."""
+INFINITY: Final = float("inf")
+LARGEST_EXACT: Final = 2.0**63
+
+
+@dataclass(slots=True)
+class Assembly:
+    """A histogram under construction.
+
+    Attributes:
+        buckets: Cumulative counts by upper bound.
+        total: Sum of the observations, where given.
+        count: Their number, where given.
+    """
+
+    buckets: dict[float, float] = field(default_factory=dict)
+    total: float | None = None
+    count: float | None = None
+
+    def add(self, part: int, bound: float, value: float) -> None:
+        """Take one line."""
+        if part == BUCKET:
+            self.buckets[bound] = value
+        elif part == SUM:
+            self.total = value
+        else:
+            self.count = value
+
+    def point(self, number: int, time_ns: int, start_ns: int) -> HistogramPoint | None:
+        """The histogram; None where it is none: its counts fall, are no whole numbers, or their total is not there."""
+        bounds = sorted(bound for bound in self.buckets if bound != INFINITY)
+        count = self.buckets.get(INFINITY, self.count)
+        if count is None:
+            return None
+        cumulative = [*(self.buckets[bound] for bound in bounds), count]
+        if not all(value.is_integer() and 0 <= value < LARGEST_EXACT for value in cumulative):
+            return None
+        counts = [int(value) for value in cumulative]
+        buckets = [counts[0], *(after - before for before, after in pairwise(counts))]
+        if min(buckets) < 0 or -INFINITY in self.buckets:
+            return None
+        return HistogramPoint(
+            number,
+            time_ns,
+            counts[-1],
+            self.total,
+            start_ns,
+            bounds=tuple(bounds),
+            buckets=tuple(buckets) if self.buckets else (),
+        )

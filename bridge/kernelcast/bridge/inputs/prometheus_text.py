@@ -1,0 +1,219 @@
+"""Prometheus' text 0.0.4 and OpenMetrics 1.0: a scrape's page as a message.
+
+Which of the two it is says the line `# EOF`, which ends every page of OpenMetrics: timestamps count seconds there, and
+milliseconds in 0.0.4. A line whose series is known costs a look-up and a number; the grammar is asked once per series.
+Names and labels stay as they are; exemplars are read over. The last line needs no line feed: tools that make messages
+of lines take it away.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kernelcast.bridge.inputs import prometheus_grammar as grammar
+from kernelcast.bridge.inputs.interning import Spellings
+from kernelcast.bridge.inputs.naming import Named
+from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
+from kernelcast.bridge.inputs.prometheus_histograms import BUCKET, CREATED, PARTS, Assembly
+from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.wire.catalogue import Kind
+
+KINDS: Final = {
+    "counter": Kind.COUNTER,
+    "gauge": Kind.GAUGE,
+    "histogram": Kind.UNKNOWN,
+    "gaugehistogram": Kind.GAUGE,
+    "stateset": Kind.GAUGE,
+    "info": Kind.INFO,
+    "summary": Kind.SUMMARY,
+    "untyped": Kind.UNKNOWN,
+    "unknown": Kind.UNKNOWN,
+}
+"""What a type makes of a sample that is a series by itself."""
+SUFFIXES: Final = {
+    "counter": ("_total", "_created"),
+    "histogram": ("_bucket", "_sum", "_count", "_created"),
+    "gaugehistogram": ("_bucket", "_gsum", "_gcount"),
+    "info": ("_info",),
+    "summary": ("_sum", "_count", "_created"),
+}
+ALL_SUFFIXES: Final = tuple(sorted({suffix for suffixes in SUFFIXES.values() for suffix in suffixes}))
+UNDECLARED: Final = ("", "unknown")
+
+Context = tuple[str, str]
+"""A family's name and type, as the page declares them."""
+Kept = int | tuple[int, int, float]
+"""What is kept of a spelling: a series' number; or number, part and bound, where it is a part of one."""
+
+
+@dataclass(slots=True)
+class Page:
+    """What has been read of one message.
+
+    Attributes:
+        rows: Where its points go.
+        openmetrics: Whether timestamps are seconds.
+        types: Type by family.
+        helps: Help by family.
+        units: Unit by family.
+        assemblies: Histograms under construction, by number and time.
+        starts: Creation times, by number.
+    """
+
+    rows: Rows
+    openmetrics: bool
+    types: dict[str, str] = field(default_factory=dict)
+    helps: dict[str, str] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+    assemblies: dict[tuple[int, int], Assembly] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+
+    def context(self, name: str) -> Context:
+        """The family that a sample belongs to."""
+        if name in self.types:
+            return name, self.types[name]
+        for suffix in ALL_SUFFIXES:
+            family = name.removesuffix(suffix)
+            if family != name and suffix in SUFFIXES.get(self.types.get(family, ""), ()):
+                return family, self.types[family]
+        return UNDECLARED
+
+    def finish(self, first: int) -> None:
+        """Add the histograms, and the starts of what came since the row `first`."""
+        for (number, time_ns), assembly in self.assemblies.items():
+            point = assembly.point(number, time_ns, self.starts.get(number, 0))
+            if point is None:
+                self.rows.unsupported += 1
+            else:
+                self.rows.histograms.append(point)
+        if self.starts:
+            for row, number in enumerate(self.rows.series[first:], first):
+                if number in self.starts:
+                    self.rows.start_ns[row] = self.starts[number]
+
+
+class PrometheusText(Parsing):
+    """Reads pages of text."""
+
+    format = "prometheus"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._contexts: defaultdict[Context, Spellings] = defaultdict(dict)
+
+    def read(self, message: bytes, rows: Rows) -> None:
+        """Read one page.
+
+        Raises:
+            DecodeError: A line of it breaks the grammar.
+        """
+        text = text_of(message, grammar.WHAT)
+        page = Page(rows, openmetrics=text.rstrip().endswith("# EOF"))
+        first = len(rows.series)
+        known = self._contexts[UNDECLARED]
+        series, times, values = rows.series.append, rows.time_ns.append, rows.value.append
+        for line in text.split("\n"):
+            if line[:1] == "#":
+                known = self._note(page, line, known)
+                continue
+            stop = (line.rfind("}") + 1 or max(line.find(" "), 0)) if " # " not in line else 0
+            kept = known.get(line[:stop])
+            if kept.__class__ is int:
+                rest = line[stop:]
+                try:
+                    value = float(rest)
+                except ValueError:
+                    pass  # with a timestamp, or wrong
+                else:
+                    if "_" not in rest and rest.isascii():  # Python takes 1_0, and digits of every script
+                        series(kept)
+                        times(0)
+                        values(value)
+                        continue
+            if line and not line.isspace():
+                known = self._read_line(page, line, known, stop if kept is not None else 0)
+        page.finish(first)
+
+    def tidy(self) -> None:
+        """Drop families without series."""
+        super().tidy()
+        if len(self._contexts) > len(self.interner) + SPARE:
+            self._contexts = defaultdict(dict, {key: known for key, known in self._contexts.items() if known})
+
+    def _note(self, page: Page, line: str, known: Spellings) -> Spellings:
+        """Take a comment's word; what is known of the family that the next lines are of."""
+        word, name, text = grammar.comment(line)
+        if word == "TYPE":
+            if text not in KINDS:
+                raise malformed(grammar.WHAT, "a line", line, f"one of the types {', '.join(sorted(KINDS))}")
+            page.types[name] = text
+            return self._contexts[name, text]
+        if word == "HELP":
+            page.helps[name] = text
+        elif word == "UNIT":
+            page.units[name] = text
+        return known
+
+    def _read_line(self, page: Page, line: str, known: Spellings, stop: int) -> Spellings:
+        """Read a line whose series is not known (`stop` is 0), or that has more than a value behind it."""
+        kept: Kept | None = known.get(line[:stop]) if stop else None
+        if kept is None:
+            spelled = grammar.series(line)
+            stop = spelled.stop
+            context = page.context(spelled.name)
+            known = self._contexts[context]
+            kept = known.get(line[:stop])
+            if kept is None:
+                kept = self._admit(page, context, spelled, line[:stop])
+        words = grammar.after_series(line[stop:], line)
+        value = grammar.number(words[0])
+        time_ns = grammar.time_ns(words[1], seconds=page.openmetrics) if len(words) > 1 else 0
+        if isinstance(kept, int):
+            page.rows.series.append(kept)
+            page.rows.time_ns.append(time_ns)
+            page.rows.value.append(value)
+            return known
+        number, part, bound = kept
+        if part == CREATED:
+            page.starts[number] = grammar.time_ns(words[0], seconds=True)
+        else:
+            page.assemblies.setdefault((number, time_ns), Assembly()).add(part, bound, value)
+        return known
+
+    def _admit(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
+        """What is to be kept of a spelling that is new."""
+        family, type_name = context
+        suffix = spelled.name[len(family) :] if family else ""
+        labels, kind = spelled.labels, KINDS[type_name]
+        kept: Kept
+        if type_name == "histogram" and suffix:
+            part, bound = PARTS[suffix], 0.0
+            if part == BUCKET:
+                bound = grammar.number(dict(labels).get("le", "no label le"))
+                labels = tuple(label for label in labels if label[0] != "le")
+            number = self._whole(page, context, family, Kind.HISTOGRAM, labels)
+            kept = (number, part, bound)
+        elif suffix == "_created":
+            whole = f"{family}_total" if type_name == "counter" else f"{family}_count"
+            number = self._whole(page, context, whole, kind, labels)
+            kept = (number, CREATED, 0.0)
+        else:
+            number = kept = self._whole(page, context, spelled.name, kind, labels)
+        self.interner.spell(number, self._contexts[context], spelling, kept)
+        return kept
+
+    def _whole(self, page: Page, context: Context, name: str, kind: Kind, labels: tuple[tuple[str, str], ...]) -> int:
+        """The number of a series that several lines may be of."""
+        known = self._contexts[context]
+        canonical = self.labels(label for label in labels if kind is not Kind.SUMMARY or label[0] != "quantile")
+        if kind is Kind.SUMMARY:  # OTLP's summaries have it last, and one series has one spelling
+            quantile = self.labels(label for label in labels if label[0] == "quantile")
+            canonical = b",".join(filter(None, (canonical, quantile)))
+        number: int | None = known.get((name, canonical))
+        if number is None:
+            declared = context[0] or name
+            part_of = context[0] if kind is Kind.SUMMARY and name != context[0] else ""
+            described = self.described(name, kind, page.helps.get(declared, ""), page.units.get(declared, ""), part_of)
+            number = self.interner.add(Named(described, canonical))
+            self.interner.spell(number, known, (name, canonical), number)
+        return number

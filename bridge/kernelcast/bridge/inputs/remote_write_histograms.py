@@ -1,0 +1,136 @@
+"""Native histograms of remote write: exponential ones, and those with custom buckets (NHCB), which are explicit."""
+
+import struct
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+from kernelcast.bridge.inputs.rows import STALE_NAN_BITS, HistogramPoint
+from kernelcast.columnar import Limits
+from kernelcast.wire.errors import DecodeError
+
+CUSTOM_BUCKETS: Final = -53
+SCHEMAS: Final = range(-4, 9)
+GAUGE_HISTOGRAM: Final = 3
+"""The reset hint of histograms that may fall; they are no totals of anything."""
+_COUNTS: Final = range(2**64)
+_OFFSETS: Final = range(-(2**31), 2**31)
+_BITS: Final = struct.Struct("<d")
+
+
+class Buckets(NamedTuple):
+    """Counts of neighbouring buckets, and the first one's index."""
+
+    first: int = 0
+    counts: tuple[int, ...] = ()
+
+
+def histogram_point(histogram: Any, times_ns: tuple[int, int], number: int, limits: Limits) -> HistogramPoint | None:
+    """A native histogram as a point.
+
+    Args:
+        histogram: `prompb.Histogram`, of either version.
+        times_ns: Its time, and its start.
+        number: Its series' number.
+        limits: `buckets_per_point` bounds what its spans may ask for.
+
+    Returns:
+        The point; None where it has no place among cumulative totals: counts that are no whole numbers, gauge
+        histograms, schemas that nobody has defined.
+
+    Raises:
+        DecodeError: Spans and counts do not match, or there are too many buckets.
+    """
+    time_ns, start_ns = times_ns
+    if int.from_bytes(_BITS.pack(histogram.sum), "little") == STALE_NAN_BITS:
+        return HistogramPoint(number, time_ns, 0, None, start_ns, explicit=False, absent=True)
+    custom = histogram.schema == CUSTOM_BUCKETS
+    if histogram.reset_hint == GAUGE_HISTOGRAM or not (custom or histogram.schema in SCHEMAS):
+        return None
+    count = _whole(histogram.count_int, histogram.count_float)
+    zero = _whole(histogram.zero_count_int, histogram.zero_count_float)
+    positive = _dense(histogram.positive_spans, histogram.positive_deltas, histogram.positive_counts, limits)
+    negative = _dense(histogram.negative_spans, histogram.negative_deltas, histogram.negative_counts, limits)
+    if count is None or zero is None or positive is None or negative is None:
+        return None
+    if custom:
+        return _explicit(histogram, positive, HistogramPoint(number, time_ns, count, histogram.sum, start_ns), limits)
+    return HistogramPoint(
+        number,
+        time_ns,
+        count,
+        histogram.sum,
+        start_ns,
+        zero_count=zero,
+        zero_threshold=histogram.zero_threshold,
+        scale=histogram.schema,
+        positive_offset=positive.first - 1,  # Prometheus numbers a bucket by its upper bound, OTLP by its lower one
+        positive=positive.counts,
+        negative_offset=negative.first - 1,
+        negative=negative.counts,
+        explicit=False,
+    )
+
+
+def _explicit(histogram: Any, buckets: Buckets, point: HistogramPoint, limits: Limits) -> HistogramPoint | None:
+    bounds = tuple(histogram.custom_values)
+    if len(bounds) > limits.buckets_per_point:
+        raise _too_many(len(bounds), limits)
+    behind = len(bounds) + 1 - buckets.first - len(buckets.counts)
+    if (buckets.counts and buckets.first < 0) or behind < 0:
+        raise DecodeError(
+            f"a histogram's buckets reach from {buckets.first} to {buckets.first + len(buckets.counts)}; it has "
+            f"{len(bounds)} bounds; look at the producer"
+        )
+    if not buckets.counts:
+        return point._replace(bounds=bounds, buckets=(0,) * (len(bounds) + 1))
+    return point._replace(bounds=bounds, buckets=(0,) * buckets.first + buckets.counts + (0,) * behind)
+
+
+def _whole(integer: int, fraction: float) -> int | None:
+    """A count of either kind, of which at most one is set; None where it is no whole number."""
+    if not fraction:
+        return integer
+    return int(fraction) if fraction.is_integer() and fraction in _COUNTS else None
+
+
+def _dense(spans: Any, deltas: Any, floats: Any, limits: Limits) -> Buckets | None:
+    """Buckets without gaps; None where a count is no whole number, or below 0."""
+    if not all(value.is_integer() for value in floats):
+        return None
+    counts = list(map(int, floats)) if len(floats) else list(accumulate(deltas))
+    if not all(count in _COUNTS for count in counts):
+        return None
+    return _spread(spans, counts, limits)
+
+
+def _spread(spans: Any, counts: list[int], limits: Limits) -> Buckets:
+    dense: list[int] = []
+    taken = first = 0
+    for position, span in enumerate(spans):
+        offset, length = span.offset, span.length
+        if position == 0:
+            first = offset
+        elif offset < 0:
+            raise DecodeError(
+                f"a histogram's span {position} begins {-offset} before the last one ends; the least is 0; look at the "
+                "producer"
+            )
+        if len(dense) + length + (offset if position else 0) > limits.buckets_per_point:
+            raise _too_many(len(dense) + length + offset, limits)
+        dense += [0] * (offset if position else 0)
+        dense += counts[taken : taken + length]
+        taken += length
+    if taken != len(counts):
+        raise DecodeError(
+            f"a histogram's spans have {taken} buckets; it has {len(counts)} counts; look at the producer"
+        )
+    if first - 1 not in _OFFSETS or first + len(dense) not in _OFFSETS:
+        raise DecodeError(f"a histogram's buckets begin at {first}; indexes end at 2**31; look at the producer")
+    return Buckets(first, tuple(dense))
+
+
+def _too_many(buckets: int, limits: Limits) -> DecodeError:
+    return DecodeError(
+        f"a histogram has {buckets} buckets; the limit is {limits.buckets_per_point}; lower its resolution at the "
+        "producer"
+    )

@@ -1,0 +1,207 @@
+"""Each message to the input of its format: by its headers, else by its topic's setting, else by its first bytes."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from kernelcast.bridge.inputs.formats import (
+    AUTO,
+    FORMATS,
+    INFLUX,
+    JSON,
+    OTLP_JSON,
+    OTLP_PROTO,
+    PROMETHEUS,
+    REMOTE_WRITE,
+    TopicFormat,
+)
+from kernelcast.bridge.inputs.influx import InfluxLines
+from kernelcast.bridge.inputs.json_mapping import JsonMapped
+from kernelcast.bridge.inputs.otlp_json import OtlpJson
+from kernelcast.bridge.inputs.prometheus_text import PrometheusText
+from kernelcast.bridge.inputs.protocol import Input
+from kernelcast.bridge.inputs.remote_write import RemoteWrite
+from kernelcast.bridge.inputs.sniffing import sniff
+from kernelcast.bridge.inputs.unpacking import GZIP_MAGIC, ZSTD_MAGIC, unpacked
+from kernelcast.columnar import Limits
+from kernelcast.wire.errors import DecodeError
+from kernelcast.wire.topics import METRIC_TOPICS
+
+Headers = Iterable[tuple[str, bytes | str | None]]
+ENCODING: Final = "encoding"
+"""A header that names a format as the settings do; the Collector's encodings have the same names."""
+CONTENT_TYPE: Final = "content-type"
+CONTENT_ENCODING: Final = "content-encoding"
+PROMETHEUS_TYPES: Final = re.compile(r"application/openmetrics-text|text/plain *;.*version=(0\.0\.4|1\.0\.0)")
+REMOTE_WRITE_TYPES: Final = re.compile(r"application/x-protobuf *; *proto=(io\.prometheus\.write|prometheus)\.")
+TEXTS: Final = (OTLP_JSON, PROMETHEUS, INFLUX, JSON)
+MOST_TOPICS: Final = 10_000
+NO_FORMATS: Final[Mapping[str, TopicFormat]] = {}
+AUTOMATIC: Final = TopicFormat(format=AUTO)
+DEFAULT_LIMITS: Final = Limits()
+
+Key = tuple[str, str]
+"""A format, and which of its inputs: Influx' precision, or the name of a mapping."""
+NOBODY: Final[Key] = ("", "")
+
+
+class Message(Protocol):
+    """The part of confluent_kafka.Message that is needed here."""
+
+    def topic(self) -> str | None:
+        """Where it was read."""
+
+    def value(self) -> bytes | None:
+        """Its value."""
+
+    def headers(self) -> Headers | None:
+        """Its headers, if it has any."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Messages of one batch that go to one input.
+
+    Attributes:
+        format: The format's name.
+        input: What reads them; None where nobody can.
+        indices: Which of the batch's messages.
+        bodies: Their values, unpacked.
+        failures: Where nobody can: why.
+    """
+
+    format: str
+    input: Input | None
+    indices: list[int] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    failures: list[DecodeError] = field(default_factory=list)
+
+
+class Selection:
+    """Chooses inputs and holds them; for one thread.
+
+    Args:
+        decoder: Reads `otlp_proto`.
+        formats: By topic, or by pattern where the name begins with `^`; names count before patterns, and the first
+            pattern that fits. Topics of our own are `otlp_proto`, all others `auto`, unless they stand here.
+        limits: What one message may ask for.
+    """
+
+    def __init__(
+        self, decoder: Input, formats: Mapping[str, TopicFormat] = NO_FORMATS, *, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self._limits = limits
+        ours = {topic.name: TopicFormat(format=OTLP_PROTO) for topic in METRIC_TOPICS}
+        self._named = ours | dict(formats)
+        self._patterns = [name for name in formats if name.startswith("^")]
+        self._entries: dict[str, str] = {}
+        self._inputs: dict[Key, Input] = {(OTLP_PROTO, ""): decoder}
+
+    def groups(self, messages: Sequence[Message]) -> list[Group]:
+        """Sort a batch's messages by the input that reads them; the order within each input stays."""
+        groups: dict[Key, Group] = {}
+        for index, message in enumerate(messages):
+            try:
+                key, body = self._choose(message)
+            except DecodeError as error:
+                group = groups.setdefault(NOBODY, Group("unknown", None))
+                group.failures.append(error)
+            else:
+                known = groups.get(key)
+                group = known if known is not None else groups.setdefault(key, Group(key[0], self._input(key)))
+                group.bodies.append(body)
+            group.indices.append(index)
+        return list(groups.values())
+
+    def _choose(self, message: Message) -> tuple[Key, bytes]:
+        """The input of a message, and its value unpacked.
+
+        Raises:
+            DecodeError: Its compression or its format is none that is known.
+        """
+        topic, body = message.topic() or "", message.value() or b""
+        name = self._entries.get(topic)
+        if name is None:
+            name = self._entry(topic)
+        entry = self._named.get(name, AUTOMATIC)
+        format_name: str = entry.format
+        headers = message.headers()
+        if headers:
+            told = _told(headers)
+            body = unpacked(body, told.get(CONTENT_ENCODING, ""), self._limits)
+            format_name = _format_of(told, entry) or format_name
+        if format_name == AUTO:
+            body = _unpacked_by_magic(body, self._limits)
+            format_name = sniff(body) or _nothing_known(topic, body)
+        if format_name == INFLUX:
+            return (INFLUX, entry.precision), body
+        return (format_name, name if format_name == JSON else ""), body
+
+    def _entry(self, topic: str) -> str:
+        """The name under which a topic's format stands in the settings."""
+        if len(self._entries) >= MOST_TOPICS:
+            self._entries.clear()
+        pattern = next((name for name in self._patterns if re.match(name, topic)), "")
+        name = self._entries[topic] = topic if topic in self._named else pattern
+        return name
+
+    def _input(self, key: Key) -> Input:
+        made = self._inputs.get(key)
+        if made is None:
+            format_name, variant = key
+            if format_name == JSON:
+                made = JsonMapped(self._named[variant], limits=self._limits)
+            elif format_name == INFLUX:
+                made = InfluxLines(precision=variant, limits=self._limits)
+            else:
+                made = _MAKERS[format_name](limits=self._limits)
+            self._inputs[key] = made
+        return made
+
+
+_MAKERS: Final[Mapping[str, Callable[..., Input]]] = {
+    OTLP_JSON: OtlpJson,
+    REMOTE_WRITE: RemoteWrite,
+    PROMETHEUS: PrometheusText,
+}
+
+
+def _told(headers: Headers) -> dict[str, str]:
+    """The headers that say what a message is, in lower case."""
+    return {
+        name.lower(): (value.decode(errors="replace") if isinstance(value, bytes) else value or "").strip().lower()
+        for name, value in headers
+        if name.lower() in (ENCODING, CONTENT_TYPE, CONTENT_ENCODING)
+    }
+
+
+def _format_of(told: Mapping[str, str], entry: TopicFormat) -> str:
+    """The format that headers name; empty where they name none that settles it.
+
+    `text/plain` alone may be Influx lines, and `application/x-protobuf` alone either protobuf format.
+    """
+    named = told.get(ENCODING, "")
+    if named in FORMATS and (named != JSON or entry.format == JSON):
+        return named
+    content_type = told.get(CONTENT_TYPE, "")
+    if REMOTE_WRITE_TYPES.match(content_type):
+        return REMOTE_WRITE
+    if PROMETHEUS_TYPES.match(content_type):
+        return PROMETHEUS
+    if content_type.startswith("application/json"):
+        return entry.format if entry.format in (JSON, OTLP_JSON) else AUTO
+    return AUTO if content_type.startswith("application/x-protobuf") and entry.format in TEXTS else ""
+
+
+def _unpacked_by_magic(body: bytes, limits: Limits) -> bytes:
+    if body.startswith(GZIP_MAGIC):
+        return unpacked(body, "gzip", limits)
+    return unpacked(body, "zstd", limits) if body.startswith(ZSTD_MAGIC) else body
+
+
+def _nothing_known(topic: str, body: bytes) -> str:
+    raise DecodeError(
+        f"message of {len(body)} bytes begins with {body[:20]!r}, which none of the formats does that are recognised; "
+        f"name the topic's format in bridge.formats ({topic}: influx, for instance, or a mapping of JSON)"
+    )

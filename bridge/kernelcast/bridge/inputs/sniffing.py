@@ -1,0 +1,87 @@
+"""Which format a message is in, by its first bytes: Kafka has no content type, and exporters set no header.
+
+What a format cannot begin with rules it out: a protobuf message has control characters near its start (lengths, field
+tags), text has none; a request of remote write 1.0 has text where one of OTLP has a tag. Every message is looked at by
+itself: that costs a microsecond or two, and a topic may change its format, or have two.
+"""
+
+import re
+from typing import Final
+
+from kernelcast.bridge.inputs.formats import INFLUX, OTLP_JSON, OTLP_PROTO, PROMETHEUS, REMOTE_WRITE
+from kernelcast.bridge.inputs.remote_write import TIMESERIES_2, looks_bare
+from kernelcast.bridge.inputs.unpacking import snappy_length
+
+LOOKED_AT_BYTES: Final = 64
+TEXT_LOOKED_AT_BYTES: Final = 4096
+MOST_EXPANDED: Final = 64
+"""Snappy cannot make a block this many times shorter: a copy of 64 bytes takes two."""
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_OTLP_JSON: Final = re.compile(rb'"resource_?[mM]etrics"')
+_TEXT_LINE: Final = re.compile(rb"^(?!#)[^\n]*\S[^\n]*", re.MULTILINE)
+_PROMETHEUS_COMMENT: Final = re.compile(rb"^[ \t]*# *(HELP|TYPE|UNIT|EOF)\b", re.MULTILINE)
+_PROMETHEUS_SAMPLE: Final = re.compile(
+    rb"[a-zA-Z_:][a-zA-Z0-9_:]*+[ \t]*+"
+    rb"(?:\{|(?<=[ \t])[+-]?(?:[0-9.][0-9.eE+-]*+|(?i:inf(?:inity)?|nan))(?:[ \t\r]|$))"
+    rb'|\{[ \t]*"[^"\n]*+"[ \t]*[,}]'
+)
+"""A name, and its labels or its value; or a name in quotes."""
+_RESOURCE, _KEY = 0x0A, 0x0A
+"""Tags: of a resource in OTLP's resource metrics, and of a key in an attribute."""
+
+
+def sniff(message: bytes) -> str | None:
+    """The format of a message, None where it is none that is known."""
+    if not message:
+        return OTLP_PROTO  # an export request without anything is no bytes
+    if _CONTROL.search(message, 0, LOOKED_AT_BYTES):
+        return _binary(message)
+    head = message[:TEXT_LOOKED_AT_BYTES].lstrip()
+    if head[:1] in (b"{", b"["):
+        if _OTLP_JSON.search(head):
+            return OTLP_JSON
+        return PROMETHEUS if _PROMETHEUS_SAMPLE.match(head) else None
+    return _text(head)
+
+
+def _text(head: bytes) -> str | None:
+    line = _TEXT_LINE.search(head)
+    if line is None:
+        return PROMETHEUS if _PROMETHEUS_COMMENT.search(head) else None
+    sample = line[0].strip()
+    if _PROMETHEUS_SAMPLE.match(sample):
+        return PROMETHEUS
+    return INFLUX if b"=" in sample and b" " in sample else None
+
+
+def _binary(message: bytes) -> str | None:
+    first = message[0]
+    if first == _RESOURCE:
+        return REMOTE_WRITE if _is_remote_write_1(message) else OTLP_PROTO
+    if looks_bare(message) and (first == TIMESERIES_2 or message[1:2] == b"\0"):  # the first symbol is empty
+        return REMOTE_WRITE
+    length = snappy_length(message)
+    plausible = length and length <= len(message) * MOST_EXPANDED and len(message) <= length * 2 + 64
+    return REMOTE_WRITE if plausible else None
+
+
+def _is_remote_write_1(message: bytes) -> bool:
+    """Whether a series' first label begins with its name, where OTLP has a resource's attribute with the tag of a key.
+
+    Both are messages in a message in a message; OTLP's are one deeper.
+    """
+    at = _behind_length(message, 1)
+    if message[at : at + 1] != b"\x0a":
+        return False
+    at = _behind_length(message, at + 1)
+    if message[at : at + 1] != b"\x0a":
+        return False
+    at = _behind_length(message, at + 1)
+    return bool(message[at : at + 1]) and message[at] != _KEY and 0x20 < message[at] < 0x7F
+
+
+def _behind_length(message: bytes, at: int) -> int:
+    """Where a length that stands at `at` ends."""
+    while at < len(message) and message[at] >= 0x80:
+        at += 1
+    return at + 1

@@ -1,0 +1,104 @@
+"""Compressed messages: unpacked, and never to more than a message may be, whatever their header promises."""
+
+import zlib
+from typing import Final
+
+import cramjam
+
+from kernelcast.bridge.inputs.parsing import too_long
+from kernelcast.columnar import Limits
+from kernelcast.wire.errors import DecodeError
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
+"""zlib's way to ask for gzip's own header."""
+_STEP_BYTES: Final = 256 * 1024
+ENCODINGS: Final = ("identity", "gzip", "zstd", "snappy")
+
+
+def snappy(message: bytes, limits: Limits) -> bytes:
+    """Snappy's block format, as remote write has it.
+
+    Raises:
+        DecodeError: It is none, or longer than a message may be.
+    """
+    length = snappy_length(message)
+    if length is None:
+        raise _corrupt("snappy", message, "it does not begin with its length")
+    if length > limits.message_bytes:
+        raise too_long(length, limits)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(message))
+    except cramjam.DecompressionError as error:
+        raise _corrupt("snappy", message, str(error)) from None
+
+
+def snappy_length(message: bytes) -> int | None:
+    """How long a snappy block says that it is, unpacked; None where it says nothing."""
+    try:
+        return int(cramjam.snappy.decompress_raw_len(message)) if message else None
+    except cramjam.DecompressionError:
+        return None
+
+
+def unpacked(message: bytes, encoding: str, limits: Limits) -> bytes:
+    """A message without its compression.
+
+    Args:
+        message: The bytes.
+        encoding: One of ENCODINGS, as HTTP's `Content-Encoding` names them.
+        limits: `message_bytes` is the longest result.
+
+    Raises:
+        DecodeError: It is not what it is said to be, or too long.
+    """
+    if encoding == "gzip":
+        return _gzip(message, limits)
+    if encoding == "zstd":
+        return _zstd(message, limits)
+    if encoding == "snappy":
+        return snappy(message, limits)
+    if encoding in ("", "identity"):
+        return message
+    raise DecodeError(
+        f"message's encoding is {encoding[:60]!r}; known are {', '.join(ENCODINGS)}; change the producer's compression"
+    )
+
+
+def _gzip(message: bytes, limits: Limits) -> bytes:
+    machine = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        content = machine.decompress(message, limits.message_bytes + 1)
+    except zlib.error as error:
+        raise _corrupt("gzip", message, str(error)) from None
+    if len(content) > limits.message_bytes:
+        raise too_long(len(content), limits)
+    if not machine.eof:
+        raise _corrupt("gzip", message, "it ends too early")
+    return content
+
+
+def _zstd(message: bytes, limits: Limits) -> bytes:
+    size = min(limits.message_bytes, max(_STEP_BYTES, 8 * len(message)))
+    while True:
+        room = bytearray(size + 1)
+        try:
+            length = cramjam.zstd.decompress_into(message, room)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise _corrupt("zstd", message, str(error)) from None
+            if size >= limits.message_bytes:
+                raise too_long(size + 1, limits) from None
+            size = min(limits.message_bytes, 4 * size)
+            continue
+        if length > limits.message_bytes:
+            raise too_long(length, limits)
+        return bytes(room[:length])
+
+
+def _corrupt(name: str, message: bytes, reason: str) -> DecodeError:
+    return DecodeError(
+        f"message of {len(message)} bytes is no {name}: {reason[:200]}; look at the producer, or at what lies between "
+        "it and the topic"
+    )

@@ -1,0 +1,189 @@
+"""A batch of messages, read from Kafka and decoded; one that cannot be decoded is put aside and stops nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from kernelcast.bridge.inputs import Headers, Input, Selection, timed
+from kernelcast.bridge.instruments import Instruments
+from kernelcast.bridge.intake.ownership import Ownership, Partition
+from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.columnar import Decoded
+from kernelcast.wire.errors import DecodeError
+
+LOG_APPEND_TIME: Final = 2
+"""confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: Kafka stamped the message, not its producer."""
+
+
+class Message(Protocol):
+    """The part of confluent_kafka.Message that is needed here."""
+
+    def topic(self) -> str | None:
+        """Where it was read."""
+
+    def partition(self) -> int | None:
+        """In which partition."""
+
+    def offset(self) -> int | None:
+        """At which offset."""
+
+    def key(self) -> bytes | None:
+        """Its key."""
+
+    def value(self) -> bytes | None:
+        """Its value."""
+
+    def headers(self) -> Headers | None:
+        """Its headers, if it has any."""
+
+    def timestamp(self) -> tuple[int, int]:
+        """Kind of timestamp, and milliseconds."""
+
+
+class Aside(Protocol):
+    """Where messages go that could not be used."""
+
+    def send(self, message: Message, error: Exception) -> None:
+        """Put a message aside."""
+
+
+class Reached(NamedTuple):
+    """How far a batch brings a partition.
+
+    Attributes:
+        partition: Which.
+        first: The offset of its first message.
+        position: The offset after its last.
+        append_ms: Its newest append time.
+    """
+
+    partition: Partition
+    first: int
+    position: int
+    append_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Messages of partitions that are ours, with where each came from.
+
+    Attributes:
+        messages: Those that have a value, and a key where one is needed.
+        columns: One row for each of them.
+        partitions: What brought something.
+        append_time: By topic, whether Kafka stamps its messages.
+        unkeyed: By topic, messages left out because they have no key.
+    """
+
+    messages: tuple[Message, ...]
+    columns: MessageColumns
+    partitions: tuple[Reached, ...]
+    append_time: dict[str, bool]
+    unkeyed: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, received: Sequence[Message], ownership: Ownership, now_ms: int, *, keyed: bool = False) -> "Batch":
+        """Sort what was received.
+
+        Messages of partitions that went in the meantime are left out. Producers' own timestamps are used where Kafka
+        adds none, but never from the future: they would age everything else.
+
+        Args:
+            received: As Kafka gave them.
+            ownership: The partitions that are ours.
+            now_ms: Unix time here.
+            keyed: Whether messages without a key are left out, because their series may lie in several partitions.
+        """
+        kept: list[Message] = []
+        rows: list[tuple[int, int, int]] = []
+        reached: dict[int, Reached] = {}
+        append_time: dict[str, bool] = {}
+        unkeyed: dict[str, int] = {}
+        for message in received:
+            topic, offset = message.topic() or "", message.offset() or 0
+            partition = ownership.get((topic, message.partition() or 0))
+            if partition is None:
+                continue
+            kind, append_ms = message.timestamp()
+            append_time[topic] = kind == LOG_APPEND_TIME
+            if kind != LOG_APPEND_TIME:
+                append_ms = min(append_ms, now_ms) if append_ms > 0 else now_ms
+            before = reached.get(partition.number, Reached(partition, offset, offset, 0))
+            newest_ms = max(before.append_ms, append_ms)
+            reached[partition.number] = Reached(partition, before.first, offset + 1, newest_ms)
+            if message.value() is None:
+                continue
+            if keyed and message.key() is None:
+                unkeyed[topic] = unkeyed.get(topic, 0) + 1
+            else:
+                kept.append(message)
+                rows.append((partition.number, offset, append_ms))
+        table = np.array(rows, np.int64).reshape(-1, 3)
+        columns = MessageColumns(table[:, 0].astype(np.int32), table[:, 1].copy(), table[:, 2].copy())
+        return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed)
+
+    def some(self, indices: Sequence[int]) -> "Batch":
+        """The batch of some of its messages."""
+        if len(indices) == len(self.messages):
+            return self
+        partition, offset, append_ms = self.columns
+        rows = np.array(indices, np.intp)
+        columns = MessageColumns(partition[rows], offset[rows], append_ms[rows])
+        return Batch(tuple(self.messages[index] for index in indices), columns, (), {})
+
+
+class Part(NamedTuple):
+    """Messages of a batch that one input has decoded.
+
+    Attributes:
+        batch: The messages.
+        decoded: Their points.
+        source: The input, which knows their series.
+    """
+
+    batch: Batch
+    decoded: Decoded
+    source: Input
+
+
+def decode(batch: Batch, selection: Selection, aside: Aside, instruments: Instruments) -> list[Part]:
+    """Decode a batch; a part for each format in it.
+
+    Should an input itself fail, its messages are decoded one by one, so that only those are lost that make it fail.
+    """
+    parts: list[Part] = []
+    for group in selection.groups(batch.messages):
+        messages = batch.some(group.indices)
+        for topic in {message.topic() or "" for message in messages.messages}:
+            count = sum(message.topic() == topic for message in messages.messages)
+            instruments.formats.labels(topic, group.format).inc(count)
+        for message, failure in zip(messages.messages, group.failures, strict=False):
+            _put_aside(message, failure, aside, instruments)
+        if group.input is not None:
+            parts += _decode(messages, group.bodies, group.input, aside, instruments)
+    return parts
+
+
+def _decode(batch: Batch, bodies: Sequence[bytes], source: Input, aside: Aside, instruments: Instruments) -> list[Part]:
+    try:
+        decoded = source.decode(bodies)
+    except Exception as error:  # noqa: BLE001  a fault of ours must not become everybody's: see above
+        if len(bodies) == 1:
+            _put_aside(batch.messages[0], error, aside, instruments)
+            return []
+        return [
+            part
+            for index, body in enumerate(bodies)
+            for part in _decode(batch.some([index]), [body], source, aside, instruments)
+        ]
+    for index, failure in decoded.failures:
+        _put_aside(batch.messages[index], failure, aside, instruments)
+    return [Part(batch, timed(decoded, batch.columns.append_ms), source)]
+
+
+def _put_aside(message: Message, error: Exception, aside: Aside, instruments: Instruments) -> None:
+    kind = type(error).__name__ if isinstance(error, DecodeError) else "internal"
+    instruments.decode_failures.labels(message.topic() or "", kind).inc()
+    aside.send(message, error)

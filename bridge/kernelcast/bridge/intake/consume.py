@@ -1,0 +1,312 @@
+"""From Kafka into the store: partitions that come and go, batches, ages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+from confluent_kafka import OFFSET_END, TopicPartition
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.delta.deltas import Deltas
+from kernelcast.bridge.inputs import Selection
+from kernelcast.bridge.instruments import Instruments
+from kernelcast.bridge.intake.aside import FirstTime
+from kernelcast.bridge.intake.batch import Aside, Batch, Message, decode
+from kernelcast.bridge.intake.bounds import Answering, Bounds
+from kernelcast.bridge.intake.freshness import Freshness
+from kernelcast.bridge.intake.ownership import Key, Ownership, Partition, keys_of
+from kernelcast.bridge.intake.skip import Skipper
+from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.series.store import Forgotten, SeriesStore
+from kernelcast.wire.errors import BrokerError
+
+MESSAGES_AT_ONCE: Final = 200
+"""At 512 KiB each, 100 MiB at most are in flight."""
+POLL_SECONDS: Final = 0.05
+"""`consume` waits this long for a full batch: what a point waits at most before it is stored."""
+UPKEEP_SECONDS: Final = 1.0
+PAUSED_SECONDS: Final = 5.0
+"""Whoever was stopped for longer, as a suspended machine is, does not know yet what has been written meanwhile: nothing
+expires before as much time has passed again."""
+COMMIT_SECONDS: Final = 5.0
+REWIND_MARGIN_SECONDS: Final = 5.0
+"""How much more than a time-to-live is read again, for messages that were on their way."""
+EXPIRIES_PER_TTL: Final = 30
+SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
+"""A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
+
+
+class Source(Answering, Protocol):
+    """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        """Read messages, and errors apart from them."""
+
+    def ends(self) -> list[TopicPartition]:
+        """Partitions read to their end since the last call, with the offset after it."""
+
+    def known_high(self, partition: TopicPartition) -> int:
+        """The next offset to be written as far as is known; asks nobody."""
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on reading an assigned partition at another offset."""
+
+    def commit(self, offsets: Sequence[TopicPartition]) -> None:
+        """Commit the offsets of the next messages to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an intake works with."""
+
+    source: Source
+    selection: Selection
+    store: SeriesStore
+    aside: Aside
+    instruments: Instruments
+    clock: Clock
+    deltas: Deltas
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How an intake works.
+
+    Attributes:
+        ttl_seconds: How long a series stays after its last point, by Kafka's clock.
+        max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
+        grouped: Whether a consumer group shares the partitions out, so that a series must stay in one.
+        share: The part of the series that this replica keeps; None for all.
+    """
+
+    ttl_seconds: float = 300.0
+    max_lag_seconds: float = 0.0
+    grouped: bool = True
+    share: Share | None = None
+
+
+class Intake:
+    """Reads Kafka into the store; everything here runs on one thread, rebalancing included.
+
+    Attributes:
+        ownership: The partitions that are ours.
+        freshness: Delays of points, told of every scrape.
+        skipper: Jumps to the tail.
+    """
+
+    def __init__(self, parts: Parts, policy: Policy) -> None:
+        """Connect the parts."""
+        self._source, self._selection, self._store = parts.source, parts.selection, parts.store
+        self._instruments, self._clock = parts.instruments, parts.clock
+        self._policy, self._deltas = policy, parts.deltas
+        self._ttl_ms = round(policy.ttl_seconds * 1000)
+        self._log = structlog.stdlib.get_logger("bridge.consume")
+        self._upkeep_due = self._commit_due = self._expiry_due = self._questions_due = 0.0
+        self.ownership = Ownership(joint=not policy.grouped)
+        self.freshness = Freshness(parts.instruments, parts.clock)
+        self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
+        self._bounds = Bounds(parts.source)
+        self.skipper = Skipper(parts.source, self._bounds, parts.instruments, parts.clock)
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Start reading partitions one time-to-live ago, hidden until they have caught up."""
+        self._instruments.rebalances.labels("assigned").inc()
+        self.ownership.next_cohort()
+        keys = keys_of(partitions)
+        starts = self._starts(keys)
+        gates = self._bounds.gates([key for key in keys if key in starts])
+        for key in keys:
+            assigned = self.ownership.assign(
+                key, start=starts.get(key), gate=gates.get(key), now_seconds=self._clock.monotonic()
+            )
+            self._store.expose(assigned.number, exposed=False)
+            self._instruments.expect(key[0])
+        for key, offset in self._bounds.committed(keys).items():
+            self.ownership.judged_before(key, offset)
+        taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
+        for key, offset in self._deltas.assigned(taken).items():
+            if key in starts and starts[key] > offset:
+                starts[key] = self.ownership.begin_at(key, offset)
+        self.ownership.stable = True
+        self._open_gates()
+        self._log.info("partitions assigned", partitions=len(keys), now_owned=len(self.ownership.owned()))
+        return [TopicPartition(*key, starts.get(key, OFFSET_END)) for key in keys]
+
+    def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        """Drop the series of partitions at once: another member exposes them."""
+        self._instruments.rebalances.labels("lost" if lost else "revoked").inc()
+        self.ownership.stable = False
+        gone = self.ownership.revoke(keys_of(partitions))
+        self._deltas.revoked(gone, lost=lost)
+        for partition in gone:
+            removed, forgotten = self._store.drop_partition(partition.number)
+            self._instruments.removed.labels("revoked").inc(removed)
+            self._forget(forgotten)
+            self._instruments.part_from(*partition.key)
+        if not lost:
+            self._commit(gone)
+        self._log.info("partitions revoked", partitions=len(partitions), lost=lost)
+
+    def close(self) -> None:
+        """Keep what a restart needs; where a group takes the partitions away, `revoked` has done so."""
+        self._deltas.close()
+
+    def step(self) -> int:
+        """Read and store one batch; returns how many messages it had.
+
+        Raises:
+            BrokerError: An error that will not pass.
+        """
+        received, _errors = self._source.consume(MESSAGES_AT_ONCE, POLL_SECONDS)
+        if received:
+            self._store_batch(received)
+        ends = self._source.ends()
+        for end in ends:
+            self.ownership.reached_end((end.topic, end.partition), end.offset)
+        if ends:
+            self._open_gates()
+        if self._clock.monotonic() >= self._upkeep_due:
+            self._upkeep()
+        return len(received)
+
+    def _store_batch(self, received: Sequence[Message]) -> None:
+        now_ms = self._clock.now_ns() // 1_000_000
+        batch = Batch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
+        for reached in batch.partitions:
+            if self.ownership.start_over(reached.partition, reached.first):
+                topic, number = reached.partition.key
+                self._instruments.offset_restarts.labels(topic).inc()
+                self._deltas.start_over(reached.partition, reached.first)
+                self._log.warning("offsets begin anew", topic=topic, partition=number, offset=reached.first)
+        exposed = frozenset(partition.number for partition in self.ownership.owned() if partition.passed)
+        for part, decoded, source in decode(batch, self._selection, self._aside, self._instruments):
+            cumulative = self._deltas.accumulate(decoded, part.columns, source)
+            outcomes = self._store.apply(cumulative, part.columns, source)
+            self._instruments.count_points(outcomes, decoded.unsupported)
+            self.freshness.note(part, decoded, exposed)
+        self._deltas.advance((reached.partition, reached.position) for reached in batch.partitions)
+        now_seconds = self._clock.monotonic()
+        for partition, _, position, append_ms in batch.partitions:
+            self.ownership.advance(partition, position=position, append_ms=append_ms, now_seconds=now_seconds)
+        for topic, available in batch.append_time.items():
+            self._instruments.append_time.labels(topic).set(available)
+        self._refuse_unkeyed(batch)
+        self._open_gates()
+
+    def _refuse_unkeyed(self, batch: Batch) -> None:
+        for topic, count in batch.unkeyed.items():
+            self._instruments.unkeyed.labels(topic).inc(count)
+            self._log.error(
+                "messages without a key are not exposed: their series lie in several partitions, and the replicas of a "
+                "group would each show a part of them; set bridge.mode to sharded, or have their writer set a key",
+                topic=topic,
+                count=count,
+            )
+
+    def _upkeep(self) -> None:
+        now_seconds = self._clock.monotonic()
+        if now_seconds - self._upkeep_due > PAUSED_SECONDS:
+            self._expiry_due = max(self._expiry_due, now_seconds + PAUSED_SECONDS)
+        self._upkeep_due = now_seconds + UPKEEP_SECONDS
+        owned = self.ownership.owned()
+        self._deltas.upkeep()
+        self.skipper.kept_whole |= self._deltas.topics
+        for partition in owned:
+            self._look_ahead(partition)
+        self._ask_again([partition for partition in owned if partition.waits or partition.gate is None])
+        self._open_gates()
+        self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
+        if now_seconds >= self._expiry_due:
+            self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
+            oldest_ms, heard_ms = self.ownership.oldest_ms(self._ttl_ms, now_seconds), self.ownership.heard_ms()
+            removed, forgotten = self._store.expire(oldest_ms, heard_ms)
+            self._deltas.expire(oldest_ms)
+            self._instruments.removed.labels("expired").inc(removed)
+            self._forget(forgotten)
+        if now_seconds >= self._commit_due:
+            self._commit_due = now_seconds + COMMIT_SECONDS
+            self._commit(owned)
+        self._report()
+
+    def _look_ahead(self, partition: Partition) -> None:
+        """Learn where a partition ends now, and jump there if that is too far away."""
+        topic, number = partition.key
+        known = self._source.known_high(TopicPartition(topic, number))
+        partition.high = max(partition.position, known if known >= 0 else partition.high)
+        self._instruments.lag.labels(topic, str(number)).set(partition.lag)
+        if not partition.lag or partition.newest_append_ms:
+            lag_ms = self._clock.now_ns() // 1_000_000 - partition.newest_append_ms if partition.lag else 0
+            self._instruments.lag_seconds.labels(topic, str(number)).set(max(0, lag_ms) / 1e3)
+        if self._policy.max_lag_seconds:
+            self._skip(partition)
+
+    def _skip(self, partition: Partition) -> None:
+        most, back = self._policy.max_lag_seconds, self._policy.ttl_seconds / 2
+        try:
+            self.skipper.look(self.ownership, partition, most_seconds=most, back_seconds=back)
+        except BrokerError as error:
+            self._log.warning("messages not skipped", topic=partition.key[0], reason=str(error))
+
+    def _report(self) -> None:
+        instruments, owned = self._instruments, self.ownership.owned()
+        passed = sum(partition.passed for partition in owned)
+        instruments.partitions.labels("exposed").set(passed)
+        instruments.partitions.labels("catching_up").set(len(owned) - passed)
+        instruments.ready.set(self.ownership.readiness()[0])
+        instruments.lines.set(self._store.lines)
+        for state, count in self._store.states().items():
+            instruments.series.labels(state).set(count)
+
+    def _open_gates(self) -> None:
+        for partition in self.ownership.opened(self._clock.monotonic()):
+            self._store.expose(partition.number, exposed=True)
+
+    def _starts(self, keys: Sequence[Key]) -> dict[Key, int]:
+        """Where one time-to-live ago was, by Kafka's clock where that is known, else by ours."""
+        broker_ms = self.ownership.broker_ms(self._clock.monotonic())
+        now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
+        return self._bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
+
+    def _ask_again(self, partitions: Sequence[Partition]) -> None:
+        """Ask again where that failed before; a partition that is read to its end needs no gate.
+
+        Until Kafka has said where a partition is to be read from, it is read from its end, hidden.
+        """
+        began_seconds = self._clock.monotonic()
+        if not partitions or began_seconds < self._questions_due:
+            return
+        starts = self._starts([partition.key for partition in partitions if partition.waits])
+        gates = self._bounds.gates([p.key for p in partitions if not p.waits or p.key in starts])
+        for partition in partitions:
+            if partition.waits and partition.key in starts and partition.key in gates:
+                self._begin(partition, starts[partition.key])
+            partition.gate = gates.get(partition.key)
+        spent_seconds = self._clock.monotonic() - began_seconds
+        self._questions_due = began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
+
+    def _begin(self, partition: Partition, start: int) -> None:
+        """Read a partition from where it should have been read from when it was assigned."""
+        start = self._deltas.begun(partition, start)
+        try:
+            self._source.seek(TopicPartition(*partition.key, start))
+        except BrokerError as error:
+            self._log.warning("not begun yet", topic=partition.key[0], reason=str(error))
+            return
+        partition.waits, partition.position = False, max(start, -1)
+        partition.moved_at_seconds = self._clock.monotonic()
+
+    def _commit(self, partitions: Sequence[Partition]) -> None:
+        """For lag monitors, and so that nothing is put aside twice; a restart reads one time-to-live again anyway."""
+        offsets = [
+            TopicPartition(*partition.key, partition.position) for partition in partitions if partition.position >= 0
+        ]
+        try:
+            self._source.commit(offsets)
+        except BrokerError as error:
+            self._log.warning("offsets not committed", reason=str(error))
+
+    def _forget(self, forgotten: Forgotten) -> None:
+        for source, numbers in forgotten:
+            source.forget(numbers)
+            self._deltas.forget(source, numbers)

@@ -1,0 +1,102 @@
+"""Without a consumer group: which partitions there are, looked up every few seconds."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+from confluent_kafka import TopicPartition
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.intake.ownership import Key
+from kernelcast.wire.errors import BrokerError
+
+LOOK_SECONDS: Final = 5.0
+LOOKS_UNTIL_GONE: Final = 2
+"""A broker that has just started may not know every topic yet."""
+
+
+class Readable(Protocol):
+    """The part of a Kafka consumer that is needed here."""
+
+    def leaders(self) -> Mapping[Key, int]:
+        """Every partition that we may see."""
+
+    def add(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read these, too."""
+
+    def remove(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop reading these."""
+
+
+class Taking(Protocol):
+    """What is told of partitions that come and go: an `Intake`."""
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+        """Partitions that are new; gives the offsets to start from."""
+
+    def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        """Partitions that are there no more."""
+
+
+class Discovery:
+    """Reads every partition of some topics."""
+
+    def __init__(self, source: Readable, intake: Taking, topics: Iterable[str], *, clock: Clock) -> None:
+        """Prepare to look.
+
+        Args:
+            source: Reads them.
+            intake: Is told of them.
+            topics: Names, and regular expressions, which begin with `^`.
+            clock: Says when to look again.
+
+        Raises:
+            re.error: A regular expression is none.
+        """
+        self._source, self._intake, self._clock = source, intake, clock
+        chosen = list(topics)
+        self._names = frozenset(name for name in chosen if not name.startswith("^"))
+        self._patterns = [re.compile(name) for name in chosen if name.startswith("^")]
+        self._reading: dict[Key, int] = {}
+        self._due = 0.0
+        self._answered = False
+        self._log = structlog.stdlib.get_logger("bridge.discovery")
+
+    def look(self) -> None:
+        """Look, when it is time to."""
+        if self._clock.monotonic() < self._due:
+            return
+        try:
+            there = {key for key in self._source.leaders() if self._wanted(key[0])}
+        except BrokerError as error:
+            self._log.warning("topics unknown", reason=str(error))
+        else:
+            self._take(sorted(there - self._reading.keys()))
+            self._drop(there)
+        self._due = self._clock.monotonic() + LOOK_SECONDS
+
+    def _take(self, new: list[Key]) -> None:
+        if new or not self._answered:
+            self._answered = True
+            starts = self._intake.assigned([TopicPartition(*key) for key in new])
+            self._source.add(starts)
+            self._reading.update(dict.fromkeys(new, 0))
+
+    def _drop(self, there: set[Key]) -> None:
+        for key in self._reading:
+            self._reading[key] = 0 if key in there else self._reading[key] + 1
+        gone = [key for key, missed in self._reading.items() if missed >= LOOKS_UNTIL_GONE]
+        if gone:
+            partitions = [TopicPartition(*key) for key in gone]
+            self._source.remove(partitions)
+            self._intake.revoked(partitions, lost=True)
+            self._intake.assigned([])
+            for key in gone:
+                del self._reading[key]
+
+    def _wanted(self, topic: str) -> bool:
+        """Patterns leave Kafka's own topics out."""
+        if topic in self._names:
+            return True
+        return not topic.startswith("__") and any(pattern.search(topic) for pattern in self._patterns)

@@ -1,0 +1,70 @@
+"""How old points are when they can be scraped, and when they are."""
+
+import contextlib
+from collections import deque
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.instruments import Instruments, last_of_each
+from kernelcast.bridge.intake.batch import Batch
+from kernelcast.columnar import Decoded
+
+MOST_AWAITED: Final = 4096
+"""Batches that wait for a scrape; when nobody scrapes for so long, later ones are not observed."""
+
+
+class Freshness:
+    """Measures delays; `note` is called by the reading thread, `scraped` by those that answer scrapes."""
+
+    def __init__(self, instruments: Instruments, clock: Clock) -> None:
+        self._instruments, self._clock = instruments, clock
+        self._awaited: deque[tuple[float, str, int]] = deque()
+
+    def note(self, batch: Batch, decoded: Decoded, exposed: frozenset[int]) -> None:
+        """Count messages and points by topic, and how old the newest points were.
+
+        Args:
+            batch: The messages.
+            decoded: Their points.
+            exposed: Numbers of the partitions that are exposed; what others bring is hidden, so it has no delay yet.
+        """
+        now_ns = self._clock.now_ns()
+        topics = [message.topic() or "" for message in batch.messages]
+        for topic in set(topics):
+            self._instruments.messages.labels(topic).inc(topics.count(topic))
+        ahead: dict[str, float] = {}
+        slowest: dict[str, int] = {}
+        for columns in (decoded.numbers, decoded.histograms):
+            points = np.bincount(columns.message, minlength=len(topics))
+            for index in last_of_each(columns.message).tolist():
+                message = int(columns.message[index])
+                topic, time_ns = topics[message], int(columns.time_ns[index])
+                self._instruments.points.labels(topic).inc(int(points[message]))
+                ahead_seconds = time_ns / 1e9 - int(batch.columns.append_ms[message]) / 1e3
+                ahead[topic] = max(ahead.get(topic, ahead_seconds), ahead_seconds)
+                if int(batch.columns.partition[message]) in exposed:
+                    self._instruments.freshness.labels(topic).observe(max(0, now_ns - time_ns) / 1e9)
+                    slowest[topic] = min(slowest.get(topic, time_ns), time_ns)
+        for topic, seconds in ahead.items():
+            self._instruments.clock_ahead.labels(topic).set(seconds)
+        self._await(slowest)
+
+    def scraped(self, seconds: float, size: int) -> None:
+        """Note an encoding that has just ended: what was stored before it began has been scraped."""
+        self._instruments.scraped(seconds, size)
+        began_seconds, now_ns = self._clock.monotonic() - seconds, self._clock.now_ns()
+        with contextlib.suppress(IndexError):  # none is left
+            while True:
+                awaited = self._awaited.popleft()
+                stored_seconds, topic, time_ns = awaited
+                if stored_seconds > began_seconds:
+                    self._awaited.appendleft(awaited)
+                    return
+                self._instruments.served.labels(topic).observe(max(0, now_ns - time_ns) / 1e9)
+
+    def _await(self, slowest: dict[str, int]) -> None:
+        if len(self._awaited) < MOST_AWAITED:
+            stored_seconds = self._clock.monotonic()
+            self._awaited.extend((stored_seconds, topic, time_ns) for topic, time_ns in slowest.items())

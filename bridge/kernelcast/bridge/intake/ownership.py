@@ -1,0 +1,276 @@
+"""Which partitions are ours, how far each has been read, and when what it holds may be shown.
+
+Nothing of a partition is exposed before everything has been read that it held when it was assigned: a scrape in the
+middle would show counters falling, and `increase()` would count everything again. Without a consumer group one series
+may lie in several partitions, so there all that were assigned together are exposed together.
+
+Ages are told by Kafka's own clock. A partition that still lags is judged by the newest append time that was read from
+it, so lag expires nothing. One that has been read to its end is judged by what Kafka's clock must show by now at least:
+an append time, plus the time that has passed here since it was read. The local wall clock is never asked.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+UNKNOWN_OFFSET: Final = -1
+STUCK_SECONDS: Final = 60.0
+"""So long the others wait for a partition of which nothing can be read. What was written meanwhile is newer than what
+it holds, as long as writers export more often."""
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+@dataclass(slots=True)
+class Partition:
+    """One assigned partition.
+
+    Attributes:
+        key: Topic and partition.
+        number: Its number in the store.
+        position: The next offset to be read.
+        gate: The high watermark seen at assignment; None while it is not known.
+        cohort: What was assigned together has the same.
+        moved_at_seconds: When it was assigned, or last read; a monotonic clock.
+        judged_to: Messages before this offset have been judged already, here or by a former owner.
+        waits: Whether Kafka has not said yet where one time-to-live ago was, so that it is not read from there.
+        high: The newest high watermark seen.
+        newest_append_ms: Of all messages read.
+        passed: Whether its series are exposed.
+        held_ms: The append time by which series are judged until `held_until` is reached, after messages were skipped.
+        held_until: Offset; negative where nothing was skipped.
+    """
+
+    key: Key
+    number: int
+    position: int
+    gate: int | None
+    cohort: int = 0
+    moved_at_seconds: float = 0.0
+    judged_to: int = 0
+    waits: bool = False
+    high: int = UNKNOWN_OFFSET
+    newest_append_ms: int = 0
+    passed: bool = False
+    held_ms: int = 0
+    held_until: int = UNKNOWN_OFFSET
+
+    @property
+    def lag(self) -> int:
+        """Messages not read yet, as far as is known."""
+        return (
+            max(0, max(self.high, self.gate or 0) - max(self.position, 0)) if self.position >= 0 else max(self.high, 0)
+        )
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything has been read that is known to be there."""
+        return self.passed and self.position >= self.high
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything has been read that was there at assignment."""
+        return not self.waits and self.gate is not None and self.position >= self.gate
+
+
+class Ownership:
+    """The assigned partitions.
+
+    Attributes:
+        stable: Whether the group has given an answer since the last change; an empty assignment is an answer.
+    """
+
+    def __init__(self, *, joint: bool = False) -> None:
+        """Own nothing yet.
+
+        Args:
+            joint: Whether a series may lie in several partitions, so that they are exposed together.
+        """
+        self._joint = joint
+        self._partitions: dict[Key, Partition] = {}
+        self._numbers: dict[Key, int] = {}
+        self._judged_to: dict[Key, int] = {}
+        self._cohort = 0
+        self._broker_ms: float | None = None
+        self._broker_seen_at_seconds = 0.0
+        self._read_at_seconds = 0.0
+        self.stable = False
+
+    def number(self, key: Key) -> int:
+        """A partition's number in the store; the same for ever."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def get(self, key: Key) -> Partition | None:
+        """A partition, if it is ours."""
+        return self._partitions.get(key)
+
+    def owned(self) -> list[Partition]:
+        """All that are ours."""
+        return list(self._partitions.values())
+
+    def next_cohort(self) -> None:
+        """Begin a new assignment: what is assigned from now on is exposed apart from what was before."""
+        self._cohort += 1
+
+    def assign(self, key: Key, *, start: int | None, gate: int | None, now_seconds: float = 0.0) -> Partition:
+        """Take a partition over.
+
+        Args:
+            key: Topic and partition.
+            start: The first offset to be read; negative for the beginning, None where Kafka has not said it yet.
+            gate: The high watermark, None where it could not be asked for.
+            now_seconds: A monotonic clock.
+        """
+        partition = Partition(key, self.number(key), UNKNOWN_OFFSET if start is None else start, gate)
+        partition.waits, partition.cohort, partition.moved_at_seconds = start is None, self._cohort, now_seconds
+        partition.judged_to = self._judged_to.get(key, 0)
+        self._partitions[key] = partition
+        return partition
+
+    def begin_at(self, key: Key, offset: int) -> int:
+        """Have a partition that has not been read yet begin at another offset, which is given back."""
+        self._partitions[key].position = offset
+        return offset
+
+    def revoke(self, keys: Iterable[Key]) -> list[Partition]:
+        """Give partitions up; returns those that were ours."""
+        gone = [partition for key in keys if (partition := self._partitions.pop(key, None)) is not None]
+        self._judged_to.update({partition.key: partition.judged_to for partition in gone})
+        return gone
+
+    def judged_before(self, key: Key, offset: int) -> None:
+        """Note that a former owner has judged all messages before an offset."""
+        partition = self._partitions.get(key)
+        if partition is not None:
+            end = max(partition.high, partition.gate if partition.gate is not None else offset)
+            partition.judged_to = min(max(partition.judged_to, offset), end)
+
+    def start_over(self, partition: Partition, first: int) -> bool:
+        """Note where a batch begins; before what was read already, the topic has been made anew.
+
+        Returns:
+            Whether it was: nothing that is known of the old one's offsets holds any more.
+        """
+        if partition.waits or first >= partition.position:
+            return False
+        partition.position = partition.high = first
+        partition.gate = 0 if partition.passed else None
+        partition.judged_to, partition.held_until = 0, UNKNOWN_OFFSET
+        return True
+
+    def advance(self, partition: Partition, *, position: int, append_ms: int, now_seconds: float) -> None:
+        """Note what was read.
+
+        Args:
+            partition: From which partition.
+            position: The offset after the last message.
+            append_ms: The newest append time of the batch.
+            now_seconds: A monotonic clock.
+        """
+        partition.position = max(partition.position, position)
+        partition.high = max(partition.high, partition.position)
+        partition.judged_to = max(partition.judged_to, partition.position)
+        partition.newest_append_ms = max(partition.newest_append_ms, append_ms)
+        partition.moved_at_seconds = self._read_at_seconds = now_seconds
+        if partition.position >= partition.held_until:
+            partition.held_until = UNKNOWN_OFFSET
+        reading = self.broker_ms(now_seconds)
+        if reading is None or append_ms > reading:
+            self._broker_ms, self._broker_seen_at_seconds = float(append_ms), now_seconds
+
+    def jump(self, partition: Partition, *, to: int, high: int) -> None:
+        """Note that messages are skipped.
+
+        What is exposed stays; what is not yet waits for the present end, as its values may be older than those that
+        Prometheus has seen from a former owner. No series expires before that end: its next points come only now.
+
+        Args:
+            partition: Where.
+            to: The next offset to be read.
+            high: The present end.
+        """
+        if partition.held_until < 0:
+            partition.held_ms = partition.newest_append_ms
+        partition.position, partition.high, partition.held_until = to, max(partition.high, high), high
+        if not partition.passed:
+            partition.gate = high
+
+    def reached_end(self, key: Key, offset: int) -> None:
+        """Note that Kafka has nothing more in a partition; one that is not ours is passed over.
+
+        The last message may stand well before the end: markers of transactions take offsets, retention and compaction
+        take messages away. So this opens the gate, too: everything that was there at assignment has been read.
+        """
+        partition = self._partitions.get(key)
+        if partition is not None and not partition.waits:
+            partition.position = max(partition.position, offset)
+            partition.high = max(partition.high, partition.position)
+            partition.gate = partition.position if partition.gate is None else min(partition.gate, partition.position)
+            if partition.position >= partition.held_until:
+                partition.held_until = UNKNOWN_OFFSET
+
+    def opened(self, now_seconds: float) -> list[Partition]:
+        """Partitions that have caught up since the last call, now marked as passed."""
+        hidden = [partition for partition in self._partitions.values() if not partition.passed]
+        ready = [partition for partition in hidden if partition.caught_up]
+        if self._joint and ready:
+            late = {
+                partition.cohort
+                for partition in hidden
+                if not partition.caught_up and now_seconds - partition.moved_at_seconds < STUCK_SECONDS
+            }
+            ready = [partition for partition in ready if partition.cohort not in late]
+        for partition in ready:
+            partition.passed = True
+        return ready
+
+    def broker_ms(self, now_seconds: float) -> float | None:
+        """What Kafka's clock shows at least; None before the first message."""
+        if self._broker_ms is None:
+            return None
+        return self._broker_ms + (now_seconds - self._broker_seen_at_seconds) * 1000.0
+
+    def oldest_ms(self, ttl_ms: int, now_seconds: float) -> dict[int, int]:
+        """By partition number, the append time before which a series has expired."""
+        broker_ms = self.broker_ms(now_seconds)
+        limits = {}
+        for partition in self._partitions.values():
+            reference = broker_ms if partition.at_end and broker_ms is not None else partition.newest_append_ms
+            if partition.held_until >= 0:
+                reference = partition.held_ms
+            limits[partition.number] = int(reference) - ttl_ms
+        return limits
+
+    def heard_ms(self) -> dict[int, int]:
+        """By partition number, the append time up to which its series would have been heard if they had said anything.
+
+        While a partition is read, that is its newest message. Once all of it is read, the time counts that has passed
+        here since, but only up to the last message of any partition: when all are silent, Kafka itself may be. Every
+        partition is judged by its own broker's clock. Where a series may lie in several, it has been heard only up to
+        where all have been read.
+        """
+        heard = {}
+        for partition in self._partitions.values():
+            if partition.held_until >= 0:
+                heard[partition.number] = partition.held_ms
+            elif partition.newest_append_ms or not partition.at_end:
+                silent_seconds = self._read_at_seconds - partition.moved_at_seconds if partition.at_end else 0.0
+                heard[partition.number] = partition.newest_append_ms + max(0, round(silent_seconds * 1e3))
+        return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether membership is stable and every partition has caught up; and what is missing."""
+        if not self.stable:
+            return False, "partitions have not been assigned yet"
+        behind = [partition for partition in self._partitions.values() if not partition.passed]
+        if behind:
+            messages = sum(partition.lag for partition in behind)
+            total = len(self._partitions)
+            return False, f"{len(behind)} of {total} partitions are catching up, about {messages} messages to go"
+        return True, ""
+
+
+def keys_of(partitions: Sequence[object]) -> list[Key]:
+    """Topic and partition of each of confluent_kafka's TopicPartitions."""
+    return [(str(getattr(item, "topic")), int(getattr(item, "partition"))) for item in partitions]  # noqa: B009  untyped library

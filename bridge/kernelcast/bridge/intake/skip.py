@@ -1,0 +1,78 @@
+"""Jumping to the tail when reading has fallen too far behind; only cumulative data bears it.
+
+How far behind is asked of Kafka, in Kafka's own time: a wrong clock here, or a producer's, skips nothing.
+"""
+
+from typing import Final, Protocol
+
+import structlog
+from confluent_kafka import TopicPartition
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.instruments import Instruments
+from kernelcast.bridge.intake.bounds import Bounds
+from kernelcast.bridge.intake.ownership import Ownership, Partition
+
+PAUSE_SECONDS: Final = 10.0
+"""Between two looks at one that lags by our clock."""
+
+
+class Seeking(Protocol):
+    """The part of a Kafka consumer that is needed here."""
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on reading an assigned partition at another offset."""
+
+
+class Skipper:
+    """Skips what is too old to be worth reading.
+
+    Attributes:
+        kept_whole: Topics of which no message may be skipped, because their points are differences.
+    """
+
+    def __init__(self, source: Seeking, bounds: Bounds, instruments: Instruments, clock: Clock) -> None:
+        self._source, self._bounds, self._instruments, self._clock = source, bounds, instruments, clock
+        self._log = structlog.stdlib.get_logger("bridge.skip")
+        self._due: dict[int, float] = {}
+        self.kept_whole: set[str] = set()
+
+    def look(self, ownership: Ownership, partition: Partition, *, most_seconds: float, back_seconds: float) -> bool:
+        """Jump if a partition is more than `most_seconds` behind; to what is `back_seconds` old.
+
+        Returns:
+            Whether messages were skipped.
+
+        Raises:
+            BrokerError: Kafka refuses to go there.
+        """
+        now_seconds, topic = self._clock.monotonic(), partition.key[0]
+        if partition.waits or topic in self.kept_whole or partition.position >= partition.high:
+            return False
+        lag_ms = self._clock.now_ns() // 1_000_000 - partition.newest_append_ms
+        if not partition.newest_append_ms or lag_ms <= most_seconds * 1e3:
+            return False
+        if now_seconds < self._due.get(partition.number, 0.0):
+            return False
+        self._due[partition.number] = now_seconds + PAUSE_SECONDS
+        target = self._target(partition, most_seconds, back_seconds)
+        return target is not None and self._jump(ownership, partition, target)
+
+    def _target(self, partition: Partition, most_seconds: float, back_seconds: float) -> int | None:
+        """Where to go; None where Kafka has nothing that is so much younger than what was read last."""
+        too_young_ns = partition.newest_append_ms * 1_000_000 + round(most_seconds * 1e9)
+        wanted_ns = self._clock.now_ns() - round(back_seconds * 1e9)
+        confirmed = self._bounds.starts([partition.key], too_young_ns).get(partition.key, -1)
+        if not partition.position < confirmed < partition.high:
+            return None
+        wanted = self._bounds.starts([partition.key], wanted_ns).get(partition.key, -1)
+        return wanted if confirmed < wanted < partition.high else confirmed
+
+    def _jump(self, ownership: Ownership, partition: Partition, target: int) -> bool:
+        topic, number = partition.key
+        self._source.seek(TopicPartition(topic, number, target))
+        skipped = target - partition.position
+        ownership.jump(partition, to=target, high=partition.high)
+        self._instruments.skipped.labels(topic).inc(skipped)
+        self._log.warning("messages skipped, reading was too far behind", topic=topic, partition=number, count=skipped)
+        return True

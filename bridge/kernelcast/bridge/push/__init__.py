@@ -1,0 +1,1 @@
+"""Push beside scraping: every point to receivers of OTLP or remote write, with Kafka as the backlog."""

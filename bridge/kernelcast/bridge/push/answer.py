@@ -1,0 +1,87 @@
+"""What a receiver makes of a request."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+
+class Verdict(Enum):
+    """What is to be done after a request."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """The receiver has it."""
+    REFUSED = "refused"
+    """The receiver has looked at it and will never take it as it is."""
+    AGAIN = "again"
+    """Nobody has looked at it, or the receiver could not: the same may succeed later."""
+    UNSUPPORTED = "unsupported"
+    """The receiver does not know the format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, understood.
+
+    Attributes:
+        verdict: What is to be done.
+        cause: Why, as a label's value.
+        detail: Why, in the receiver's words.
+        retry_after_seconds: What the receiver asks for before the next attempt.
+        discarded: Points that the receiver dropped out of a request whose rest it took.
+        headers: Of the response, names in lower case.
+        body: Of the response, its beginning.
+    """
+
+    verdict: Verdict
+    cause: str = ""
+    detail: str = ""
+    retry_after_seconds: float | None = None
+    discarded: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+REASONS: Final = (
+    ("out of order", "out_of_order"),
+    ("duplicate sample", "duplicate"),
+    ("too old", "too_old"),
+    ("out of bounds", "out_of_bounds"),
+    ("too far in the future", "out_of_bounds"),
+)
+"""Words of Prometheus' storage errors (storage/interface.go), and ours for them."""
+
+CONTENT_TOO_LARGE: Final = 413
+UNSUPPORTED_MEDIA_TYPE: Final = 415
+NATIVE_DISABLED: Final = "native histograms are disabled"
+"""An old Prometheus says so with a 500; the destination's `native_histograms: false` is the remedy."""
+
+UNTOUCHED: Final = frozenset({401, 403, 404, 405, 407})
+"""Say that the request was not looked at: a token, a path, a receiver that is off.
+
+The remote write specification would have them dropped, as every 4xx but 429. A token that ran out would then empty the
+backlog; here it waits in Kafka until somebody has mended the settings.
+"""
+
+
+def judge(status: int, text: str) -> tuple[Verdict, str]:
+    """The verdict and its cause, by HTTP status and the response's text."""
+    if 200 <= status < 300:
+        return Verdict.ACKNOWLEDGED, ""
+    if status == UNSUPPORTED_MEDIA_TYPE:
+        return Verdict.UNSUPPORTED, "configuration"
+    retried = _cause_of_retry(status, text)
+    if retried:
+        return Verdict.AGAIN, retried
+    if status == CONTENT_TOO_LARGE:
+        return Verdict.REFUSED, "too_large"
+    lowered = text.lower()
+    return Verdict.REFUSED, next((cause for words, cause in REASONS if words in lowered), "refused")
+
+
+def _cause_of_retry(status: int, text: str) -> str:
+    """Why the same request may succeed later; empty where it will not."""
+    if status >= 500:
+        return "configuration" if NATIVE_DISABLED in text else "server_error"
+    if status < 400 or status in UNTOUCHED:
+        return "configuration"
+    return {429: "throttled", 408: "network"}.get(status, "")

@@ -1,0 +1,314 @@
+"""Kafka as the backlog of one destination: what is read, what is acknowledged, how much is left."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+import structlog
+from confluent_kafka import TopicPartition
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.intake.batch import Message
+from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.runtime.kafka import NO_OFFSET
+from kernelcast.wire.errors import BrokerError
+
+MESSAGES_AT_ONCE: Final = 32
+"""At 512 KiB each, 16 MiB at most come in one step; a batch ends with the step that fills it."""
+POLL_SECONDS: Final = 0.1
+LONGEST_SILENCE_SECONDS: Final = 5.0
+"""Between requests, so that a rebalance need not wait for a long batch."""
+UPKEEP_SECONDS: Final = 1.0
+ASK_SECONDS: Final = 10.0
+"""While nothing is fetched, only a question tells how far Kafka has gone on."""
+
+Key = tuple[str, int]
+
+
+class Source(Protocol):
+    """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        """Read messages, and errors apart from them."""
+
+    def ends(self) -> list[TopicPartition]:
+        """Partitions read to their end since the last call, with the offset after it."""
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """The first offset kept, and the next to be written."""
+
+    def known_high(self, partition: TopicPartition) -> int:
+        """The next offset to be written as far as is known; asks nobody."""
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """The group's offsets."""
+
+    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
+        """Commit the offsets of the next messages to be read."""
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on reading elsewhere."""
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Stop fetching."""
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch again."""
+
+
+@dataclass(slots=True)
+class Place:
+    """How far a partition has come.
+
+    Attributes:
+        acknowledged: The offset after the last message that is done with; negative before it is known.
+        high: The next offset that Kafka will write, as far as is known.
+        committed: What Kafka knows of `acknowledged`.
+    """
+
+    acknowledged: int = -1
+    high: int = -1
+    committed: int = -1
+
+    @property
+    def lag(self) -> int:
+        """Messages that wait."""
+        return max(0, self.high - self.acknowledged) if self.acknowledged >= 0 else 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages that were read and are not acknowledged.
+
+    Attributes:
+        messages: In the order of their offsets, partition by partition as they came.
+        ends: By partition, the offset after its end, where that was reached: markers of transactions count.
+        left: Whether one of its partitions has gone meanwhile.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    ends: dict[Key, int] = field(default_factory=dict)
+    left: bool = False
+
+    def reached(self) -> dict[Key, int]:
+        """By partition, the offset to go on from."""
+        reached = {_key(message): (message.offset() or 0) + 1 for message in self.messages}
+        for key, end in self.ends.items():
+            reached[key] = max(end, reached.get(key, 0))
+        return reached
+
+
+class Backlog:
+    """Reads batches and commits them once they are acknowledged; one thread, rebalancing included.
+
+    Attributes:
+        joined: Whether the group has told us our partitions, none included.
+    """
+
+    def __init__(
+        self, source: Source, metrics: DestinationMetrics, clock: Clock, *, start: Literal["end", "beginning"]
+    ) -> None:
+        """Connect the parts.
+
+        Args:
+            source: The consumer.
+            metrics: The destination's.
+            clock: For upkeep and ages.
+            start: Where partitions begin that the group has committed nothing of.
+        """
+        self._source, self._metrics, self._clock = source, metrics, clock
+        self._start = start
+        self._log = structlog.stdlib.get_logger("bridge.push.backlog")
+        self._places: dict[Key, Place] = {}
+        self._held: list[Message] = []
+        self._held_ends: dict[Key, int] = {}
+        self._batch = Batch()
+        self._upkeep_due = self._question_due = 0.0
+        self._poll_due = 0.0
+        self._unpinned = self._paused = False
+        self.joined = False
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Go on where the group has come to; begin where it has nothing yet.
+
+        Only what exists when the group first meets may begin at its end. A partition that comes later begins at its
+        beginning: what was written before we heard of it belongs to the receiver, too.
+        """
+        starts = self._starts(partitions)
+        for start in starts:
+            offset = start.offset if start.offset >= 0 else -1
+            self._places[start.topic, start.partition] = Place(acknowledged=offset)
+        self.joined = self._unpinned = True
+        self._log.info("partitions assigned", destination=self._metrics.name, partitions=len(starts))
+        return starts
+
+    def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        """Leave partitions to another member, which reads again what was not acknowledged."""
+        keys = {(item.topic, item.partition) for item in partitions}
+        if not lost:
+            self._commit(wait=True)
+        for key in keys & self._places.keys():
+            del self._places[key]
+            self._metrics.forget(*key)
+        self._held = [message for message in self._held if _key(message) not in keys]
+        self._batch.left |= any(_key(message) in keys for message in self._batch.messages)
+        self._log.info("partitions revoked", destination=self._metrics.name, partitions=len(keys), lost=lost)
+
+    def read(self, *, max_bytes: int, linger_seconds: float, stopping: Callable[[], bool]) -> Batch:
+        """The next batch, empty where nothing comes.
+
+        Args:
+            max_bytes: How much fills a batch.
+            linger_seconds: How long to wait for more after the first message.
+            stopping: Whether to come back at once.
+        """
+        self._batch = batch = Batch()
+        batch.messages, self._held = self._held, []
+        batch.ends, self._held_ends = self._held_ends, {}
+        size = sum(len(message.value() or b"") for message in batch.messages)
+        due = self._clock.monotonic() + linger_seconds if batch.messages else None
+        while size < max_bytes and not stopping():
+            received = self._consume(POLL_SECONDS, batch.ends)
+            batch.messages += received
+            size += sum(len(message.value() or b"") for message in received)
+            if due is None:
+                if not received:
+                    break
+                due = self._clock.monotonic() + linger_seconds
+            if self._clock.monotonic() >= due:
+                break
+        # What went to another member meanwhile is read there.
+        batch.messages = [message for message in batch.messages if _key(message) in self._places]
+        batch.left = False
+        self._upkeep()
+        return batch
+
+    def hold(self, seconds: float, *, stopping: Callable[[], bool]) -> bool:
+        """Wait, without reading on, while the group still hears of us; False when the batch is to be abandoned.
+
+        Args:
+            seconds: How long; 0 only lets the group hear of us where that is due, also when the process stops: what
+                can be finished at once is.
+            stopping: Whether the process stops.
+        """
+        due = self._clock.monotonic() + seconds
+        while not (seconds and stopping()):
+            now = self._clock.monotonic()
+            if now >= due and now < self._poll_due:
+                return not self._batch.left
+            self._source.pause([TopicPartition(*key) for key in self._places])
+            self._paused = True
+            self._held += self._consume(min(max(due - now, 0.0), POLL_SECONDS), self._held_ends)
+            if self._batch.left:
+                return False
+            self._ask()
+            self._upkeep()
+        return False
+
+    def acknowledge(self, batch: Batch) -> None:
+        """The receiver has decided on all of a batch: commit it and fetch on."""
+        count = len(batch.messages)
+        for key, offset in batch.reached().items():
+            place = self._places.get(key)
+            if place is not None:
+                place.acknowledged = max(place.acknowledged, offset)
+        self._batch = Batch()
+        self._metrics.committed(count)
+        self._commit(wait=False)
+        self._fetch()
+
+    def rewind(self) -> None:
+        """Read again what was not acknowledged, of the partitions that are still ours."""
+        self._held, self._held_ends = [], {}
+        for key, place in self._places.items():
+            if place.acknowledged >= 0:
+                self._source.seek(TopicPartition(*key, place.acknowledged))
+        self._fetch()
+
+    def close(self) -> None:
+        """Commit what is acknowledged, and wait until Kafka has it."""
+        self._commit(wait=True)
+
+    def age_seconds(self) -> float:
+        """The age of the oldest message that is read and not acknowledged; 0 without one. For any thread."""
+        first = self._batch.messages[:1]
+        append_ms = first[0].timestamp()[1] if first else 0
+        return max(0.0, self._clock.now_ns() / 1e9 - append_ms / 1e3) if append_ms > 0 else 0.0
+
+    def lag(self) -> int:
+        """Messages that wait in our partitions. For any thread."""
+        return sum(place.lag for place in list(self._places.values()))
+
+    def _consume(self, timeout_seconds: float, ends: dict[Key, int]) -> list[Message]:
+        received, _errors = self._source.consume(MESSAGES_AT_ONCE, timeout_seconds)
+        self._poll_due = self._clock.monotonic() + LONGEST_SILENCE_SECONDS
+        mine = [message for message in received if _key(message) in self._places]
+        for end in self._source.ends():
+            ends[end.topic, end.partition] = end.offset
+        for message in mine:
+            place = self._places[_key(message)]
+            if place.acknowledged < 0:
+                place.acknowledged = message.offset() or 0
+        return mine
+
+    def _starts(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        starts = []
+        for known in self._source.committed(partitions) if partitions else []:
+            low, high = self._source.watermarks(known)
+            if known.offset == NO_OFFSET:
+                at_end = self._start == "end" and not self.joined
+                starts.append(TopicPartition(known.topic, known.partition, high if at_end else low))
+                continue
+            if 0 <= known.offset < low:
+                self._metrics.lost(low - known.offset)
+                self._log.error(
+                    "messages expired before they were sent",
+                    destination=self._metrics.name,
+                    topic=known.topic,
+                    messages=low - known.offset,
+                )
+            starts.append(TopicPartition(known.topic, known.partition, max(known.offset, low)))
+        return starts
+
+    def _commit(self, *, wait: bool) -> bool:
+        """Tell Kafka what is new; whether it took it, as far as was waited."""
+        changed = {key: place for key, place in self._places.items() if place.acknowledged > place.committed}
+        offsets = [TopicPartition(*key, place.acknowledged) for key, place in changed.items()]
+        try:
+            self._source.commit(offsets, wait=wait)
+        except BrokerError as error:
+            self._log.warning("offsets not committed", destination=self._metrics.name, reason=str(error))
+            return False
+        for place in changed.values():
+            place.committed = place.acknowledged
+        return True
+
+    def _fetch(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._source.resume([TopicPartition(*key) for key in self._places])
+
+    def _ask(self) -> None:
+        if self._clock.monotonic() < self._question_due:
+            return
+        self._question_due = self._clock.monotonic() + ASK_SECONDS
+        for key, place in self._places.items():
+            try:
+                _, place.high = self._source.watermarks(TopicPartition(*key))
+            except BrokerError as error:
+                self._log.warning("lag unknown", destination=self._metrics.name, reason=str(error))
+                return
+
+    def _upkeep(self) -> None:
+        if self._clock.monotonic() < self._upkeep_due:
+            return
+        self._upkeep_due = self._clock.monotonic() + UPKEEP_SECONDS
+        for key, place in self._places.items():
+            place.high = max(place.high, self._source.known_high(TopicPartition(*key)))
+        self._metrics.lag((*key, place.lag) for key, place in self._places.items())
+        if self._unpinned:  # a crash before the first point must not move a start at the end
+            self._unpinned = not self._commit(wait=True)
+
+
+def _key(message: Message) -> Key:
+    return message.topic() or "", message.partition() or 0

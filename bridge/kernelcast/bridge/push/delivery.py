@@ -1,0 +1,166 @@
+"""One batch to its end: sent again until the receiver decides; of what it refuses, only the refused part is lost."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, Self, TypeVar
+
+import structlog
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.push.answer import Answer, Verdict
+from kernelcast.bridge.push.backoff import Backoff
+from kernelcast.bridge.push.instruments import DestinationMetrics
+
+MAX_PARTS: Final = 2000
+"""Requests that one refused request may be divided into; what is refused beyond them is lost whole."""
+
+ORDERING: Final = frozenset({"out_of_order", "duplicate", "too_old", "out_of_bounds"})
+"""Causes that concern a point's time, not its series."""
+
+
+class Payload(Protocol):
+    """Points that make one request, and can be divided."""
+
+    @property
+    def points(self) -> int:
+        """How many."""
+
+    def by_series(self) -> Sequence[Self]:
+        """A few parts, each series whole in one; a single part where there is only one series."""
+
+    def by_message(self) -> Sequence[Self]:
+        """One part for each message, in order."""
+
+    def by_point(self) -> Sequence[Self]:
+        """One part for each point, in order of time."""
+
+
+P = TypeVar("P", bound=Payload)
+P_contra = TypeVar("P_contra", bound=Payload, contravariant=True)
+
+
+class Sender(Protocol[P_contra]):
+    """Encodes a payload and makes one attempt."""
+
+    def send(self, payload: P_contra) -> tuple[Answer, int]:
+        """The answer, and how many bytes were sent."""
+
+
+class AbandonedError(Exception):
+    """Nobody waits for this batch any more: the process stops, or its partitions have gone to another member."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a delivery depends on beside its receiver.
+
+    Attributes:
+        metrics: The destination's.
+        backoff: How long to wait.
+        clock: For the time of the last success.
+        wait: Waits so many seconds, 0 between requests; False when the batch is to be abandoned.
+    """
+
+    metrics: DestinationMetrics
+    backoff: Backoff
+    clock: Clock
+    wait: Callable[[float], bool]
+
+
+class Delivery(Generic[P]):
+    """Delivers payloads one after the other; for one thread.
+
+    Attributes:
+        trouble: What the receiver said last while it takes nothing; empty while all is well.
+    """
+
+    def __init__(self, sender: Sender[P], surroundings: Surroundings) -> None:
+        self._sender = sender
+        self._metrics, self._backoff = surroundings.metrics, surroundings.backoff
+        self._clock, self._wait = surroundings.clock, surroundings.wait
+        self._log = structlog.stdlib.get_logger("bridge.push")
+        self._parts_left = 0
+        self.trouble = ""
+
+    def deliver(self, payload: P) -> None:
+        """Return when every point of it has been taken or refused for good.
+
+        Raises:
+            AbandonedError: It was told to give up; nothing may be committed.
+        """
+        self._parts_left = MAX_PARTS
+        answer = self._decided(payload)
+        if answer.verdict is not Verdict.ACKNOWLEDGED:
+            self._divide(payload, answer)
+
+    def _divide(self, payload: P, answer: Answer) -> None:
+        """Find what in a refused payload is at fault, and deliver the rest.
+
+        First by series: most often a few of them are at fault. Where none of the parts is taken and the cause is the
+        order of time, it is whole messages: they were delivered before a crash and are read again. Each message then
+        goes by itself, oldest first; to skip ahead would make those between too old.
+        """
+        parts = payload.by_series() if payload.points > 1 and self._parts_left > 0 else ()
+        if len(parts) > 1:
+            refused = [(part, verdict) for part in parts if (verdict := self._part(part)) is not None]
+            ordering = all(verdict.cause in ORDERING for _, verdict in refused)
+            if len(refused) < len(parts) or not ordering:
+                for part, verdict in refused:
+                    self._divide(part, verdict)
+                return
+            parts = payload.by_message()
+        elif parts:
+            parts = payload.by_point()
+        if len(parts) <= 1:
+            self._lose(payload, answer)
+        for part in parts if len(parts) > 1 else ():
+            verdict = self._part(part)
+            if verdict is not None:
+                self._divide(part, verdict)
+
+    def _part(self, part: P) -> Answer | None:
+        """Deliver a part; the answer where it is refused."""
+        self._parts_left -= 1
+        if self._parts_left < 0:
+            return Answer(Verdict.REFUSED, "refused", f"it stood in a request of which {MAX_PARTS} parts were tried")
+        answer = self._decided(part)
+        return None if answer.verdict is Verdict.ACKNOWLEDGED else answer
+
+    def _lose(self, payload: P, answer: Answer) -> None:
+        self._metrics.discarded(answer.cause or "refused", payload.points)
+        self._log.warning("points refused", destination=self._metrics.name, points=payload.points, reason=answer.detail)
+
+    def _decided(self, payload: P) -> Answer:
+        """Send until the receiver has decided."""
+        while self._wait(0):
+            answer, sent_bytes = self._sender.send(payload)
+            if answer.verdict is Verdict.ACKNOWLEDGED:
+                self._acknowledged(payload, answer, sent_bytes)
+                return answer
+            if answer.verdict is Verdict.REFUSED:
+                self._backoff.reset()
+                self.trouble = ""
+                self._metrics.refused()
+                return answer
+            self._metrics.retried(answer.cause)
+            self.trouble = answer.detail
+            seconds = self._backoff.next_seconds(answer.retry_after_seconds)
+            self._log.warning(
+                "not sent, will be sent again",
+                destination=self._metrics.name,
+                cause=answer.cause,
+                reason=answer.detail,
+                wait_seconds=round(seconds, 3),
+            )
+            if not self._wait(seconds):
+                break
+        raise AbandonedError
+
+    def _acknowledged(self, payload: P, answer: Answer, sent_bytes: int) -> None:
+        self._backoff.reset()
+        self.trouble = ""
+        discarded = min(answer.discarded, payload.points)
+        self._metrics.acknowledged(payload.points - discarded, sent_bytes, self._clock.now_ns() / 1e9)
+        if discarded:
+            self._metrics.discarded(answer.cause or "rejected", discarded)
+            self._log.warning("points rejected", destination=self._metrics.name, points=discarded, reason=answer.detail)

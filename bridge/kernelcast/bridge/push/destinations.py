@@ -1,0 +1,98 @@
+"""All destinations together: started and stopped with the bridge, and what people may ask about them."""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
+from kernelcast.bridge.push.member import Duty, Member
+from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.runtime.settings import KafkaSettings
+
+STOP_SECONDS: Final = 5.0
+"""A request in flight may end within these; then it is abandoned, and sent again by whoever reads on."""
+STATUS_PATH: Final = "/api/v1/push"
+
+
+class Destinations:
+    """The members of every destination."""
+
+    def __init__(
+        self,
+        settings: Sequence[PushSettings],
+        kafka: KafkaSettings,
+        *,
+        reading: Reading,
+        registry: CollectorRegistry,
+        clock: Clock,
+    ) -> None:
+        """Put the parts together; nothing connects yet.
+
+        Args:
+            settings: One for each destination.
+            kafka: Where the backlog is.
+            reading: What they read, and how.
+            registry: Where the metrics go.
+            clock: Tells the time.
+
+        Raises:
+            ConfigurationError: A certificate cannot be used.
+        """
+        self._members: dict[str, list[Member]] = {}
+        metrics = PushMetrics(registry) if settings else None
+        for each in settings:
+            assert metrics is not None  # noqa: S101  made above, as there is one to be made for
+            duty = Duty(each, kafka, reading, DestinationMetrics(metrics, each.name), clock)
+            members = [Member(duty, number) for number in range(each.consumers)]
+            duty.metrics.lag_seconds(partial(_oldest_seconds, members))
+            self._members[each.name] = members
+
+    def start(self) -> None:
+        """Begin, in the background."""
+        for member in self._all():
+            member.start()
+
+    def stop(self) -> None:
+        """End within seconds; what was not acknowledged is not committed."""
+        for member in self._all():
+            member.stop()
+        deadline = time.monotonic() + STOP_SECONDS
+        for member in self._all():
+            member.join(deadline - time.monotonic())
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether every member has joined its group; a receiver that is down makes nobody unready.
+
+        To take the bridge out of service would mend no receiver and would stop the scrapes, the alerts and the other
+        destinations; `kernelcast_bridge_push_up` and the lag say what is wrong.
+        """
+        waiting = [name for name, members in self._members.items() if not all(member.joined for member in members)]
+        return not waiting, f"destinations that have not joined their group: {', '.join(waiting)}" if waiting else ""
+
+    async def answer(self, _request: Request) -> Response:
+        """`GET /api/v1/push`: every destination with its lag and what stands in its way."""
+        return JSONResponse(
+            [
+                {
+                    "name": name,
+                    "joined": all(member.joined for member in members),
+                    "lag_messages": sum(member.lag for member in members),
+                    "trouble": next((member.trouble for member in members if member.trouble), ""),
+                }
+                for name, members in self._members.items()
+            ]
+        )
+
+    def _all(self) -> list[Member]:
+        return [member for members in self._members.values() for member in members]
+
+
+def _oldest_seconds(members: Sequence[Member]) -> float:
+    return max(member.age_seconds for member in members)

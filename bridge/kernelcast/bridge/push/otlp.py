@@ -1,0 +1,229 @@
+"""OTLP over HTTP: messages go on as they are, several in one request; only what must not go out is taken from them.
+
+`ExportMetricsServiceRequest`s one after the other are one with all their resources: protobuf merges repeated fields.
+Source: opentelemetry.io/docs/specs/otlp, OTLP/HTTP.
+"""
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from cramjam import zstd
+from google.protobuf.message import DecodeError as ProtobufError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from kernelcast.bridge.inputs import Selection
+from kernelcast.bridge.inputs.formats import OTLP_PROTO
+from kernelcast.bridge.intake.batch import Message
+from kernelcast.bridge.push.answer import Answer, Verdict
+from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.receiver import Receiver
+from kernelcast.bridge.push.rewrite import PLAIN, UNSEEN, WIRE_ONLY, rewritten, treatment
+from kernelcast.bridge.push.rows import PARTS
+from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.bridge.series.columns import UInt8Array, grown
+from kernelcast.columnar import Decoded, Decoder
+
+GZIP_LEVEL: Final = 1
+"""Higher ones cost more time than they save."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpPayload:
+    """What makes one OTLP request.
+
+    Attributes:
+        bodies: Export requests, which together are one.
+        counts: Points of each.
+        level: How often it has been divided by series.
+    """
+
+    bodies: tuple[bytes, ...]
+    counts: tuple[int, ...]
+    level: int = 0
+
+    @property
+    def points(self) -> int:
+        """Data points."""
+        return sum(self.counts)
+
+    def by_series(self) -> list["OtlpPayload"]:
+        """Up to PARTS parts, each series whole in one, by its hash; slow, and only for what was refused."""
+        divisor = PARTS**self.level
+        parts: dict[int, list[bytes]] = {}
+        for series, point in _apart(self.bodies):
+            parts.setdefault(zlib.crc32(series) // divisor % PARTS, []).append(point)
+        if len(parts) == 1 and divisor * PARTS < 1 << 32 and len({series for series, _ in _apart(self.bodies)}) > 1:
+            return OtlpPayload(self.bodies, self.counts, self.level + 1).by_series()
+        return [OtlpPayload((b"".join(part),), (len(part),), self.level + 1) for part in parts.values()]
+
+    def by_message(self) -> list["OtlpPayload"]:
+        """One part for each message, in order."""
+        return [OtlpPayload((body,), (count,)) for body, count in zip(self.bodies, self.counts, strict=True)]
+
+    def by_point(self) -> list["OtlpPayload"]:
+        """One part for each point, in the order of the messages."""
+        return [OtlpPayload((point,), (1,)) for _, point in _apart(self.bodies)]
+
+
+class OtlpSender:
+    """Sends payloads."""
+
+    def __init__(self, receiver: Receiver, settings: PushSettings) -> None:
+        """Begin.
+
+        Args:
+            receiver: Where to.
+            settings: For `compression`.
+        """
+        self._receiver = receiver
+        self._compression = settings.compression
+        self._headers = {"Content-Type": "application/x-protobuf"}
+        if self._compression != "none":
+            self._headers["Content-Encoding"] = self._compression
+
+    def send(self, payload: OtlpPayload) -> tuple[Answer, int]:
+        """Send a payload once."""
+        body = b"".join(payload.bodies)
+        if self._compression == "gzip":
+            body = gzip.compress(body, GZIP_LEVEL)
+        elif self._compression == "zstd":
+            body = bytes(zstd.compress(body))
+        answer = self._receiver.post(body, self._headers)
+        return (_weighed(answer) if answer.verdict is Verdict.ACKNOWLEDGED else answer), len(body)
+
+
+class Passage:
+    """Turns messages into payloads, mostly without touching them. For one thread."""
+
+    def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: Reading) -> None:
+        """Begin.
+
+        Args:
+            settings: The destination's.
+            metrics: Where what is left out is counted.
+            reading: Tells the formats; only `otlp_proto` can be passed on.
+        """
+        self._settings, self._metrics, self._reading = settings, metrics, reading
+        self._learn_anew()
+
+    def payloads(self, messages: Sequence[Message]) -> Iterator[OtlpPayload]:
+        """The requests that a batch of messages makes; to be sent in order."""
+        if self._known > self._settings.max_series:
+            self._learn_anew()
+        for group in self._selection.groups(messages):
+            for failure in group.failures:
+                self._metrics.undecodable(type(failure).__name__)
+            if group.format == OTLP_PROTO:
+                yield from self._requests(group.bodies)
+            else:
+                for _ in group.bodies:
+                    self._metrics.undecodable("format")
+
+    def _requests(self, bodies: Sequence[bytes]) -> Iterator[OtlpPayload]:
+        """Every message is decoded once, for one that is malformed would spoil the request of all."""
+        decoded = self._decoder.decode(bodies)
+        failed = {index for index, _ in decoded.failures}
+        for _, failure in decoded.failures:
+            self._metrics.undecodable(type(failure).__name__)
+        counts, touched = self._examined(decoded, len(bodies))
+        most_bytes, most_points = self._settings.max_request_bytes, self._settings.max_points
+        ready: list[tuple[bytes, int]] = []
+        size = points = 0
+        for index, body in enumerate(bodies):
+            count = counts[index]
+            if index in failed or not count:
+                continue
+            if touched[index]:
+                body = rewritten(body)  # noqa: PLW2901  the same message
+            if ready and (size + len(body) > most_bytes or points + count > most_points):
+                yield _payload(ready)
+                ready, size, points = [], 0, 0
+            ready.append((body, count))
+            size, points = size + len(body), points + count
+        if ready:
+            yield _payload(ready)
+
+    def _learn_anew(self) -> None:
+        """Forget every series: simpler than to age them, and bounded as well."""
+        self._decoder = Decoder(max_identities=2 * self._settings.max_series)
+        self._selection = Selection(self._decoder, self._reading.formats)
+        self._treatment: UInt8Array = np.full(1024, UNSEEN, np.uint8)
+        self._known = 0
+
+    def _examined(self, decoded: Decoded, messages: int) -> tuple[list[int], list[bool]]:
+        """How many points of each message go out, and whether it must be rewritten for that."""
+        points = np.zeros(messages, np.int64)
+        touched = np.zeros(messages, np.int64)
+        for columns in (decoded.numbers, decoded.histograms):
+            self._learn(columns.series)
+            treatments = self._treatment[columns.series]
+            kept = treatments != WIRE_ONLY
+            self._metrics.discarded("wire_only", int((~kept).sum()))
+            points += np.bincount(columns.message[kept], minlength=messages)
+            touched += np.bincount(columns.message[treatments != PLAIN], minlength=messages)
+        return points.tolist(), (touched > 0).tolist()
+
+    def _learn(self, series: Any) -> None:
+        numbers = np.unique(series)
+        if len(numbers) and numbers[-1] >= len(self._treatment):
+            capacity = grown(len(self._treatment), int(numbers[-1]) + 1)
+            fresh = np.full(capacity - len(self._treatment), UNSEEN, np.uint8)
+            self._treatment = np.concatenate([self._treatment, fresh])
+        for number in numbers[self._treatment[numbers] == UNSEEN].tolist():
+            self._treatment[number] = treatment(self._decoder.identity(number))
+            self._known += 1
+
+
+def _payload(ready: list[tuple[bytes, int]]) -> OtlpPayload:
+    return OtlpPayload(tuple(body for body, _ in ready), tuple(count for _, count in ready))
+
+
+def _weighed(answer: Answer) -> Answer:
+    """What the response of a success says about points that were not taken."""
+    try:
+        partial = ExportMetricsServiceResponse.FromString(answer.body).partial_success
+    except ProtobufError:  # many receivers answer with something else, or with nothing
+        return answer
+    rejected = max(0, partial.rejected_data_points)
+    detail = partial.error_message[:300] if rejected else answer.detail
+    return Answer(Verdict.ACKNOWLEDGED, "rejected" if rejected else "", detail, discarded=rejected)
+
+
+def _apart(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Every point by itself: the bytes that tell its series, and an export request of it alone."""
+    for body in bodies:
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    yield from _points_apart(resource, scope, metric)
+
+
+def _points_apart(resource: Any, scope: Any, metric: Any) -> Iterator[tuple[bytes, bytes]]:
+    kind = metric.WhichOneof("data")
+    points = list(getattr(metric, kind).data_points) if kind else []
+    for point in points:
+        request = ExportMetricsServiceRequest()
+        alone = request.resource_metrics.add(schema_url=resource.schema_url)
+        alone.resource.CopyFrom(resource.resource)
+        within = alone.scope_metrics.add(schema_url=scope.schema_url)
+        within.scope.CopyFrom(scope.scope)
+        same = within.metrics.add(name=metric.name, unit=metric.unit, description=metric.description)
+        data = getattr(same, kind)
+        if kind not in ("gauge", "summary"):
+            data.aggregation_temporality = getattr(metric, kind).aggregation_temporality
+        if kind == "sum":
+            data.is_monotonic = metric.sum.is_monotonic
+        identity = b"".join(
+            item.SerializeToString(deterministic=True)
+            for item in (alone.resource, within.scope, *sorted(point.attributes, key=lambda pair: str(pair.key)))
+        )
+        data.data_points.append(point)
+        yield identity + metric.name.encode(), request.SerializeToString()

@@ -1,0 +1,97 @@
+"""One member of a destination's consumer group: read, send, commit; again and again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from kernelcast.bridge.intake.batch import Message
+from kernelcast.bridge.push.backlog import Backlog, Batch
+from kernelcast.bridge.push.delivery import AbandonedError, Delivery
+from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.bridge.push.settings import PushSettings
+
+
+class Preparation(Protocol):
+    """From messages to payloads: `conversion.Conversion` or `otlp.Passage`."""
+
+    def payloads(self, messages: Sequence[Message]) -> Iterator[Any]:
+        """The requests that a batch of messages makes; to be sent in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What a message passes.
+
+    Attributes:
+        backlog: Where it comes from.
+        preparation: What makes it a request.
+        delivery: What sends that.
+    """
+
+    backlog: Backlog
+    preparation: Preparation
+    delivery: Delivery[Any]
+
+
+class Pusher:
+    """Runs on one thread, which is the consumer's as well."""
+
+    def __init__(
+        self, stages: Stages, settings: PushSettings, metrics: DestinationMetrics, stopping: Callable[[], bool]
+    ) -> None:
+        """Connect the stages.
+
+        Args:
+            stages: What a message passes.
+            settings: The destination's.
+            metrics: The destination's.
+            stopping: Whether to come to an end.
+        """
+        self.stages = stages
+        self._settings, self._metrics, self._stopping = settings, metrics, stopping
+        self._log = structlog.stdlib.get_logger("bridge.push")
+
+    def step(self) -> int:
+        """Read a batch and bring it to its end; how many messages it had.
+
+        Raises:
+            BrokerError: An error that will not pass.
+        """
+        backlog = self.stages.backlog
+        batch = backlog.read(
+            max_bytes=self._settings.max_request_bytes,
+            linger_seconds=self._settings.linger_seconds,
+            stopping=self._stopping,
+        )
+        try:
+            for payload in self._payloads(batch):
+                self.stages.delivery.deliver(payload)
+        except AbandonedError:
+            if not self._stopping():
+                backlog.rewind()
+            return 0
+        if batch.messages or batch.ends:
+            backlog.acknowledge(batch)
+        return len(batch.messages)
+
+    def _payloads(self, batch: Batch) -> Iterator[Any]:
+        """The batch's requests; a message that makes our own code fail costs only itself."""
+        messages = [message for message in batch.messages if message.value() is not None]
+        try:
+            payloads = list(self.stages.preparation.payloads(messages))
+        except Exception:  # noqa: BLE001  a fault of ours must not stop what comes after
+            self._log.exception("a batch cannot be prepared", destination=self._metrics.name, messages=len(messages))
+            yield from self._one_by_one(messages)
+        else:
+            yield from payloads
+
+    def _one_by_one(self, messages: Sequence[Message]) -> Iterator[Any]:
+        for message in messages:
+            try:
+                payloads = list(self.stages.preparation.payloads([message]))
+            except Exception:  # noqa: BLE001  logged above
+                self._metrics.undecodable("internal")
+            else:
+                yield from payloads

@@ -1,0 +1,130 @@
+"""HTTP to one receiver: connection, certificates, credentials; one attempt at a time."""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.push.answer import Answer, Verdict, judge
+from kernelcast.bridge.push.backoff import retry_after_seconds
+from kernelcast.bridge.push.settings import PushSettings, TlsSettings
+from kernelcast.wire.errors import ConfigurationError
+
+LONGEST_RESPONSE_BYTES: Final = 64 * 1024
+"""More of a response than anybody reads."""
+SHOWN_CHARACTERS: Final = 300
+USER_AGENT: Final = "kernelcast-bridge"
+
+
+class SecretFile:
+    """A file with one secret, read again whenever it changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._secret = ""
+
+    def read(self) -> str:
+        """The secret as it is now, without white space around it.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        status = self._path.stat()
+        seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if seen != self._seen:
+            self._secret = self._path.read_text().strip()
+            self._seen = seen
+        return self._secret
+
+
+class Receiver:
+    """Sends requests to one URL; for one thread."""
+
+    def __init__(self, settings: PushSettings, *, clock: Clock, transport: httpx.BaseTransport | None = None) -> None:
+        """Prepare to send; nothing connects yet.
+
+        Args:
+            settings: The destination.
+            clock: For `Retry-After` dates.
+            transport: Stands in for the network in tests.
+
+        Raises:
+            ConfigurationError: A certificate cannot be used.
+        """
+        self._url = settings.url
+        self._clock = clock
+        self._timeout_seconds = settings.timeout_seconds
+        self._basic = settings.basic_auth
+        files = (settings.bearer_token_file, self._basic.password_file if self._basic else None)
+        self._token, self._password = (SecretFile(path) if path is not None else None for path in files)
+        self._client = httpx.Client(
+            headers={"User-Agent": USER_AGENT, **settings.headers},
+            timeout=settings.timeout_seconds,
+            verify=_context(settings.tls),
+            transport=transport,
+            trust_env=False,  # a proxy of the environment is no choice of this destination's
+        )
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request once and understand the answer; whatever goes wrong is an answer, too."""
+        try:
+            auth = self._auth()
+        except OSError as error:
+            return Answer(Verdict.AGAIN, "configuration", f"credentials cannot be read: {error}")
+        bearer = {"Authorization": f"Bearer {self._token.read()}"} if self._token is not None else {}
+        try:
+            with self._client.stream(
+                "POST", self._url, content=body, headers={**headers, **bearer}, auth=auth
+            ) as response:
+                return self._understood(response)
+        except httpx.HTTPError as error:
+            return Answer(Verdict.AGAIN, "network", f"{type(error).__name__}: {error}")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def _auth(self) -> tuple[str, str] | None:
+        if self._token is not None:
+            self._token.read()
+        if self._basic is None:
+            return None
+        return self._basic.username, self._password.read() if self._password is not None else self._basic.password
+
+    def _understood(self, response: httpx.Response) -> Answer:
+        body = b""
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        for part in response.iter_bytes():
+            body += part[: LONGEST_RESPONSE_BYTES - len(body)]
+            if len(body) == LONGEST_RESPONSE_BYTES or self._clock.monotonic() > deadline:
+                break
+        text = body[:4096].decode("utf-8", "replace")
+        verdict, cause = judge(response.status_code, text)
+        return Answer(
+            verdict,
+            cause,
+            f"HTTP {response.status_code}: {text[:SHOWN_CHARACTERS].strip()}",
+            retry_after_seconds(response.headers.get("retry-after"), self._clock.now_ns() / 1e9),
+            headers={name.lower(): value for name, value in response.headers.items()},
+            body=body,
+        )
+
+
+def _context(tls: TlsSettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=str(tls.ca_file) if tls.ca_file is not None else None)
+        if tls.cert_file is not None:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"push: certificates cannot be used (ca_file {tls.ca_file}, cert_file {tls.cert_file}, key_file "
+            f"{tls.key_file}): {error}; give PEM files that this process may read"
+        ) from None
+    if tls.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,67 @@
+"""What of a message must be changed before a receiver that makes Prometheus names itself sees it.
+
+The catalogue's word counts: what is for the wire only stays there, and a metric whose name would come out otherwise
+travels under its Prometheus name.
+"""
+
+from functools import lru_cache
+from typing import Any, Final
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from kernelcast.columnar import PointType, SeriesIdentity
+from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind, translate
+
+PLAIN: Final = 0
+WIRE_ONLY: Final = 1
+RENAMED: Final = 2
+UNSEEN: Final = 255
+
+
+def treatment(identity: SeriesIdentity) -> int:
+    """What becomes of a series: PLAIN, WIRE_ONLY or RENAMED."""
+    return _treatment(identity.name, identity.unit, _kind(int(identity.type), monotonic=identity.monotonic))
+
+
+def rewritten(body: bytes) -> bytes:
+    """An export request as it may go out."""
+    request = ExportMetricsServiceRequest.FromString(body)
+    for resource in request.resource_metrics:
+        for scope in resource.scope_metrics:
+            kept = [metric for metric in scope.metrics if _rename(metric)]
+            if len(kept) < len(scope.metrics):
+                copies = [type(metric).FromString(metric.SerializeToString()) for metric in kept]
+                del scope.metrics[:]
+                scope.metrics.extend(copies)
+    return request.SerializeToString()
+
+
+@lru_cache(maxsize=10_000)
+def _treatment(name: str, unit: str, kind: Kind) -> int:
+    row = BY_OTLP_NAME.get(name)
+    if row is None:
+        return PLAIN
+    if not row.exposed:
+        return WIRE_ONLY
+    return PLAIN if translate(name, unit, kind) == row.prometheus_name else RENAMED
+
+
+def _rename(metric: Any) -> bool:
+    """Give a metric the name that comes out right; False where it is not to go out."""
+    field = metric.WhichOneof("data")
+    number = metric.DESCRIPTOR.fields_by_name[field].number if field else PointType.GAUGE
+    kind = _kind(number, monotonic=metric.sum.is_monotonic if field == "sum" else False)
+    verdict = _treatment(metric.name, metric.unit, kind)
+    if verdict == RENAMED:
+        metric.name, metric.unit = BY_OTLP_NAME[metric.name].prometheus_name, ""
+        if kind is Kind.COUNTER and translate(metric.name, "", kind) != metric.name:
+            # As a counter it would get `_total`: DCGM's names have none, and dashboards ask for those names.
+            points = [type(point).FromString(point.SerializeToString()) for point in metric.sum.data_points]
+            metric.gauge.data_points.extend(points)
+    return verdict != WIRE_ONLY
+
+
+def _kind(field: int, *, monotonic: bool) -> Kind:
+    if field in (PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM):
+        return Kind.HISTOGRAM
+    return Kind.COUNTER if field == PointType.SUM and monotonic else Kind.GAUGE

@@ -1,0 +1,70 @@
+"""Compile what pushing needs before the first message: seconds the first time, then it comes from a cache."""
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.bridge.push.conversion import Conversion
+from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
+from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.remote_write import request_v1, request_v2
+from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.topics import KERNELS
+
+ONE_AT_A_TIME: Final = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """As Kafka would give it."""
+
+    body: bytes
+
+    def topic(self) -> str:
+        return KERNELS.name
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 0
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self.body
+
+    def headers(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return 2, 1
+
+
+def warm_up() -> None:
+    """Take a number and histograms through both versions of remote write."""
+    with ONE_AT_A_TIME:
+        Decoder.warm_up()
+        totals = DurationTotals()
+        totals.observe(1_000)
+        samples = [
+            Sample(kernel.LAUNCHES, (("kernel", "k"),), 1_000_000, 1, 1),
+            Sample(kernel.DURATION, (("kernel", "k"),), 1_000_000, totals, 1, detailed=True),
+            Sample(kernel.DURATION, (("kernel", "l"),), 1_000_000, totals, 1),
+        ]
+        resource = Resource((("service.instance.id", ""), ("service.name", "")))
+        bodies = [export.body for export in encode(resource, samples, scope="")]
+        metrics = DestinationMetrics(PushMetrics(CollectorRegistry()), "warm-up")
+        for native in (True, False):
+            settings = PushSettings(
+                name="warm-up", kind="remote_write", url="http://localhost", native_histograms=native
+            )
+            for payload in Conversion(settings, metrics, Reading()).payloads([_Message(body) for body in bodies]):
+                request_v1(payload)
+                request_v2(payload)

@@ -1,0 +1,1 @@
+"""The series store: columns, and the compiled kernels that write them."""

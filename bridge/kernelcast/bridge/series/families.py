@@ -1,0 +1,156 @@
+"""The metric families that are exposed: their names, kinds and help, and which sample names they take."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kernelcast.wire.catalogue import Kind
+
+HISTOGRAM_SUFFIXES: Final = ("", "_bucket", "_sum", "_count")
+EXPOSED_TYPES: Final = {
+    Kind.GAUGE: "gauge",
+    Kind.COUNTER: "counter",
+    Kind.HISTOGRAM: "histogram",
+    Kind.INFO: "gauge",  # text 0.0.4 has no info
+    Kind.SUMMARY: "summary",
+    Kind.UNKNOWN: "untyped",
+}
+
+MOST_CONFLICTS: Final = 100
+"""Metrics that are counted by name when their kinds conflict."""
+OTHERS: Final = "other"
+
+
+@dataclass(slots=True)
+class Family:
+    """One metric on `/metrics`.
+
+    Attributes:
+        number: Its number, stable while it has series.
+        name: Its name.
+        kind: Its kind.
+        help: One line for people.
+        unit: Prometheus' word for its unit; empty without.
+        part_of: The summary whose sums or counts these are, which stand below it without a header; else empty.
+        slots: How many series it has.
+        lines: How many lines they make.
+    """
+
+    number: int
+    name: str
+    kind: Kind
+    help: str
+    unit: str = ""
+    part_of: str = ""
+    slots: int = 0
+    lines: int = 0
+
+    @property
+    def header(self) -> bytes:
+        """The two lines above its samples."""
+        text = self.help.replace("\\", "\\\\").replace("\n", "\\n")
+        return f"# HELP {self.name} {text}\n# TYPE {self.name} {EXPOSED_TYPES[self.kind]}\n".encode()
+
+    @property
+    def sample_names(self) -> tuple[str, ...]:
+        """Every name its samples can have."""
+        if self.kind is Kind.HISTOGRAM:
+            return tuple(self.name + suffix for suffix in HISTOGRAM_SUFFIXES)
+        return (self.name,)
+
+
+def _go_together(family: Family, kind: Kind, help: str) -> bool:  # noqa: A002  the field's name
+    """Whether a family may have a series of a kind; a kind that nobody told is settled by the first who tells."""
+    if not {Kind.HISTOGRAM, Kind.SUMMARY} & {family.kind, kind}:
+        if family.kind is Kind.UNKNOWN:
+            family.kind, family.help = kind, help
+        if kind is Kind.UNKNOWN:
+            return True
+    return EXPOSED_TYPES[family.kind] == EXPOSED_TYPES[kind]
+
+
+@dataclass(slots=True)
+class Families:
+    """All families; no two of them share a sample name.
+
+    Attributes:
+        by_number: The families, None where a number is free.
+        help_conflicts: Series that came with another help than their family's; the first one stays.
+        type_conflicts: By metric, series refused because another kind of metric has the name; OTHERS for most of them.
+    """
+
+    by_number: list[Family | None] = field(default_factory=list)
+    help_conflicts: int = 0
+    type_conflicts: dict[str, int] = field(default_factory=dict)
+    _reserved: frozenset[str] = frozenset()
+    _by_name: dict[str, Family] = field(default_factory=dict)
+    _taken: dict[str, str] = field(default_factory=dict)
+    _free: list[int] = field(default_factory=list)
+
+    @classmethod
+    def reserving(cls, names: Iterable[str]) -> "Families":
+        """None yet, and none of strangers ever under these names: the process's own metrics stand on the same page."""
+        return cls(_reserved=frozenset(names))
+
+    def admit(
+        self,
+        name: str,
+        kind: Kind,
+        help: str,  # noqa: A002  the field's name
+        unit: str = "",
+        *,
+        part_of: str = "",
+        own: bool = False,
+    ) -> Family | None:
+        """The family of that name; None where it is of another kind, or a sample name of it is taken.
+
+        Args:
+            name: Its name.
+            kind: Its kind.
+            help: Its help, should it be new; a known family keeps its own.
+            unit: Prometheus' word for its unit, should it be new.
+            part_of: See `Family`.
+            own: Whether it is the process's own, so that reserved names are free for it.
+        """
+        known = self._by_name.get(name)
+        if known is not None and _go_together(known, kind, help):
+            self.help_conflicts += known.help != help and kind is not Kind.UNKNOWN
+            return known
+        number = self._free[-1] if self._free else len(self.by_number)
+        family = Family(number, name, kind, help, unit, part_of)
+        if known is not None or any(self._is_taken(sample, own=own) for sample in family.sample_names):
+            self._count_conflict(name)
+            return None
+        if self._free:
+            self.by_number[self._free.pop()] = family
+        else:
+            self.by_number.append(family)
+        self._by_name[name] = family
+        self._taken.update(dict.fromkeys(family.sample_names, name))
+        return family
+
+    def release(self, family: Family) -> None:
+        """Forget a family that has no series left, so that its names are free."""
+        if family.slots:
+            return
+        self.by_number[family.number] = None
+        self._free.append(family.number)
+        del self._by_name[family.name]
+        for sample in family.sample_names:
+            del self._taken[sample]
+
+    def takes(self, sample: str) -> bool:
+        """Whether a sample name is some family's, or reserved."""
+        return sample in self._taken
+
+    def sorted(self) -> list[Family]:
+        """By name, as they stand on the page; a summary's sums and counts follow it at once."""
+        return sorted(self._by_name.values(), key=lambda family: (family.part_of or family.name, family.name))
+
+    def _is_taken(self, sample: str, *, own: bool) -> bool:
+        return sample in self._taken or (sample in self._reserved and not own)
+
+    def _count_conflict(self, name: str) -> None:
+        if name not in self.type_conflicts and len(self.type_conflicts) >= MOST_CONFLICTS:
+            name = OTHERS
+        self.type_conflicts[name] = self.type_conflicts.get(name, 0) + 1

@@ -1,0 +1,193 @@
+"""Series in which the bridge tells of producers: whether each is up, how old its last sample is, what else is known.
+
+They stand in the store among the others, so that shards, filters and formats treat them alike, and belong to the
+partition that a producer's last points came from: what is hidden or revoked takes them along.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.series.columns import INTEGER, LIVE, FloatArray, Int32Array, Int64Array, UInt8Array
+from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers
+from kernelcast.bridge.series.slots import Slots
+from kernelcast.bridge.translation.attributes import producer_labels, rendered
+from kernelcast.bridge.translation.targets import Targets
+from kernelcast.bridge.translation.translate import Placement
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.catalogue import bridge as rows
+
+UP: Final = 0
+AGE: Final = 1
+INFO: Final = 2
+ROWS: Final = (rows.PRODUCER_UP, rows.PRODUCER_AGE, rows.TARGET_INFO)
+
+MISSED_INTERVALS: Final = 3
+"""So many of a producer's own intervals without a sample, and it is no longer up."""
+SHORTEST_SILENCE_MS: Final = 5_000
+"""Less silence than this says nothing: batches, flushes and this survey take a second each."""
+WEIGHT: Final = 0.25
+"""Of the newest interval in the average of a producer's intervals."""
+NEVER_EXPIRES: Final = 2**62
+TOLD_AT_ONCE: Final = 500
+"""New producers per hold of the store's lock: 30 ms."""
+
+
+class Heartbeats:
+    """The bridge's own series of producers; not thread-safe.
+
+    Attributes:
+        targets: What `target_info` says.
+        untold: Whether there are more new producers than one beat tells of; another beat tells of more.
+    """
+
+    def __init__(self, rules: ProducerRules, producers: Producers, slots: Slots) -> None:
+        """Tell of producers in slots."""
+        self._rules, self._producers, self._slots = rules, producers, slots
+        self._own: Int32Array = np.full((len(ROWS), 16), -1, np.int32)
+        self._told: UInt8Array = np.zeros(16, np.uint8)
+        self._seen_ms: Int64Array = np.zeros(16, np.int64)
+        self._interval_ms: FloatArray = np.zeros(16, np.float64)
+        self.targets = Targets()
+        self.untold = False
+
+    @property
+    def told_of(self) -> NDArray[np.bool_]:
+        """Shape (used,), which producers have a series here, or at another replica that keeps it."""
+        self._make_room()
+        told: NDArray[np.bool_] = self._told[: self._producers.used] != 0
+        told |= self._own[INFO, : self._producers.used] >= 0
+        return told
+
+    def freed(self, slots: NDArray[np.intp]) -> None:
+        """Note that slots are being taken back, before they are."""
+        series = self._slots.series
+        own = slots[series.writer[slots] < 0]
+        if len(own):
+            gone = np.zeros(self._slots.used, np.bool_)
+            gone[own] = True
+            self._own[(self._own >= 0) & gone[self._own]] = -1
+            producers = np.unique(series.producer[own])
+            self._producers.columns.partition[producers] = -1
+            self._told[producers] = 0
+            self.targets.stale.update(producers.tolist())
+
+    def announce(self) -> bool:
+        """Show what has become known of producers; returns whether series came or went."""
+        self._make_room()
+        partitions = self._producers.columns.partition
+        ready = [one for one in self.targets.stale if partitions[one] >= 0 or not self.targets.of(one)]
+        chosen = sorted(ready)[:TOLD_AT_ONCE]
+        changed = False
+        for producer in chosen:
+            self.targets.stale.discard(producer)
+            labels = self.targets.labels(producer, self._producers.name(producer))
+            changed |= self._replace(INFO, producer, labels)
+        return changed
+
+    def beat(self, reference_ms: Int64Array, exposed: UInt8Array) -> bool:
+        """Judge every producer by Kafka's clock.
+
+        Args:
+            reference_ms: By partition number, what Kafka's clock shows for what has been read of it.
+            exposed: By partition number, whether it is shown.
+
+        Returns:
+            Whether series came, went or moved, so that the page has others.
+        """
+        self._make_room()
+        columns, used = self._producers.columns, self._producers.used
+        appends, partitions = columns.append_ms[:used], columns.partition[:used]
+        self._learn(appends)
+        ages_ms = np.maximum(reference_ms[partitions] - appends, 0)
+        known = (partitions >= 0) & (appends > 0)
+        known[NOBODY] = False
+        silent = known & (ages_ms > 2 * self._rules.ttl_ms)
+        changed = self._withdraw(np.flatnonzero(silent))
+        new = np.flatnonzero(known & ~silent & (self._told[:used] == 0))
+        self.untold = len(new) > TOLD_AT_ONCE
+        for producer in new[:TOLD_AT_ONCE].tolist():
+            labels = rendered(producer_labels(self._producers.name(producer)))
+            changed |= self._replace(AGE, producer, labels) | self._replace(UP, producer, labels)
+            self._told[producer] = 1
+        return self._write(ages_ms, exposed) or changed
+
+    def _learn(self, appends: Int64Array) -> None:
+        seen, intervals = self._seen_ms[: len(appends)], self._interval_ms[: len(appends)]
+        gaps = np.minimum(appends - seen, self._rules.ttl_ms)
+        moved = (seen > 0) & (gaps > 0)
+        averages = np.where(intervals > 0, intervals + WEIGHT * (gaps - intervals), gaps)
+        np.copyto(intervals, averages, where=moved)
+        np.copyto(seen, appends)
+
+    def _write(self, ages_ms: Int64Array, exposed: UInt8Array) -> bool:
+        series, columns = self._slots.series, self._producers.columns
+        limits_ms = np.clip(MISSED_INTERVALS * self._interval_ms, SHORTEST_SILENCE_MS, self._rules.ttl_ms)
+        limits_ms[self._interval_ms == 0] = self._rules.ttl_ms
+        moved = False
+        for kind in (UP, AGE, INFO):
+            producers = np.flatnonzero(self._own[kind, : len(ages_ms)] >= 0)
+            slots = self._own[kind, producers]
+            partitions = columns.partition[producers]
+            moved |= bool((exposed[series.partition[slots]] != exposed[partitions]).any())
+            series.partition[slots] = partitions
+            if kind == UP:
+                series.integer[slots] = ages_ms[producers] <= limits_ms[producers]
+            elif kind == AGE:
+                series.value[slots] = ages_ms[producers] / 1e3
+        return moved
+
+    def _withdraw(self, producers: Sequence[int] | NDArray[np.intp]) -> bool:
+        """Tell of producers no more."""
+        slots = self._own[:, producers].ravel()
+        slots = slots[slots >= 0]
+        if len(slots):
+            self.freed(slots.astype(np.intp))
+            self._slots.free(slots.astype(np.intp))
+        columns = self._producers.columns
+        for column in (columns.append_ms, columns.time_ns, self._seen_ms, self._interval_ms):
+            column[producers] = 0
+        columns.partition[producers] = -1
+        self._told[producers] = 0
+        return bool(len(slots))
+
+    def _replace(self, kind: int, producer: int, labels: bytes) -> bool:
+        """Give a producer a series of a kind; no labels take it away."""
+        before, after = int(self._own[kind, producer]), -1
+        partition = int(self._producers.columns.partition[producer])
+        if labels and partition >= 0:
+            after = self._slots.admit(_placement(ROWS[kind], labels), producer, own=True)
+        if after == before:
+            return False
+        if before >= 0:
+            self._slots.free(np.array([before], np.intp))
+        self._own[kind, producer] = max(after, -1)
+        if after >= 0:
+            self._fill(after, partition, kind)
+        return True
+
+    def _fill(self, slot: int, partition: int, kind: int) -> None:
+        series = self._slots.series
+        series.partition[slot] = partition
+        series.append_ms[slot] = NEVER_EXPIRES
+        series.integer[slot] = 1
+        series.value[slot] = 0.0
+        series.start_ns[slot] = series.time_ns[slot] = 0
+        series.flags[slot] = 0 if kind == AGE else INTEGER
+        series.state[slot] = LIVE
+
+    def _make_room(self) -> None:
+        rows_needed = len(self._producers.columns.partition)
+        more = rows_needed - len(self._seen_ms)
+        if more > 0:
+            self._own = np.pad(self._own, ((0, 0), (0, more)), constant_values=-1)
+            self._told = np.pad(self._told, (0, more))
+            self._seen_ms = np.pad(self._seen_ms, (0, more))
+            self._interval_ms = np.pad(self._interval_ms, (0, more))
+
+
+def _placement(row: Metric, labels: bytes) -> Placement:
+    unit = "seconds" if row.kind is Kind.GAUGE and row.prometheus_name.endswith("_seconds") else ""
+    return Placement(row.prometheus_name, row.kind, row.help, labels, cumulative=False, writer=None, unit=unit)

@@ -1,0 +1,246 @@
+"""Points of histograms into slots and blocks, no Python object per point."""
+
+import numpy as np
+
+from kernelcast.bridge.machine import part
+from kernelcast.bridge.series.columns import (
+    ABSENT,
+    CLAMPED,
+    EXPONENTIAL,
+    HAS_SUM,
+    LIVE,
+    MALFORMED_HISTOGRAM,
+    MEMBERSHIP,
+    NO_BOUNDS,
+    STORED,
+    FloatArray,
+    Int64Array,
+    MessageColumns,
+    Rules,
+)
+from kernelcast.bridge.series.exponential import (
+    CAPACITY_WORD,
+    HEADER_WORDS,
+    MOST_BUCKETS,
+    MOST_SCALE,
+    NEGATIVE_LENGTH_WORD,
+    NEGATIVE_OFFSET_WORD,
+    POSITIVE_LENGTH_WORD,
+    POSITIVE_OFFSET_WORD,
+    SCALE_WORD,
+    ZERO_COUNT_WORD,
+    ZERO_THRESHOLD_WORD,
+)
+from kernelcast.bridge.series.judgement import Tables, arrival, change, is_ahead, refused, told, tried
+from kernelcast.bridge.series.points import HistogramPoints, UInt64Array
+from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE
+from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
+
+LARGEST_COUNT = np.uint64(2**63 - 1)
+
+
+@part
+def adds_up(count: np.uint64, counts: UInt64Array, start: int, stop: int, total: np.uint64) -> np.uint64:
+    """The total plus the counts from start to stop; more than `count` where they exceed it: no sum wraps around."""
+    for j in range(start, stop):
+        if total > count or counts[j] > count - total:
+            return count + np.uint64(1)
+        total += counts[j]
+    return total
+
+
+@part
+def rising(bounds: FloatArray, start: int, stop: int) -> bool:
+    """Whether bounds are finite and strictly rising."""
+    for j in range(start, stop):  # noqa: SIM110  numba has no generators here
+        if not np.isfinite(bounds[j]) or (j > start and bounds[j] <= bounds[j - 1]):
+            return False
+    return True
+
+
+@part
+def adds_up_explicit(points: HistogramPoints, i: int) -> bool:
+    """Whether an explicit point has as many counts as its bounds ask for, which add up; or none of either."""
+    first, last = points.bucket_indptr[i], points.bucket_indptr[i + 1]
+    low, high = points.bounds_indptr[i], points.bounds_indptr[i + 1]
+    count = points.observations[i]
+    if last == first:
+        return True
+    if last - first != high - low + 1 or not rising(points.bounds, low, high):
+        return False
+    total = adds_up(count, points.buckets, first, last, np.uint64(0))
+    return bool(total == count)
+
+
+@part
+def adds_up_exponential(points: HistogramPoints, i: int) -> bool:
+    """Whether the counts of an exponential point add up."""
+    count = points.observations[i]
+    total = adds_up(
+        count, points.positive, points.positive_indptr[i], points.positive_indptr[i + 1], points.zero_count[i]
+    )
+    total = adds_up(count, points.negative, points.negative_indptr[i], points.negative_indptr[i + 1], total)
+    return bool(total == count)
+
+
+@part
+def same_bounds(
+    bounds: FloatArray, start: int, stop: int, known: FloatArray, known_start: int, known_stop: int
+) -> bool:
+    """Whether two sets of bounds are one."""
+    if stop - start != known_stop - known_start:
+        return False
+    for j in range(stop - start):  # noqa: SIM110  numba has no generators here
+        if bounds[start + j] != known[known_start + j]:
+            return False
+    return True
+
+
+@part
+def sound(points: HistogramPoints, i: int) -> bool:
+    """Whether a point's counts add up and can be stored."""
+    if points.observations[i] > LARGEST_COUNT:
+        return False
+    return adds_up_explicit(points, i) if points.flags[i] & EXPLICIT else adds_up_exponential(points, i)
+
+
+@part
+def has_bounds(points: HistogramPoints, i: int, schema: int, schemas: tuple[Int64Array, FloatArray]) -> bool:
+    """Whether a histogram of this schema has an explicit point's bounds."""
+    if points.bucket_indptr[i + 1] - points.bucket_indptr[i] <= 1:
+        return schema == NO_BOUNDS
+    low, high = points.bounds_indptr[i], points.bounds_indptr[i + 1]
+    known_ends, known_bounds = schemas
+    return schema > NO_BOUNDS and same_bounds(
+        points.bounds, low, high, known_bounds, known_ends[schema], known_ends[schema + 1]
+    )
+
+
+@part
+def fits(
+    points: HistogramPoints,
+    i: int,
+    schema: int,
+    schemas: tuple[Int64Array, FloatArray],
+    blocks: Int64Array,
+    block: int,
+) -> bool:
+    """Whether a histogram has a point's bounds, or an exponential one room for its buckets."""
+    if points.flags[i] & EXPLICIT:
+        return has_bounds(points, i, schema, schemas)
+    positive = points.positive_indptr[i + 1] - points.positive_indptr[i]
+    negative = points.negative_indptr[i + 1] - points.negative_indptr[i]
+    words = HEADER_WORDS + min(positive, MOST_BUCKETS) + min(negative, MOST_BUCKETS)
+    return schema == EXPONENTIAL and blocks[block + CAPACITY_WORD] >= words
+
+
+@part
+def span(offset: int, length: int, shift: int) -> int:
+    """How many buckets an array has once every 2**shift of them are one."""
+    return ((offset + length - 1) >> shift) - (offset >> shift) + 1 if length > 0 else 0
+
+
+@part
+def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int]) -> int:
+    """By how much the scale must fall for both arrays, each of (offset, length), to be kept."""
+    shift = max(scale - MOST_SCALE, 0)
+    while max(span(positive[0], positive[1], shift), span(negative[0], negative[1], shift)) > MOST_BUCKETS:
+        shift += 1
+    return shift
+
+
+@part
+def write_buckets(
+    blocks: Int64Array, at: int, counts: UInt64Array, start: int, buckets: tuple[int, int], shift: int
+) -> int:
+    """Write one side's counts, of (offset, length), every 2**shift of them as one; returns where they end."""
+    end = at + span(buckets[0], buckets[1], shift)
+    blocks[at:end] = 0
+    first = buckets[0] >> shift
+    for j in range(buckets[1]):
+        blocks[at + ((buckets[0] + j) >> shift) - first] += np.int64(counts[start + j])
+    return end
+
+
+@part
+def write_exponential(points: HistogramPoints, i: int, blocks: Int64Array, block: int) -> None:
+    """Write a point into its block, which has room."""
+    positive_start, negative_start = points.positive_indptr[i], points.negative_indptr[i]
+    positive = (int(points.positive_offset[i]), points.positive_indptr[i + 1] - positive_start)
+    negative = (int(points.negative_offset[i]), points.negative_indptr[i + 1] - negative_start)
+    scale = int(points.scale[i])
+    shift = coarsening(scale, positive, negative)
+    blocks[block + SCALE_WORD] = scale - shift
+    blocks[block + ZERO_THRESHOLD_WORD] = points.zero_threshold_bits[i]
+    blocks[block + ZERO_COUNT_WORD] = np.int64(points.zero_count[i])
+    blocks[block + POSITIVE_OFFSET_WORD] = positive[0] >> shift
+    blocks[block + POSITIVE_LENGTH_WORD] = span(positive[0], positive[1], shift)
+    blocks[block + NEGATIVE_OFFSET_WORD] = negative[0] >> shift
+    blocks[block + NEGATIVE_LENGTH_WORD] = span(negative[0], negative[1], shift)
+    at = write_buckets(blocks, block + HEADER_WORDS, points.positive, positive_start, positive, shift)
+    write_buckets(blocks, at, points.negative, negative_start, negative, shift)
+
+
+@part
+def write_explicit(points: HistogramPoints, i: int, blocks: Int64Array, block: int) -> None:
+    """Write a point's counts below each bound, cumulative, into its block."""
+    first = points.bucket_indptr[i]
+    running = np.int64(0)
+    for j in range(points.bounds_indptr[i + 1] - points.bounds_indptr[i]):
+        running += np.int64(points.buckets[first + j])
+        blocks[block + j] = running
+
+
+@part
+def write(points: HistogramPoints, i: int, schema: int, blocks: Int64Array, block: int) -> None:
+    """Write a point's buckets into its block, if it has any."""
+    if schema == EXPONENTIAL:
+        write_exponential(points, i, blocks, block)
+    elif schema != NO_BOUNDS:
+        write_explicit(points, i, blocks, block)
+
+
+@part
+def store_histograms(  # noqa: PLR0913, PLR0917  compiled into its caller
+    tables: Tables,
+    points: HistogramPoints,
+    messages: MessageColumns,
+    rules: Rules,
+    schemas: tuple[Int64Array, FloatArray],
+    blocks: Int64Array,
+    begin: int,
+    counts: Int64Array,
+) -> int:
+    """See `upsert.Kernels.histograms`."""
+    series, wires = tables.series, tables.wires
+    for i in range(begin, len(points.series)):
+        wire = points.series[i]
+        origin = arrival(wires, wire, messages, points.message[i])
+        slot = wires.slot[wire]
+        if slot < 0:
+            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
+            continue
+        said = (points.start_ns[i], points.time_ns[i])
+        when = told(tables, wire, slot, origin, said, rules.tolerance_ns)
+        verdict = tried(tables, wire, slot, origin, when, rules)
+        flags, schema, block = points.flags[i], series.schema[slot], series.block[slot]
+        absent = flags & NO_RECORDED_VALUE
+        if verdict == STORED and not absent:
+            if not sound(points, i):
+                verdict = MALFORMED_HISTOGRAM
+            elif not fits(points, i, schema, schemas, blocks, block):
+                return i
+        counts[verdict] += 1
+        if is_ahead(points.time_ns[i], origin.append_ms, rules.tolerance_ns):
+            counts[CLAMPED] += 1
+        if verdict != STORED:
+            continue
+        state = ABSENT if absent else LIVE
+        counts[MEMBERSHIP] += change(tables, wire, slot, origin, when, state, rules)
+        if absent:
+            continue
+        series.value[slot] = points.total[i]
+        series.integer[slot] = np.int64(points.observations[i])
+        series.flags[slot] = HAS_SUM if flags & POINT_HAS_SUM else 0
+        write(points, i, schema, blocks, block)
+    return len(points.series)

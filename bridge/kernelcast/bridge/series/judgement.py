@@ -1,0 +1,234 @@
+"""What becomes of a point: whose it is, whether it is its series' newest, and what it changes beside the value."""
+
+from typing import Final, NamedTuple
+
+from kernelcast.bridge.machine import part
+from kernelcast.bridge.series.columns import (
+    EMPTY,
+    OLDER,
+    OTHER_REPLICA,
+    SECOND_WRITER,
+    STORED,
+    MessageColumns,
+    ProducerColumns,
+    Rules,
+    SeriesColumns,
+    UInt8Array,
+    WireColumns,
+)
+
+NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+LONGEST_INTERVAL_MS: Final = 2**31 - 1
+MEMORY_SHIFT: Final = 3
+"""A long gap between two points is forgotten over 2**3 = 8 times its length."""
+
+
+class Tables(NamedTuple):
+    """All that points change.
+
+    Attributes:
+        series: The slots.
+        wires: Where each of the input's series goes.
+        producers: When something last came from each producer.
+        exposed: Per partition number, whether it has passed its gate.
+    """
+
+    series: SeriesColumns
+    wires: WireColumns
+    producers: ProducerColumns
+    exposed: UInt8Array
+
+
+class Origin(NamedTuple):
+    """Where a point came from."""
+
+    partition: int
+    offset: int
+    append_ms: int
+
+
+@part
+def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> Origin:
+    """Where a point came from, noted as where and when its wire identity was last seen."""
+    origin = Origin(messages.partition[message], messages.offset[message], messages.append_ms[message])
+    wires.partition[wire] = origin.partition
+    wires.append_ms[wire] = max(origin.append_ms, wires.append_ms[wire])
+    return origin
+
+
+@part
+def clamp(time_ns: int, append_ms: int, tolerance_ns: int) -> int:
+    """A time that is not in the future; times beyond int64 arrive as negative ones."""
+    append_ns = append_ms * NANOSECONDS_PER_MILLISECOND
+    if time_ns < 0 or time_ns > append_ns + tolerance_ns:
+        return append_ns
+    return time_ns
+
+
+@part
+def is_ahead(time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
+    """Whether a time lies in the future."""
+    return clamp(time_ns, append_ms, tolerance_ns) != time_ns
+
+
+@part
+def told(
+    tables: Tables, wire: int, slot: int, origin: Origin, said: tuple[int, int], tolerance_ns: int
+) -> tuple[int, int]:
+    """A point's start and event time, as they are compared and kept.
+
+    A start in the future says nothing, so it is taken for the known one. An event time in the future is kept, so that
+    the points of a clock that is ahead keep their order among themselves, however often they are sent.
+
+    Args:
+        tables: What is known.
+        wire: The point's series number.
+        slot: Its series.
+        origin: Where it came from.
+        said: Its start and event time as its producer says.
+        tolerance_ns: See `Rules`.
+    """
+    series = tables.series
+    start_ns, time_ns = said
+    since_ns = clamp(start_ns, origin.append_ms, tolerance_ns)
+    same = series.state[slot] != EMPTY and series.writer[slot] == tables.wires.writer[wire]
+    if since_ns != start_ns and same and series.start_ns[slot] != 0:
+        since_ns = series.start_ns[slot]
+    return since_ns, time_ns if time_ns >= 0 else origin.append_ms * NANOSECONDS_PER_MILLISECOND
+
+
+@part
+def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
+    """Whether a point of a series' own writer lies after its known one.
+
+    Event times are compared as they are, in the future or not. But a clock that was ahead may be put right: then points
+    are new although they seem older, if they lie between the append times of both.
+    """
+    known_ns, known_append_ms = series.time_ns[slot], series.append_ms[slot]
+    if time_ns > known_ns:
+        return True
+    right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
+    was_ahead = is_ahead(known_ns, known_append_ms, tolerance_ns)
+    return was_ahead and right and time_ns > known_append_ms * NANOSECONDS_PER_MILLISECOND
+
+
+@part
+def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
+    """Whether a point is its series' newest: by start, event time, then offset; and whether its writer may write it.
+
+    Args:
+        tables: What is known.
+        wire: The point's series number.
+        slot: Its series.
+        origin: Where it came from.
+        when: Its start and event time, as from `told`.
+        rules: What is tolerated.
+
+    Returns:
+        STORED, OLDER or SECOND_WRITER.
+    """
+    series = tables.series
+    start_ns, time_ns = when
+    if series.state[slot] == EMPTY:
+        return STORED
+    if series.writer[slot] != tables.wires.writer[wire]:
+        silent = origin.append_ms - series.append_ms[slot] > rules.takeover_ms
+        last_ns = clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns)
+        return STORED if silent or start_ns > last_ns else SECOND_WRITER
+    known_start, known_time = series.start_ns[slot], series.time_ns[slot]
+    if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
+        return STORED if start_ns > known_start else OLDER
+    if time_ns != known_time:
+        later = is_later(series, slot, time_ns, origin.append_ms, rules.tolerance_ns)
+        return STORED if later else OLDER
+    return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER
+
+
+@part
+def hear(producers: ProducerColumns, producer: int, origin: Origin, time_ns: int) -> None:
+    """Note a sign of life of a producer."""
+    producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
+    producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
+    producers.partition[producer] = origin.partition
+
+
+@part
+def refused(tables: Tables, wire: int, origin: Origin, time_ns: int, tolerance_ns: int) -> int:
+    """Why a point's series has no slot; one that another replica keeps is a sign of life all the same."""
+    outcome: int = -tables.wires.slot[wire]
+    if outcome == OTHER_REPLICA:
+        hear(tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns))
+    return outcome
+
+
+@part
+def moves(state: int, owner: int, partition: int, exposed: UInt8Array) -> bool:
+    """Whether a series goes over to the partition that brought its newest point.
+
+    One whose owner is exposed stays with it while the other partition is still catching up: it must not vanish.
+    """
+    return owner != partition and (state == EMPTY or exposed[owner] == 0 or exposed[partition] != 0)
+
+
+@part
+def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
+    """A series' interval after another gap between append times: the longest one, ever less of it as time passes.
+
+    A new series begins with `unlearned_ms`, so that the first points, which may come in a burst, do not shorten its
+    life. Points of one message, or from before what is known, teach nothing.
+    """
+    if gap_ms <= 0:
+        return interval_ms
+    if interval_ms == 0:
+        interval_ms = unlearned_ms
+    return min(max(gap_ms, interval_ms - (gap_ms >> MEMORY_SHIFT), 1), LONGEST_INTERVAL_MS)
+
+
+@part
+def change(  # noqa: PLR0913, PLR0917  compiled into its caller
+    tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], state: int, rules: Rules
+) -> int:
+    """Write all of a point that is to be stored but its value.
+
+    Args:
+        tables: What changes.
+        wire: The point's series number.
+        slot: Its series.
+        origin: Where it came from.
+        when: Its start and event time.
+        state: LIVE or ABSENT.
+        rules: What is to be taken for its interval until that is known.
+
+    Returns:
+        How often it changed which series are exposed.
+    """
+    series, wires = tables.series, tables.wires
+    known, owner = series.state[slot], series.partition[slot]
+    changes = 0
+    exposed = tables.exposed
+    if moves(known, owner, origin.partition, exposed):
+        if known == EMPTY or exposed[owner] != exposed[origin.partition]:
+            changes += 1
+        series.partition[slot] = owner = origin.partition
+    if owner == origin.partition:
+        series.offset[slot] = origin.offset
+    if known != state:
+        series.state[slot] = state
+        changes += 1
+    if known != EMPTY:
+        gap_ms = origin.append_ms - series.append_ms[slot]
+        series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, rules.unlearned_ms)
+    series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
+    series.writer[slot] = wires.writer[wire]
+    series.start_ns[slot], series.time_ns[slot] = when
+    return changes
+
+
+@part
+def tried(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
+    """`judge`, and a sign of life of the producer unless it is not the series' writer."""
+    verdict = judge(tables, wire, slot, origin, when, rules)
+    if verdict != SECOND_WRITER:
+        time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
+        hear(tables.producers, tables.wires.producer[wire], origin, time_ns)
+    return verdict

@@ -1,0 +1,185 @@
+"""The newest exemplars of every series, kept as they came until a scrape wants to see them."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.expose.exemplars import Exemplar
+from kernelcast.bridge.series.columns import LIVE, NOT_A_HISTOGRAM, FloatArray, WireColumns
+from kernelcast.bridge.series.slots import Slots
+from kernelcast.bridge.translation.attributes import joined
+from kernelcast.columnar import EXPLICIT, Decoded, PointExemplar, PointType, exemplars_of
+from kernelcast.wire.catalogue import Kind
+
+MOST_SERIES: Final = 100_000
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of all together; beyond either, those go whose series has had none for longest."""
+MOST_BYTES_OF_A_POINT: Final = 16 * 1024
+MOST_AT_ONCE: Final = 20_000
+"""Points with exemplars in one batch; noting one takes a microsecond or two."""
+MOST_OF_A_SERIES: Final = 10
+"""Buckets of a histogram that have an exemplar, the newest ones: OpenMetrics lets consumers drop any beyond."""
+UNREAD_POINTS: Final = 4
+"""So many points' exemplars wait to be looked at; then they are decoded, and the newest of each bucket stays."""
+DECODED_BYTES: Final = 400
+"""What a decoded exemplar takes, about."""
+
+
+class SeriesExemplars(Sequence[Exemplar]):
+    """The newest exemplar of each bucket of one series; of a counter, one. Decoded when first looked at.
+
+    Attributes:
+        size: Bytes that it takes, about.
+    """
+
+    __slots__ = ("_bounds", "_known", "_raw", "_read", "_type", "size")
+
+    def __init__(self, type: PointType, bounds: FloatArray, known: Sequence[Exemplar], raw: tuple[bytes, ...]) -> None:  # noqa: A002  the field's name
+        """Keep exemplars.
+
+        Args:
+            type: What points they come with; SUM, HISTOGRAM or EXPONENTIAL_HISTOGRAM.
+            bounds: Of the buckets, rising; none for a counter.
+            known: Those decoded already, oldest first.
+            raw: Those of the newest points, as they were on the wire, oldest first.
+        """
+        self._type, self._bounds, self._known, self._raw = type, bounds, known, raw
+        self._read: tuple[Exemplar, ...] | None = None
+        self.size = sum(map(len, raw)) + DECODED_BYTES * len(known)
+
+    def with_point(self, type: PointType, bounds: FloatArray, raw: bytes) -> "SeriesExemplars":  # noqa: A002  as above
+        """The same with a newer point's."""
+        if type is PointType.SUM:
+            return SeriesExemplars(type, bounds, (), (raw,))
+        if type is self._type and len(self._raw) < UNREAD_POINTS:
+            return SeriesExemplars(type, bounds, self._known, (*self._raw, raw))
+        return SeriesExemplars(type, bounds, self._all(), (raw,))
+
+    @overload
+    def __getitem__(self, index: int) -> Exemplar: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Exemplar, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> Exemplar | tuple[Exemplar, ...]:
+        return self._all()[index]
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> tuple[Exemplar, ...]:
+        if self._read is None:  # two scrapes may do it at once, with the same result
+            self._read = tuple(self._newest())
+        return self._read
+
+    def _newest(self) -> list[Exemplar]:
+        newest: dict[int, Exemplar] = {}
+        bounds = self._bounds.tolist()
+        for exemplar in self._in_order():
+            bucket = bisect_left(bounds, exemplar.value)
+            if bucket not in newest or newest[bucket].time_ns <= exemplar.time_ns:
+                newest[bucket] = exemplar
+        return sorted(newest.values(), key=lambda one: one.time_ns)[-MOST_OF_A_SERIES:]
+
+    def _in_order(self) -> Iterator[Exemplar]:
+        yield from self._known
+        for raw in self._raw:
+            for found in exemplars_of(self._type, raw):
+                exemplar = _labelled(found)
+                if exemplar.fits:
+                    yield exemplar
+
+
+def _labelled(found: PointExemplar) -> Exemplar:
+    """An exemplar with the labels that it may have: the trace's, and its own attributes if they fit, too."""
+    ids = {name: text for name, text in (("trace_id", found.trace_id), ("span_id", found.span_id)) if text}
+    labels = ids | joined(found.attributes, reserved=tuple(ids))
+    whole = Exemplar(tuple(labels.items()), found.value, found.time_ns)
+    return whole if whole.fits else Exemplar(tuple(ids.items()), found.value, found.time_ns)
+
+
+class KeptExemplars:
+    """Exemplars by slot; not thread-safe, but what `by_slot` gave stays as it is.
+
+    Attributes:
+        dropped: Points whose exemplars were not kept, or not any longer, for want of room.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[int, SeriesExemplars] = {}
+        self._bytes = 0
+        self.dropped = 0
+
+    def by_slot(self) -> Mapping[int, SeriesExemplars]:
+        """All that are kept now."""
+        return dict(self._kept)
+
+    def note(self, decoded: Decoded, wires: WireColumns, slots: Slots) -> None:
+        """Keep the exemplars of a batch whose points have been stored.
+
+        Args:
+            decoded: The batch.
+            wires: Where its series go.
+            slots: Where they are.
+        """
+        noted = decoded.exemplars
+        self.dropped += max(0, len(noted.raw) - MOST_AT_ONCE)
+        chosen = slice(max(0, len(noted.raw) - MOST_AT_ONCE), None)
+        rows = zip(noted.row[chosen].tolist(), noted.histogram[chosen].tolist(), noted.raw[chosen], strict=True)
+        for row, histogram, raw in rows:
+            columns = decoded.histograms if histogram else decoded.numbers
+            wire = int(columns.series[row])
+            slot = int(wires.slot[wire])
+            if slot < 0 or not _takes(slots, slot, int(wires.writer[wire])):
+                continue
+            if len(raw) > MOST_BYTES_OF_A_POINT:
+                self.dropped += 1
+                continue
+            if not histogram:
+                self._keep(slot, PointType.SUM, np.empty(0), raw)
+            else:
+                explicit = int(decoded.histograms.flags[row]) & EXPLICIT
+                kind = PointType.HISTOGRAM if explicit else PointType.EXPONENTIAL_HISTOGRAM
+                self._keep(slot, kind, _bounds(slots, slot), raw)
+        self._make_room()
+
+    def forget(self, slots: NDArray[np.intp]) -> None:
+        """Forget those of slots that are taken back."""
+        if self._kept:
+            gone: Iterable[int] = slots.tolist()
+            for slot in self._kept.keys() & set(gone):
+                self._bytes -= self._kept.pop(slot).size
+
+    def _keep(self, slot: int, type: PointType, bounds: FloatArray, raw: bytes) -> None:  # noqa: A002  as above
+        before = self._kept.pop(slot, None)
+        if before is None:
+            kept = SeriesExemplars(type, bounds, (), (raw,))
+        else:
+            self._bytes -= before.size
+            kept = before.with_point(type, bounds, raw)
+        self._kept[slot] = kept  # at the end: the first is the one that has had none for longest
+        self._bytes += kept.size
+
+    def _make_room(self) -> None:
+        while self._kept and (len(self._kept) > MOST_SERIES or self._bytes > MOST_BYTES):
+            self._bytes -= self._kept.pop(next(iter(self._kept))).size
+            self.dropped += 1
+
+
+def _takes(slots: Slots, slot: int, writer: int) -> bool:
+    """Whether a series can have exemplars, and this writer is the one whose points it shows."""
+    series = slots.series
+    family = slots.families.by_number[int(series.family[slot])]
+    counts = family is not None and family.kind in (Kind.COUNTER, Kind.HISTOGRAM)
+    return counts and series.state[slot] == LIVE and series.writer[slot] == writer
+
+
+def _bounds(slots: Slots, slot: int) -> FloatArray:
+    schema = int(slots.series.schema[slot])
+    if schema == NOT_A_HISTOGRAM:
+        return np.empty(0)
+    indptr, bounds = slots.schemas.arrays
+    return bounds[indptr[schema] : indptr[schema + 1]]

@@ -1,0 +1,298 @@
+"""Label bytes in one arena, each set of labels once, and the tables that find a set, and a series by family and set.
+
+All metrics of a GPU, a pod or a kernel have the same labels: what is kept of a series beside its numbers is little.
+"""
+
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.machine import kernel
+from kernelcast.bridge.series.columns import (
+    FREE,
+    Int32Array,
+    Int64Array,
+    LabelSetColumns,
+    SeriesColumns,
+    UInt8Array,
+    copy_into,
+    empty_label_sets,
+    empty_series,
+    grown,
+)
+
+VACANT: Final = -1
+REMOVED: Final = -2
+SMALLEST_TABLE: Final = 1024
+FULLEST: Final = 0.6
+GARBAGE_BYTES: Final = 1 << 20
+HASH_MASK: Final = 2**31 - 1
+
+
+def stable_hash(name: str, labels: bytes) -> int:
+    """A signed 64-bit hash of a series, equal in every process: replicas share series out by it.
+
+    Args:
+        name: Its family's name.
+        labels: Its rendered labels.
+    """
+    digest = blake2b(name.encode(), digest_size=8)
+    digest.update(b"{")  # no name has one
+    digest.update(labels)
+    return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+@kernel
+def _find_set(table: Int32Array, sets: LabelSetColumns, arena: UInt8Array, hashed: int, key: UInt8Array) -> int:
+    mask = len(table) - 1
+    at = hashed & mask
+    while table[at] != VACANT:
+        number = table[at]
+        if number >= 0 and sets.hashed[number] == hashed and sets.length[number] == len(key):
+            start = sets.offset[number]
+            j = 0
+            while j < len(key) and arena[start + j] == key[j]:
+                j += 1
+            if j == len(key):
+                return int(number)
+        at = (at + 1) & mask
+    return -1
+
+
+@kernel
+def _find(  # noqa: PLR0913, PLR0917  single columns: each array of a tuple costs a call from Python 0.2 µs
+    table: Int32Array, hashes: Int64Array, families: Int32Array, sets: Int32Array, hashed: int, family: int, number: int
+) -> int:
+    mask = len(table) - 1
+    at = hashed & mask
+    while table[at] != VACANT:
+        slot = table[at]
+        if slot >= 0 and hashes[slot] == hashed and families[slot] == family and sets[slot] == number:
+            return int(slot)
+        at = (at + 1) & mask
+    return -1
+
+
+@kernel
+def _insert(table: Int32Array, hashed: int, number: int) -> None:
+    mask = len(table) - 1
+    at = hashed & mask
+    while table[at] >= 0:
+        at = (at + 1) & mask
+    table[at] = number
+
+
+@kernel
+def _take_out(table: Int32Array, hashes: Int64Array, slots: Int64Array) -> None:
+    mask = len(table) - 1
+    for slot in slots:
+        at = hashes[slot] & mask
+        while table[at] != slot:
+            at = (at + 1) & mask
+        table[at] = REMOVED
+
+
+@kernel
+def _release(table: Int32Array, sets: LabelSetColumns, numbers: Int32Array) -> Int32Array:
+    """Count sets down; returns those that no series has any more, taken out of the table."""
+    mask = len(table) - 1
+    gone = np.empty(len(numbers), np.int32)
+    n = 0
+    for number in numbers:
+        sets.refs[number] -= 1
+        if sets.refs[number] == 0:
+            at = sets.hashed[number] & mask
+            while table[at] != number:
+                at = (at + 1) & mask
+            table[at] = REMOVED
+            gone[n] = number
+            n += 1
+    return gone[:n]
+
+
+@kernel
+def _rebuild(table: Int32Array, hashes: Int64Array, states: UInt8Array, slots: int) -> None:
+    mask = len(table) - 1
+    for slot in range(slots):
+        if states[slot] != FREE:
+            at = hashes[slot] & mask
+            while table[at] != VACANT:
+                at = (at + 1) & mask
+            table[at] = slot
+
+
+@kernel
+def _rebuild_sets(table: Int32Array, sets: LabelSetColumns, used: int) -> None:
+    mask = len(table) - 1
+    for number in range(used):
+        if sets.refs[number] > 0:
+            at = sets.hashed[number] & mask
+            while table[at] != VACANT:
+                at = (at + 1) & mask
+            table[at] = number
+
+
+@kernel
+def _compact(old: UInt8Array, new: UInt8Array, sets: LabelSetColumns, used: int) -> int:
+    at = 0
+    for number in range(used):
+        if sets.refs[number] > 0:
+            start = sets.offset[number]
+            length = sets.length[number]
+            new[at : at + length] = old[start : start + length]
+            sets.offset[number] = at
+            at += length
+    return at
+
+
+def _table_for(entries: int) -> Int32Array:
+    size = SMALLEST_TABLE
+    while size * FULLEST < entries * 1.5 + 1:
+        size *= 2
+    return np.full(size, VACANT, np.int32)
+
+
+class LabelSets:
+    """Sets of labels by number; a snapshot may hold `arena`: bytes once written never change in place."""
+
+    def __init__(self) -> None:
+        self.arena: UInt8Array = np.empty(1 << 16, np.uint8)
+        self.columns = empty_label_sets(1024)
+        self._bytes_used = 0
+        self._garbage = 0
+        self._used = 0
+        self._free: list[int] = []
+        self._table = _table_for(0)
+        self._occupied = 0
+        self._last: tuple[bytes | None, int] = (None, -1)
+
+    def find(self, labels: bytes) -> int:
+        """The number of a set, -1 where no series has it."""
+        if self._last[0] is labels:
+            return self._last[1]
+        key = np.frombuffer(labels, np.uint8)
+        number = int(_find_set(self._table, self.columns, self.arena, _hash(labels), key))
+        self._last = (labels, number)
+        return number
+
+    def take(self, labels: bytes) -> int:
+        """The number of a set that one series more has."""
+        number = self.find(labels)
+        if number < 0:
+            number = self._new(labels)
+        self.columns.refs[number] += 1
+        self._last = (labels, number)
+        return number
+
+    def release(self, numbers: Int32Array) -> None:
+        """Take sets back, one series fewer for each time that one stands here."""
+        gone = _release(self._table, self.columns, numbers)
+        self._free.extend(gone.tolist())
+        self._garbage += int(self.columns.length[gone].sum())
+        self._last = (None, -1)
+
+    def compact(self) -> None:
+        """Give memory back, where more of it is garbage than not."""
+        if self._garbage < GARBAGE_BYTES or self._garbage * 2 < self._bytes_used:
+            return
+        arena: UInt8Array = np.empty(grown(self._bytes_used - self._garbage, 0), np.uint8)
+        self._bytes_used = int(_compact(self.arena, arena, self.columns, self._used))
+        self.arena = arena
+        self._garbage = 0
+        self.resize()
+
+    def _new(self, labels: bytes) -> int:
+        end = self._bytes_used + len(labels)
+        if end > len(self.arena):
+            arena: UInt8Array = np.empty(grown(len(self.arena), end), np.uint8)
+            arena[: self._bytes_used] = self.arena[: self._bytes_used]
+            self.arena = arena
+        number = self._free.pop() if self._free else self._used
+        if number == self._used:
+            self._used += 1
+            if number == len(self.columns.refs):
+                self.columns = copy_into(empty_label_sets(grown(number, number + 1)), self.columns)
+        columns = self.columns
+        self.arena[self._bytes_used : end] = np.frombuffer(labels, np.uint8)
+        columns.offset[number], columns.length[number] = self._bytes_used, len(labels)
+        columns.hashed[number] = _hash(labels)
+        self._bytes_used = end
+        self._occupied += 1
+        if self._occupied > FULLEST * len(self._table):
+            self.resize()
+        _insert(self._table, _hash(labels), number)
+        return number
+
+    def resize(self) -> None:
+        """Make the table anew, as long as the sets ask for."""
+        live = self._used - len(self._free)
+        self._table = _table_for(live)
+        _rebuild_sets(self._table, self.columns, self._used)
+        self._occupied = live
+
+
+class LabelIndex:
+    """Finds series by family and labels.
+
+    Attributes:
+        sets: The labels.
+    """
+
+    def __init__(self) -> None:
+        self.sets = LabelSets()
+        self._table = _table_for(0)
+        self._occupied = 0
+
+    @staticmethod
+    def warm_up() -> None:
+        """Compile what few series alone would not call for."""
+        index, series = LabelIndex(), empty_series(1)
+        index._resize(series, 1)
+        index.sets.resize()
+        _compact(index.sets.arena, index.sets.arena, index.sets.columns, 0)
+
+    def find(self, series: SeriesColumns, hashed: int, family: int, labels: bytes) -> int:
+        """The slot of a series, -1 where it is not known."""
+        number = self.sets.find(labels)
+        if number < 0:
+            return -1
+        return int(_find(self._table, series.hashed, series.family, series.label_set, hashed, family, number))
+
+    def insert(self, series: SeriesColumns, slot: int, slots: int, labels: bytes) -> None:
+        """Keep the labels of a slot whose family and hash are set; it must be one that is not known.
+
+        Args:
+            series: The slots.
+            slot: The new one, no longer free.
+            slots: How many slots have ever been used.
+            labels: Its rendered labels.
+        """
+        series.label_set[slot] = self.sets.take(labels)
+        self._occupied += 1
+        if self._occupied > FULLEST * len(self._table):
+            self._resize(series, slots)
+        else:
+            _insert(self._table, int(series.hashed[slot]), slot)
+
+    def remove(self, series: SeriesColumns, slots: Int64Array) -> None:
+        """Forget slots, before they are marked as free."""
+        _take_out(self._table, series.hashed, slots)
+        self.sets.release(series.label_set[slots])
+
+    def compact(self, series: SeriesColumns, slots: int) -> None:
+        """Give memory back, where more of it is garbage than not; once slots are marked as free."""
+        self.sets.compact()
+        if self._occupied > SMALLEST_TABLE and np.count_nonzero(series.state[:slots]) * 2 < self._occupied:
+            self._resize(series, slots)
+
+    def _resize(self, series: SeriesColumns, slots: int) -> None:
+        live = int(np.count_nonzero(series.state[:slots]))
+        self._table = _table_for(live)
+        _rebuild(self._table, series.hashed, series.state, slots)
+        self._occupied = live
+
+
+def _hash(labels: bytes) -> int:
+    """This process's own hash: nobody can prepare labels that collide."""
+    return hash(labels) & HASH_MASK

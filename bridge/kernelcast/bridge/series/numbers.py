@@ -1,0 +1,46 @@
+"""Points of gauges and sums into slots, no Python object per point."""
+
+from kernelcast.bridge.machine import part
+from kernelcast.bridge.series.columns import (
+    ABSENT,
+    CLAMPED,
+    INTEGER,
+    LIVE,
+    MEMBERSHIP,
+    STORED,
+    Int64Array,
+    MessageColumns,
+    Rules,
+)
+from kernelcast.bridge.series.judgement import Tables, arrival, change, is_ahead, refused, told, tried
+from kernelcast.bridge.series.points import NumberPoints
+from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
+
+
+@part
+def store_numbers(
+    tables: Tables, points: NumberPoints, messages: MessageColumns, rules: Rules, counts: Int64Array
+) -> None:
+    """See `upsert.Kernels.numbers`."""
+    series, wires = tables.series, tables.wires
+    for i in range(len(points.series)):
+        wire = points.series[i]
+        origin = arrival(wires, wire, messages, points.message[i])
+        slot = wires.slot[wire]
+        if slot < 0:
+            counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
+            continue
+        said = (points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i])
+        when = told(tables, wire, slot, origin, said, rules.tolerance_ns)
+        if is_ahead(points.time_ns[i], origin.append_ms, rules.tolerance_ns):
+            counts[CLAMPED] += 1
+        verdict = tried(tables, wire, slot, origin, when, rules)
+        counts[verdict] += 1
+        if verdict != STORED:
+            continue
+        flags = points.flags[i]
+        state = ABSENT if flags & NO_RECORDED_VALUE else LIVE
+        counts[MEMBERSHIP] += change(tables, wire, slot, origin, when, state, rules)
+        series.value[slot] = points.value[i]
+        series.integer[slot] = points.integer[i]
+        series.flags[slot] = INTEGER if flags & IS_INTEGER else 0

@@ -1,0 +1,144 @@
+"""Who produces the series: one row per job and instance, and what else is known of each."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.machine import kernel
+from kernelcast.bridge.series.columns import (
+    METRIC_LIMIT,
+    OTHER_REPLICA,
+    PRODUCER_LIMIT,
+    SERIES_LIMIT,
+    Int64Array,
+    ProducerColumns,
+    UInt8Array,
+    WireColumns,
+    copy_into,
+    empty_producers,
+    grown,
+)
+from kernelcast.bridge.series.interning import Interning
+
+NOBODY: Final = 0
+"""The row of those that have none of their own: without a name, or beyond the limit."""
+MOST_PRODUCERS: Final = 100_000
+LIMITS: Final = {SERIES_LIMIT: "series_limit", METRIC_LIMIT: "metric_limit", PRODUCER_LIMIT: "producer_limit"}
+"""Why a series is refused for want of room; the index of each is its column in a survey."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerRules:
+    """What is told of producers.
+
+    Attributes:
+        most: How many have a row of their own; the series of others are stored all the same.
+        ttl_ms: How long a series stays after its last point; a producer is told of twice as long.
+    """
+
+    most: int = MOST_PRODUCERS
+    ttl_ms: int = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What the series numbers of all inputs say of their producers.
+
+    Attributes:
+        alive: By writer number, whether a series of it is kept, here or by another replica.
+        refused: Shape (producers, len(LIMITS)), series refused for want of room.
+    """
+
+    alive: UInt8Array
+    refused: Int64Array
+
+    @classmethod
+    def empty(cls, producers: int, writers: int) -> "Survey":
+        """Nothing seen yet."""
+        return cls(np.zeros(writers, np.uint8), np.zeros((producers, len(LIMITS)), np.int64))
+
+
+class Producers:
+    """The rows of all producers; not thread-safe.
+
+    Attributes:
+        columns: The rows, by number.
+        most: How many rows there may be.
+        unlisted: Series that came from producers for which there was no row.
+    """
+
+    def __init__(self, most: int = MOST_PRODUCERS) -> None:
+        """Have rows for so many."""
+        self.most = most
+        self._interning: Interning[tuple[str, str]] = Interning()
+        self._interning.number(("", ""))
+        self._names: list[tuple[str, str]] = [("", "")]
+        self.columns = empty_producers(16)
+        self.unlisted = 0
+
+    def __len__(self) -> int:
+        return len(self._interning) - 1
+
+    def number(self, producer: tuple[str, str]) -> int:
+        """The number of a job and an instance; NOBODY's beyond the limit."""
+        if producer not in self._interning and len(self) >= self.most:
+            self.unlisted += 1
+            return NOBODY
+        number = self._interning.number(producer)
+        if number == len(self._names):
+            self._names.append(producer)
+        self._names[number] = producer
+        if number >= len(self.columns.partition):
+            self.columns = copy_into(empty_producers(grown(number, number + 1)), self.columns)
+        return number
+
+    def name(self, number: int) -> tuple[str, str]:
+        """The job and instance of a row in use."""
+        return self._names[number]
+
+    @property
+    def overgrown(self) -> bool:
+        """Whether it is time to look for producers that have no series left."""
+        return self._interning.overgrown
+
+    @property
+    def used(self) -> int:
+        """Every number lies below."""
+        return self._interning.used
+
+    def sweep(self, in_use: NDArray[np.bool_]) -> None:
+        """Forget producers that no series refers to; `in_use` by number."""
+        in_use[NOBODY] = True
+        gone = self._interning.sweep(in_use)
+        self.columns.append_ms[gone] = 0
+        self.columns.time_ns[gone] = 0
+        self.columns.partition[gone] = -1
+
+    def survey(self, wires: WireColumns, survey: Survey) -> None:
+        """Add what an input's series numbers say, those of refused series included."""
+        _survey(wires, self.columns, survey.alive, survey.refused)
+
+
+@kernel
+def _survey(wires: WireColumns, producers: ProducerColumns, alive: UInt8Array, refused: Int64Array) -> None:
+    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
+    slots, wire_partitions, wire_appends = wires.slot, wires.partition, wires.append_ms
+    wire_writers, wire_producers = wires.writer, wires.producer
+    appends, partitions = producers.append_ms, producers.partition
+    for i in range(len(slots)):
+        partition, producer, slot = wire_partitions[i], wire_producers[i], slots[i]
+        if partition < 0 or producer == NOBODY:
+            continue
+        if slot == -SERIES_LIMIT:
+            refused[producer, 0] += 1
+        elif slot == -METRIC_LIMIT:
+            refused[producer, 1] += 1
+        elif slot == -PRODUCER_LIMIT:
+            refused[producer, 2] += 1
+        elif slot >= 0 or slot == -OTHER_REPLICA:
+            alive[wire_writers[i]] = 1
+        if wire_appends[i] > appends[producer] or partitions[producer] < 0:
+            appends[producer] = max(appends[producer], wire_appends[i])
+            partitions[producer] = partition

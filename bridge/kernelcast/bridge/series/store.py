@@ -1,0 +1,334 @@
+"""The series store: what was read from Kafka last, by series, in columns."""
+
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.series.columns import (
+    COUNTS,
+    FREE,
+    LIVE,
+    MEMBERSHIP,
+    OTHER_REPLICA,
+    OWN,
+    STORED,
+    UNKNOWN,
+    FloatArray,
+    Int32Array,
+    Int64Array,
+    MessageColumns,
+    Rules,
+    UInt8Array,
+)
+from kernelcast.bridge.series.expiry import outlived
+from kernelcast.bridge.series.exponential import block_words
+from kernelcast.bridge.series.heartbeats import Heartbeats
+from kernelcast.bridge.series.interning import Interning
+from kernelcast.bridge.series.judgement import Tables
+from kernelcast.bridge.series.kept_exemplars import KeptExemplars
+from kernelcast.bridge.series.layout import Layouts, Snapshot
+from kernelcast.bridge.series.occupancy import Occupancy
+from kernelcast.bridge.series.points import HistogramPoints, NumberPoints, histogram_points, number_points
+from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers, Survey
+from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.series.slots import SeriesLimits, Slots
+from kernelcast.bridge.series.upsert import kernels
+from kernelcast.bridge.series.view import ALL, View
+from kernelcast.bridge.series.wires import BoolArray, Source, Wires
+from kernelcast.bridge.translation.translate import Placement, Translator
+from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
+
+ADMITTED_AT_ONCE: Final = 1000
+"""New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
+
+MOST_BEATS: Final = 10
+"""So often a second new producers are told of; a fleet that arrives at once takes a few seconds."""
+
+DEFAULT_RULES: Final = Rules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
+
+Forgotten = list[tuple[Source, Int32Array]]
+"""By input, the series numbers that it may give back."""
+
+
+class SeriesStore:
+    """Holds series; one thread writes, any thread takes snapshots.
+
+    Attributes:
+        version: Rises with every change of what is exposed.
+        producers: When something last came from each job and instance.
+    """
+
+    def __init__(
+        self,
+        limits: SeriesLimits,
+        *,
+        rules: Rules = DEFAULT_RULES,
+        reserved: frozenset[str] = frozenset(),
+        translator: Translator | None = None,
+        share: Share | None = None,
+        producers: ProducerRules | None = None,
+    ) -> None:
+        """Make an empty store.
+
+        Args:
+            limits: How much it may hold.
+            rules: What points are judged by.
+            reserved: Sample names that no series may have, because the process's own metrics have them.
+            translator: Places what an input names by its OTLP identity; by the default settings without.
+            share: Which series are kept, where replicas share them out; None keeps all.
+            producers: What is told of producers, in series beside theirs; None tells nothing.
+        """
+        self._rules = rules
+        self._translator = translator or Translator()
+        self._lock = threading.Lock()
+        self._slots = Slots(limits, reserved, share)
+        self._writers: Interning[Hashable] = Interning()
+        self._wires: dict[int, Wires] = {}
+        self._exposed: UInt8Array = np.zeros(16, np.uint8)
+        self._layouts = Layouts()
+        self.version = 0
+        self.producers = Producers((producers or ProducerRules()).most)
+        self._heartbeats = Heartbeats(producers, self.producers, self._slots) if producers else None
+        self._survey = Survey.empty(0, 0)
+        self._exemplars = KeptExemplars()
+
+    def apply(self, decoded: Decoded, messages: MessageColumns, source: Source) -> Int64Array:
+        """Store a batch.
+
+        Args:
+            decoded: The batch.
+            messages: Where each message came from; partitions by their number, as in `expose`.
+            source: The input that decoded it, and knows what its series numbers are.
+
+        Returns:
+            Shape (COUNTS,): points by what became of them.
+        """
+        counts: Int64Array = np.zeros(COUNTS, np.int64)
+        numbers = number_points(decoded.numbers)
+        histograms = histogram_points(decoded.histograms)
+        wires = self._wires_of(source)
+        self._make_room(wires, numbers, histograms, messages)
+        self._admit_unknown(wires, numbers.series)
+        self._admit_unknown(wires, histograms.series)
+        with self._lock:
+            if len(numbers.series):
+                kernels().numbers(self._tables(wires), numbers, messages, self._rules, counts)
+            self._store_histograms(wires, histograms, messages, counts)
+            self._exemplars.note(decoded, wires.columns, self._slots)
+            announced = self._heartbeats is not None and self._heartbeats.announce()
+            self._changed(membership=bool(counts[MEMBERSHIP]) or announced)
+        return counts
+
+    def expose(self, partition: int, *, exposed: bool) -> None:
+        """Show or hide the series that a partition owns."""
+        with self._lock:
+            self._ensure_partitions(partition + 1)
+            self._exposed[partition] = exposed
+            self._changed(membership=True)
+
+    def drop_partition(self, partition: int) -> tuple[int, Forgotten]:
+        """Remove the series that a partition owns, at once.
+
+        Returns:
+            How many went, and the inputs' numbers that may be forgotten.
+        """
+        with self._lock:
+            self._ensure_partitions(partition + 1)
+            self._exposed[partition] = 0
+            series, used = self._slots.series, self._slots.used
+            gone = (series.state[:used] != FREE) & (series.partition[:used] == partition)
+            return self._remove(gone, lambda wires: wires.seen_in(partition))
+
+    def expire(
+        self, oldest_ms: Mapping[int, int], heard_ms: Mapping[int, int] = MappingProxyType({})
+    ) -> tuple[int, Forgotten]:
+        """Remove series that were last seen before their partition's limit, or have missed too many of their intervals.
+
+        Args:
+            oldest_ms: By partition number, the append time before which a series is too old.
+            heard_ms: By partition number, the append time up to which it has been heard; a partition that is not in it
+                may be silent for other reasons than its series'.
+
+        Returns:
+            How many went, and the inputs' numbers that may be forgotten.
+        """
+        with self._lock:
+            limits, heard = self._by_partition(oldest_ms), self._by_partition(heard_ms)
+            gone = outlived(self._slots.series, self._slots.used, limits, heard, self._rules)
+            return self._remove(gone, lambda wires: wires.seen_before(limits))
+
+    def look_after_producers(self, reference_ms: Mapping[int, int]) -> None:
+        """Judge which producers are up, and count what is refused of each; once a second or so.
+
+        Args:
+            reference_ms: By partition number, what Kafka's clock shows for what has been read of it.
+        """
+        heartbeats = self._heartbeats
+        if heartbeats is None:
+            return
+        with self._lock:
+            survey = Survey.empty(self.producers.used, self._writers.used)
+            for wires in self._wires.values():
+                self.producers.survey(wires.columns, survey)
+            self._survey = survey
+            heartbeats.targets.keep(survey.alive)
+            self._changed(membership=heartbeats.announce())
+        for _ in range(MOST_BEATS):
+            with self._lock:  # anew each time: a scrape must not wait until a whole fleet has been told of
+                self._changed(membership=heartbeats.beat(self._by_partition(reference_ms), self._exposed))
+            if not heartbeats.untold:
+                return
+
+    def occupancy(self) -> Occupancy:
+        """How near the limits are, and what they and other conflicts keep out."""
+        with self._lock:
+            return Occupancy.of(self._slots, self.producers, self._survey, self._exemplars.dropped)
+
+    def snapshot(self, view: View = ALL) -> Snapshot:
+        """What is exposed of a view, at one moment; a histogram is in it whole or not at all."""
+        with self._lock:
+            layout = self._layouts.of(view, self._slots, self._exposed)
+            return Snapshot.take(layout, self._slots, self.version, self._exemplars.by_slot())
+
+    def states(self) -> dict[str, int]:
+        """How many series (a histogram is one) are exposed, hidden until their partition has caught up, and absent."""
+        with self._lock:
+            series, used = self._slots.series, self._slots.used
+            theirs = series.writer[:used] != OWN
+            live = theirs & (series.state[:used] == LIVE)
+            shown = int(np.count_nonzero(live & (self._exposed[series.partition[:used]] != 0)))
+            all_live = int(np.count_nonzero(live))
+            held = int(np.count_nonzero(theirs & (series.state[:used] != FREE)))
+        return {"exposed": shown, "catching_up": all_live - shown, "absent": held - all_live}
+
+    @property
+    def lines(self) -> int:
+        """Lines that all series held would make: what `SeriesLimits.series` bounds."""
+        return self._slots.lines
+
+    def _changed(self, *, membership: bool) -> None:
+        self.version += 1
+        if membership:
+            self._layouts.clear()
+
+    def _by_partition(self, times_ms: Mapping[int, int]) -> Int64Array:
+        """Times by partition number, 0 for those not named; and one more, for series that no partition has yet."""
+        array: Int64Array = np.zeros(len(self._exposed) + 1, np.int64)
+        for partition, time_ms in times_ms.items():
+            array[partition] = time_ms
+        return array
+
+    def _ensure_partitions(self, needed: int) -> None:
+        if needed > len(self._exposed):
+            larger: UInt8Array = np.zeros(needed * 2, np.uint8)
+            larger[: len(self._exposed)] = self._exposed
+            self._exposed = larger
+
+    def _wires_of(self, source: Source) -> Wires:
+        wires = self._wires.get(id(source))
+        if wires is None:
+            with self._lock:
+                wires = self._wires[id(source)] = Wires(source)
+        return wires
+
+    def _tables(self, wires: Wires) -> Tables:
+        return Tables(self._slots.series, wires.columns, self.producers.columns, self._exposed)
+
+    def _make_room(
+        self, wires: Wires, numbers: NumberPoints, histograms: HistogramPoints, messages: MessageColumns
+    ) -> None:
+        highest = max((int(c.max()) for c in (numbers.series, histograms.series) if len(c)), default=-1)
+        with self._lock:
+            wires.make_room(highest)
+            if len(messages.partition):
+                self._ensure_partitions(int(messages.partition.max()) + 1)
+
+    def _admit_unknown(self, wires: Wires, numbers: Int32Array) -> None:
+        unknown = wires.unknown(numbers)
+        for begin in range(0, len(unknown), ADMITTED_AT_ONCE):
+            chunk = unknown[begin : begin + ADMITTED_AT_ONCE].tolist()
+            placements = [self._place(wires.source.identity(wire)) for wire in chunk]
+            with self._lock:
+                for wire, placement in zip(chunk, placements, strict=True):
+                    self._admit(wires, wire, placement)
+
+    def _place(self, identity: SeriesIdentity | Placement | int) -> Placement | int:
+        return self._translator.place(identity) if isinstance(identity, SeriesIdentity) else identity
+
+    def _admit(self, wires: Wires, wire: int, placement: Placement | int) -> None:
+        columns = wires.columns
+        if isinstance(placement, int):
+            columns.slot[wire] = -placement
+            columns.producer[wire] = NOBODY
+            return
+        producer = self.producers.number(placement.producer)
+        writer = self._writers.number(placement.writer)
+        columns.slot[wire] = slot = self._slots.admit(placement, producer)
+        columns.writer[wire] = writer
+        columns.producer[wire] = producer
+        columns.cumulative[wire] = placement.cumulative
+        if self._heartbeats is not None and (slot >= 0 or slot == -OTHER_REPLICA):
+            self._heartbeats.targets.note(producer, writer, placement.target)
+
+    def _store_histograms(
+        self, wires: Wires, points: HistogramPoints, messages: MessageColumns, counts: Int64Array
+    ) -> None:
+        at, end = 0, len(points.series)
+        slots, tables = self._slots, self._tables(wires)
+        while at < end:
+            schemas, blocks = slots.schemas.arrays, slots.blocks.counts
+            at = kernels().histograms(tables, points, messages, self._rules, schemas, blocks, at, counts)
+            if at < end:
+                bounds, words = _bounds(points, at)
+                outcome = slots.rebound(int(wires.columns.slot[points.series[at]]), bounds, words)
+                if outcome != STORED:
+                    counts[outcome] += 1
+                    at += 1
+
+    def _remove(self, gone: BoolArray, unseen: Callable[[Wires], BoolArray]) -> tuple[int, Forgotten]:
+        slots = np.flatnonzero(gone)
+        forgotten = [(wires.source, wires.forget(gone, unseen(wires))) for wires in self._wires.values()]
+        theirs = int(np.count_nonzero(self._slots.series.writer[slots] != OWN))
+        if len(slots):
+            if self._heartbeats is not None:
+                self._heartbeats.freed(slots)
+            self._exemplars.forget(slots)
+            self._slots.free(slots)
+            for wires in self._wires.values():
+                wires.try_refused_again(len(slots))
+            self._sweep()
+            self._changed(membership=True)
+        return theirs, [(source, numbers) for source, numbers in forgotten if len(numbers)]
+
+    def _sweep(self) -> None:
+        """Give the numbers of writers and producers back that no series has any more."""
+        series, used = self._slots.series, self._slots.used
+        held = series.state[:used] != FREE
+        if self._writers.overgrown:
+            self._writers.sweep(self._in_use("writer", self._writers.used, held))
+        if self.producers.overgrown:
+            in_use = self._in_use("producer", self.producers.used, held)
+            if self._heartbeats is not None:
+                in_use |= self._heartbeats.told_of
+            self.producers.sweep(in_use)
+
+    def _in_use(self, column: str, numbers: int, held: BoolArray) -> BoolArray:
+        in_use: BoolArray = np.zeros(numbers, np.bool_)
+        in_use[getattr(self._slots.series, column)[: len(held)][held]] = True
+        for wires in self._wires.values():
+            in_use[getattr(wires.columns, column)[wires.columns.slot != -UNKNOWN]] = True
+        return in_use
+
+
+def _bounds(points: HistogramPoints, i: int) -> tuple[FloatArray | None, int]:
+    """The finite bounds of a point, None for an exponential one; and how many words it takes to keep."""
+    if not points.flags[i] & EXPLICIT:
+        positive, negative = points.positive_indptr[i : i + 2], points.negative_indptr[i : i + 2]
+        return None, block_words(int(positive[1] - positive[0]), int(negative[1] - negative[0]))
+    if points.bucket_indptr[i + 1] - points.bucket_indptr[i] <= 1:
+        return np.empty(0, np.float64), 0
+    bounds = points.bounds[points.bounds_indptr[i] : points.bounds_indptr[i + 1]]
+    return bounds, len(bounds)

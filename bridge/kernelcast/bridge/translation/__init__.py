@@ -1,0 +1,1 @@
+"""From OTLP to Prometheus' names, labels and kinds."""

@@ -1,0 +1,203 @@
+"""From what a series is on the wire to what it is on `/metrics`.
+
+The catalogue's names, kinds and help win over what a producer claims; everything else follows
+opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Points of delta series are running totals by
+the time they are stored (see `delta`), so both temporalities are one here; a sum or histogram without any is refused.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES
+from kernelcast.bridge.series.schemas import bound_text
+from kernelcast.bridge.translation.attributes import joined, producer_labels, producer_of, rendered, target_of
+from kernelcast.bridge.translation.settings import WITH_SUFFIXES, TranslationSettings
+from kernelcast.columnar import Attributes, PointType, SeriesIdentity, Temporality
+from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, unit_words
+from kernelcast.wire.catalogue import translate as prometheus_name
+
+LABEL_SETS_KEPT: Final = 4096
+"""A producer sends the same few label sets with each of its metrics: each is rendered once."""
+LONGEST_LABELS_BYTES: Final = 8 * 1024
+"""Longer than any series of ours by an order of magnitude; a page of such series would be no use to anybody."""
+
+_PARTS_OF_OURS: Final = frozenset(
+    f"{row.prometheus_name}{suffix}"
+    for row in CATALOGUE
+    if row.kind is Kind.HISTOGRAM and row.exposed
+    for suffix in HISTOGRAM_SUFFIXES
+)
+"""Sample names of the catalogue's histograms: a stranger that came first would keep the whole histogram out."""
+
+_WITH_TEMPORALITY: Final = (PointType.SUM, PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM)
+_PARTS: Final = {"sum": "_sum", "count": "_count"}
+_HISTOGRAMS: Final = (PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM)
+_OF_THE_SERIES: Final = {Kind.HISTOGRAM: ("le",), Kind.SUMMARY: ("quantile",)}
+"""Labels that a kind's own samples have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a series goes.
+
+    Attributes:
+        name: Its family.
+        kind: The family's kind.
+        help: The family's help, should it be new.
+        labels: `a="b",c="d"`, escaped, without braces.
+        cumulative: Whether its start time counts.
+        writer: The resource and scope that write it, or whatever else tells its writer from others; one writer has one
+            target.
+        unit: Prometheus' word for the family's unit, which its name ends with (before `_total`); empty without.
+        producer: Its `job` and `instance`, empty where nobody named them.
+        target: The resource's other attributes, where `target_info` is to tell them.
+        part_of: The summary whose sums or counts these are; else empty.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: bytes
+    cumulative: bool
+    writer: Hashable
+    unit: str = ""
+    producer: tuple[str, str] = ("", "")
+    target: Attributes = ()
+    part_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    name: str
+    kind: Kind
+    help: str
+    unit: str
+    catalogued: bool
+
+    @classmethod
+    def of_row(cls, row: Metric) -> "_Family":
+        unit = _unit_in(row.prometheus_name, row.unit, row.kind)
+        return cls(row.prometheus_name, row.kind, row.help, unit, catalogued=True)
+
+
+class Translator:
+    """Places series by the settings; remembers what many of them share."""
+
+    def __init__(self, settings: TranslationSettings | None = None) -> None:
+        """Translate by these settings, or by the defaults."""
+        settings = settings or TranslationSettings()
+        self._suffixes = settings.strategy == WITH_SUFFIXES
+        self._scope_labels = settings.scope_labels
+        self._target_info = settings.target_info
+        self._promoted = settings.promote_resource_attributes
+        self._family = lru_cache(maxsize=10_000)(self._find_family)
+        self._surroundings = lru_cache(maxsize=4096)(self._find_surroundings)
+        self._labels = lru_cache(maxsize=LABEL_SETS_KEPT)(self._render)
+        self._target = lru_cache(maxsize=4096)(target_of)
+
+    def place(self, identity: SeriesIdentity) -> Placement | int:
+        """Where a series goes, or the reason (a code of `columns`) why it is not stored."""
+        family = self._family(identity.name, identity.unit, identity.type, identity.monotonic)
+        if isinstance(family, int):
+            return family
+        if identity.type in _WITH_TEMPORALITY and identity.temporality is Temporality.UNSPECIFIED:
+            return TEMPORALITY
+        names = (
+            ("otel_scope_name", identity.scope_name),
+            ("otel_scope_schema_url", identity.schema_url),
+            ("otel_scope_version", identity.scope_version),
+        )
+        scope = (names, identity.scope_attributes)
+        own = _OF_THE_SERIES.get(family.kind, ())
+        labels = self._labels(identity.attributes, identity.resource, scope, family.catalogued, own)
+        if len(labels) > LONGEST_LABELS_BYTES:
+            return LABELS_TOO_LONG
+        placement = Placement(
+            family.name,
+            family.kind,
+            family.help or identity.description,
+            labels,
+            identity.type is not PointType.GAUGE,
+            (identity.resource, scope, family.catalogued),
+            family.unit,
+            producer_of(identity.resource),
+            self._target(identity.resource) if self._target_info and not family.catalogued else (),
+        )
+        return _part_of_summary(placement, identity.part) if identity.part else placement
+
+    def _find_family(self, name: str, unit: str, claimed: PointType, monotonic: bool) -> _Family | int:  # noqa: FBT001  cached
+        kind = _claimed_kind(claimed, monotonic=monotonic)
+        row = BY_OTLP_NAME.get(name)
+        if row is None:
+            if claimed is PointType.SUM and unit.strip() == "1":
+                unit = ""  # one that rises and falls counts things; only a gauge can be a ratio
+            translated = prometheus_name(name, unit, kind, suffixes=self._suffixes)
+            if not translated:
+                return UNNAMED
+            row = BY_PROMETHEUS_NAME.get(translated)
+            if row is None:
+                parts = {f"{translated}{suffix}" for suffix in HISTOGRAM_SUFFIXES if kind is Kind.HISTOGRAM}
+                if _PARTS_OF_OURS & (parts | {translated}):
+                    return TYPE_CONFLICT
+                return _Family(translated, kind, "", _unit_in(translated, unit, kind), catalogued=False)
+        if not row.exposed:
+            return WIRE_ONLY
+        if kind is Kind.SUMMARY or (row.kind is Kind.HISTOGRAM) != (kind is Kind.HISTOGRAM):
+            return TYPE_CONFLICT
+        return _Family.of_row(row)
+
+    def _render(
+        self,
+        attributes: Attributes,
+        resource: Attributes,
+        scope: tuple[Attributes, Attributes],
+        catalogued: bool,  # noqa: FBT001  cached
+        own: tuple[str, ...],
+    ) -> bytes:
+        """Labels of a series; `own` are the names that its kind writes itself."""
+        fixed, promoted = self._surroundings(resource, scope, catalogued)
+        return rendered(promoted | joined(attributes, (*fixed, *own)) | fixed)
+
+    def _find_surroundings(
+        self,
+        resource: Attributes,
+        scope: tuple[Attributes, Attributes],
+        catalogued: bool,  # noqa: FBT001  cached
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Labels from resource and scope: those that an attribute cannot replace, and those that it can."""
+        fixed = producer_labels(producer_of(resource))
+        if self._scope_labels and not catalogued:
+            names, scope_attributes = scope
+            fixed |= joined(scope_attributes, prefix="otel_scope_")
+            fixed |= joined(names)
+        if self._promoted == "all":
+            promoted = joined(() if catalogued else resource)
+        else:
+            promoted = joined((key, value) for key, value in resource if key in self._promoted)
+        return fixed, promoted
+
+
+def _claimed_kind(claimed: PointType, *, monotonic: bool) -> Kind:
+    if claimed in _HISTOGRAMS:
+        return Kind.HISTOGRAM
+    if claimed is PointType.SUMMARY:
+        return Kind.SUMMARY
+    return Kind.COUNTER if claimed is PointType.SUM and monotonic else Kind.GAUGE
+
+
+def _part_of_summary(placement: Placement, part: str) -> Placement:
+    """Where one part of a summary goes: a quantile gets its label, sum and count their own names."""
+    suffix = _PARTS.get(part)
+    if suffix:
+        return replace(placement, name=placement.name + suffix, unit="", part_of=placement.name)
+    quantile = f'quantile="{bound_text(float(part))}"'.encode()
+    return replace(placement, labels=b",".join(filter(None, (placement.labels, quantile))))
+
+
+def _unit_in(name: str, unit: str, kind: Kind) -> str:
+    """The unit's word where the name ends with it, as OpenMetrics demands of a family with a unit."""
+    word = unit_words(unit, kind)
+    return word if word and name.removesuffix("_total").endswith(f"_{word}") else ""

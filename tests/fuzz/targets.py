@@ -1,0 +1,138 @@
+"""What is fuzzed: each input with its seeds, and what its answers are compared with."""
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+from google.protobuf import json_format
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from tests.fuzz import readings, shapes
+from tests.unit.columnar.otlp_oracle import decoded_truth, truth
+
+from kernelcast.bridge.inputs.influx import InfluxLines
+from kernelcast.bridge.inputs.json_mapping import JsonMapped
+from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
+from kernelcast.bridge.inputs.otlp_json import OtlpJson
+from kernelcast.bridge.inputs.prometheus_text import PrometheusText
+from kernelcast.bridge.inputs.remote_write import RemoteWrite, looks_bare
+from kernelcast.columnar import Decoded, Decoder
+
+_LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_QUOTED_NAME = re.compile(rb'[{,][ \t]*"')
+
+Comparison = Callable[[Any, bytes, Decoded, int], str]
+"""What is wrong with the answer to a message, by an independent reading of it; empty for nothing."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """An input under test.
+
+    Attributes:
+        name: The format's.
+        make: Makes the input.
+        shape: Makes a message as producers write it.
+        compare: Judges an answer.
+        one_in: Of so many messages, one is compared: some readings are slow.
+        wrap: What a mutated message goes through, now and then, before it is decoded.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    shape: Callable[[random.Random], bytes]
+    compare: Comparison
+    one_in: int = 4
+    wrap: Callable[[bytes], bytes] | None = None
+
+
+def points_of(source: Any, decoded: Decoded, message: int) -> Iterator[readings.Point]:
+    """The number points of a message, as a reading gives them."""
+    columns = decoded.numbers
+    for i in np.flatnonzero(columns.message == message).tolist():
+        named = source.interner.of(int(columns.series[i]))
+        labels = {key: _plain(value) for key, value in _LABEL.findall(named.labels.decode())}
+        yield readings.point(named.family.name, labels, float(columns.value[i]), int(columns.time_ns[i]))
+
+
+def _plain(value: str) -> str:
+    return re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), value)
+
+
+def _with_reading(read: Callable[[bytes], list[readings.Point] | None], fits: Callable[[bytes], bool]) -> Comparison:
+    def compare(source: Any, message: bytes, decoded: Decoded, index: int) -> str:
+        if not fits(message):
+            return ""
+        expected = read(message)
+        refused = [error for failed, error in decoded.failures if failed == index]
+        if expected is None or refused:
+            return "" if expected is None and refused else f"expected {expected}, refused {refused}"
+        found = list(points_of(source, decoded, index))
+        return "" if found == expected else f"expected {expected}, found {found}"
+
+    return compare
+
+
+def _as_protobuf_says(source: Any, message: bytes, decoded: Decoded, index: int) -> str:
+    expected = truth(message)
+    refused = any(failed == index for failed, _ in decoded.failures)
+    if expected is None or refused:
+        return "" if expected is None and refused else f"expected {expected}, refused {refused}"
+    found = decoded_truth(source, decoded, index)
+    expected.unsupported = found.unsupported  # counted for the batch, not for each message
+    return "" if found == expected else f"expected {expected}, found {found}"
+
+
+_ENCODER = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)
+
+
+def _as_json_format_says(_source: Any, message: bytes, _decoded: Decoded, _index: int) -> str:
+    """Where both take a message, both take it for the same; exemplars apart, whose ids json_format reads as base64."""
+    try:
+        ours = _ENCODER.encode(orjson.loads(message))
+        theirs = json_format.Parse(message, ExportMetricsServiceRequest(), ignore_unknown_fields=True)
+    except (WrongJsonError, orjson.JSONDecodeError, json_format.ParseError, UnicodeDecodeError, RecursionError):
+        return ""
+    one, other = truth(ours), truth(theirs.SerializeToString())
+    if one is None or other is None:
+        return "" if one is other else f"json_format reads {other}, the encoder {one}"
+    same = (one.numbers, one.histograms) == (other.numbers, other.histograms)
+    return "" if same else f"json_format reads {other}, the encoder {one}"
+
+
+def _not_compared(_source: Any, _message: bytes, _decoded: Decoded, _index: int) -> str:
+    return ""
+
+
+def _plain_page(message: bytes) -> bool:
+    return b"#" not in message and not _QUOTED_NAME.search(message)
+
+
+def _page_without_comments(rng: random.Random) -> bytes:
+    page = shapes.prometheus(rng)
+    if rng.random() < 0.5:
+        page = b"\n".join(line for line in page.split(b"\n") if b"#" not in line)
+    return page
+
+
+def _bare(message: bytes) -> bool:
+    return bool(message) and looks_bare(message) and not readings.has_histograms(message)
+
+
+TARGETS = (
+    Target("otlp_proto", Decoder, shapes.otlp_proto, _as_protobuf_says, one_in=8),
+    Target("otlp_json", OtlpJson, shapes.otlp_json, _as_json_format_says, one_in=40),
+    Target(
+        "remote_write",
+        RemoteWrite,
+        shapes.remote_write,
+        _with_reading(readings.remote_write, _bare),
+        wrap=shapes.in_snappy,
+    ),
+    Target("prometheus", PrometheusText, _page_without_comments, _with_reading(readings.prometheus, _plain_page)),
+    Target("influx", InfluxLines, shapes.influx, _with_reading(readings.influx, lambda _: True)),
+    Target("json", lambda: JsonMapped(shapes.MAPPING), shapes.mapped, _not_compared),
+)
