@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.service.servers import KafkaServer
+from tests.service.servers import KafkaCluster, KafkaServer
 
 from kernelcast.runtime.embedded import EmbeddedBroker
 
@@ -18,6 +18,11 @@ class Broker:
     bootstrap_servers: str
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _ready_to_start(compiled: None) -> None:
+    """Every service test starts services."""
+
+
 @pytest.fixture
 def kafka(tmp_path: Path) -> Iterator[Broker]:
     """A real Apache Kafka."""
@@ -27,6 +32,27 @@ def kafka(tmp_path: Path) -> Iterator[Broker]:
         yield Broker("kafka", server.bootstrap_servers)
     finally:
         server.kill()
+
+
+@pytest.fixture(scope="module")
+def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real Apache Kafka, shared by the tests of a module: each uses topics and groups of its own."""
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    try:
+        server.run()
+        yield Broker("kafka", server.bootstrap_servers)
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Three nodes of a real Apache Kafka, shared by the tests of a module: each uses topics and groups of its own."""
+    servers = KafkaCluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield servers.run()
+    finally:
+        servers.kill()
 
 
 @pytest.fixture(params=["embedded", "kafka"])

@@ -135,25 +135,35 @@ def kafka_libraries() -> Path:
 
 
 class KafkaServer(ServerProcess):
-    """One Apache Kafka node in KRaft mode, controller and broker in one."""
+    """One Apache Kafka node in KRaft mode, controller and broker in one; by itself, or one of a `KafkaCluster`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        node: int = 1,
+        controllers: Sequence[int] = (),
+        cluster: str = "",
+        heap: str = "640m",
+    ) -> None:
         java = require.binary("java", "openjdk-17-jre-headless")
         libraries = kafka_libraries()
+        self.node = node
         self.port, controller = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
-        self._java = [java, "-Xmx640m", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        self._cluster = cluster or cluster_id()
+        self._java = [java, f"-Xmx{heap}", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         self._java += [f"-Dlog4j2.configurationFile={KAFKA_PROJECT / 'log4j2.yaml'}", "-cp", f"{libraries}/*"]
-        self._properties = directory / "server.properties"
-        self._properties.write_text(_kafka_properties(self.port, controller, directory / "kafka-data"))
-        super().__init__("kafka", [*self._java, "kafka.Kafka", str(self._properties)], directory)
-        self._format()
+        name = "kafka" if not controllers else f"kafka-{node}"
+        self._properties = directory / f"{name}.properties"
+        data = directory / f"{name}-data"
+        self._properties.write_text(_kafka_properties(self.port, node, controllers or [controller], data))
+        super().__init__(name, [*self._java, "kafka.Kafka", str(self._properties)], directory)
+        self._formatting: subprocess.Popen[bytes] | None = self._format()
 
-    def _format(self) -> None:
-        # The tool takes an identifier that begins with a dash for an option; the first byte 0 makes it an "A".
-        cluster = base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        tool = [*self._java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
-        subprocess.run(tool, check=True, capture_output=True)
+    def _format(self) -> "subprocess.Popen[bytes]":
+        tool = [*self._java, "kafka.tools.StorageTool", "format", "-t", self._cluster, "-c", str(self._properties)]
+        return subprocess.Popen(tool, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def ready(self) -> bool:
         """Whether it answers metadata requests."""
@@ -163,42 +173,105 @@ class KafkaServer(ServerProcess):
         except Exception:  # noqa: BLE001  the client raises KafkaException of many kinds while the broker starts
             return False
 
+    def start(self, ready: Callable[[], bool] | None = None, timeout_seconds: float = 60) -> Self:
+        """Start, once its folder is formatted."""
+        if self._formatting is not None:
+            _, complaint = self._formatting.communicate()
+            assert self._formatting.returncode == 0, complaint.decode()
+            self._formatting = None
+        return super().start(ready, timeout_seconds)
+
     def run(self) -> Self:
         """Start and wait."""
         return self.start(self.ready)
 
 
-def _kafka_properties(port: int, controller: int, data: Path) -> str:
+class KafkaCluster:
+    """Three nodes, of which any one may die: topics have three replicas, and writes need two."""
+
+    def __init__(self, directory: Path) -> None:
+        controllers, cluster = free_ports(3), cluster_id()
+        self.nodes = [
+            KafkaServer(directory, node=node, controllers=controllers, cluster=cluster, heap="320m")
+            for node in (1, 2, 3)
+        ]
+        self.bootstrap_servers = ",".join(node.bootstrap_servers for node in self.nodes)
+
+    def run(self) -> Self:
+        """Start all and wait until each knows the others."""
+        for node in self.nodes:
+            node.start()
+        wait_for("three brokers", lambda: self._brokers() == len(self.nodes), 90)
+        return self
+
+    def leader(self, topic: str, partition: int) -> KafkaServer:
+        """The node that leads a partition now."""
+        found = self._client().list_topics(topic, timeout=5).topics[topic].partitions[partition].leader
+        return next(node for node in self.nodes if node.node == found)
+
+    def kill(self) -> None:
+        """`kill -9` of all."""
+        for node in self.nodes:
+            node.kill()
+
+    def _client(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+
+    def _brokers(self) -> int:
+        try:
+            return len(self._client().list_topics(timeout=2).brokers)
+        except Exception:  # noqa: BLE001  as in `KafkaServer.ready`
+            return 0
+
+
+def cluster_id() -> str:
+    """An identifier of a new cluster; the first byte 0 makes it begin with "A", as a dash would look like an option."""
+    return base64.urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+def _kafka_properties(port: int, node: int, controllers: Sequence[int], data: Path) -> str:
+    voters = ",".join(f"{number}@127.0.0.1:{at}" for number, at in enumerate(controllers, start=1))
+    replicas = len(controllers)
     return f"""
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+node.id={node}
+controller.quorum.voters={voters}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controllers[node - 1]}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
-offsets.topic.replication.factor=1
+default.replication.factor={replicas}
+min.insync.replicas={min(2, replicas)}
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={min(2, replicas)}
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={min(2, replicas)}
 group.initial.rebalance.delay.ms=0
+group.consumer.min.session.timeout.ms=3000
+group.consumer.session.timeout.ms={6_000 if replicas > 1 else 30_000}
+group.consumer.min.heartbeat.interval.ms=500
+group.consumer.heartbeat.interval.ms=1000
+broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=500
 auto.create.topics.enable=false
 """
 
 
 class PrometheusServer(ServerProcess):
-    """One Prometheus, with the configuration it is given."""
+    """One Prometheus, with the configuration it is given: Debian's, or another one that a caller has (`built.py`)."""
 
-    def __init__(self, directory: Path, configuration: Path) -> None:
+    def __init__(
+        self, directory: Path, configuration: Path, *, program: Path | None = None, options: Sequence[str] = ()
+    ) -> None:
         (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
         self.url = f"http://{self.address}"
-        command = [require.binary("prometheus", "prometheus"), f"--config.file={configuration}"]
+        command = [str(program or require.binary("prometheus", "prometheus")), f"--config.file={configuration}"]
         command += [f"--storage.tsdb.path={directory / 'tsdb'}", f"--web.listen-address={self.address}"]
-        super().__init__("prometheus", [*command, "--web.enable-lifecycle", "--log.level=warn"], directory)
+        super().__init__("prometheus", [*command, "--web.enable-lifecycle", "--log.level=warn", *options], directory)
 
     def run(self) -> Self:
         """Start and wait."""

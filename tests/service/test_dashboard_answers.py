@@ -36,6 +36,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "outcome": ("acknowledged", "failed", "sent"),
     "horizon": ("1h",),
     "source": ("", "simulated"),
+    "job": (MEASURED["job"],),
 }
 
 

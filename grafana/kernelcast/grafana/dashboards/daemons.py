@@ -8,7 +8,8 @@ from kernelcast.wire.catalogue import bridge, exporter, predictor
 
 def panels() -> tuple[Placed, ...]:
     """Bridge, exporters, predictor."""
-    return (_held(), _encoding(), _lateness(), _alerts(), _watched(), _abstained())
+    bridges = (_held(), _limits(), _encoding(), _silent(), _pushed())
+    return (*bridges, _lateness(), _alerts(), _watched(), _abstained())
 
 
 def _held() -> Placed:
@@ -19,6 +20,28 @@ def _held() -> Placed:
     rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
     queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
     return time_series(text, queries, Axis("short", low=0), Look(overrides=(limits("limit"),)))
+
+
+def _limits() -> Placed:
+    text = Text("Limits in use", "How much of each limit of the bridge is used; at 100 % what is new is refused.")
+    query = Query(f"max by (limit) ({promql.series(bridge.LIMIT_USED)})", "{{limit}}")
+    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+
+
+def _silent() -> Placed:
+    text = Text(
+        "Producers that went silent",
+        "Jobs and instances that missed several of their own intervals on Kafka, by job.",
+    )
+    alive = f"max by (job, instance) ({promql.series(bridge.PRODUCER_UP)})"
+    query = Query(f"sum by (job) (1 - {alive})", "{{job}}")
+    return time_series(text, [query], Axis("short", low=0, decimals=0))
+
+
+def _pushed() -> Placed:
+    text = Text("Push backlog", "Age of the oldest message that waits for a destination's acknowledgement.")
+    query = Query(f"max by (destination) ({promql.series(bridge.PUSH_LAG_SECONDS)})", "{{destination}}")
+    return time_series(text, [query], Axis("s", low=0))
 
 
 def _encoding() -> Placed:

@@ -8,14 +8,13 @@ from kernelcast.grafana.rules.recording import BRIDGE_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 
 _NEARLY_FULL: Final = 0.9
+_LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 
 def group(profile: Profile) -> Group:
-    """Down, hidden, unable to read, full, or fed by two writers."""
-    return Group(
-        "kernelcast-bridge-alerts",
-        (_down(), _not_ready(), _decode_failures(profile), _nearly_full(), _second_writer(profile)),
-    )
+    """Down, hidden, unable to read, full, fed by two writers or none, or with nobody who takes what it pushes."""
+    alerts = (_down(), _not_ready(), _decode_failures(profile), _nearly_full(), _second_writer(profile))
+    return Group("kernelcast-bridge-alerts", (*alerts, _unkeyed(profile), _silent_producer(profile), _push_behind()))
 
 
 def _down() -> Alert:
@@ -59,13 +58,13 @@ def _decode_failures(profile: Profile) -> Alert:
 
 
 def _nearly_full() -> Alert:
-    held, limit = promql.name(bridge.LINES), promql.name(bridge.LINES_LIMIT)
     return Alert(
         name="KernelcastBridgeNearlyFull",
-        expr=f"{held} / {limit} > {_NEARLY_FULL}",
+        expr=f"{promql.name(bridge.LIMIT_USED)} > {_NEARLY_FULL}",
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
-        summary="The bridge at {{ $labels.instance }} holds {{ $value | humanizePercentage }} of the lines it may hold",
+        summary="The bridge at {{ $labels.instance }} has used {{ $value | humanizePercentage }} of its limit of "
+        "{{ $labels.limit }}",
         description="At the limit new series are refused and counted, so that Prometheus's own limit does not fail "
         "the scrape.",
         action="Find the metric or producer that grew, lower its --kernels, or raise the bridge's limit and memory.",
@@ -82,4 +81,45 @@ def _second_writer(profile: Profile) -> Alert:
         summary="Two processes write the same series",
         description="A second live writer of a series is shut out, so that totals stay true; its points are discarded.",
         action="Look for two exporters on one host, or two hosts with one name.",
+    )
+
+
+def _unkeyed(profile: Profile) -> Alert:
+    unkeyed = promql.name(bridge.UNKEYED_MESSAGES)
+    return Alert(
+        name="KernelcastUnkeyedMessages",
+        expr=f"increase({unkeyed}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
+        hold_seconds=0,
+        severity=Severity.WARNING,
+        summary="{{ $labels.topic }} has messages without a key, which the bridge at {{ $labels.instance }} leaves out",
+        description="Without keys one series lies in many partitions, so a consumer group would expose it several "
+        "times.",
+        action="Run the bridges of this topic with mode: sharded or replica, or have its producers send keys.",
+    )
+
+
+def _silent_producer(profile: Profile) -> Alert:
+    up = promql.name(bridge.PRODUCER_UP)
+    return Alert(
+        name="KernelcastProducerSilent",
+        expr=f"max by (job, instance) (max_over_time({up}[{profile.window(RATE_WINDOW_SECONDS)}])) == 0",
+        hold_seconds=0,
+        severity=Severity.WARNING,
+        summary="Nothing comes from {{ $labels.job }} at {{ $labels.instance }} any more",
+        description="It has missed several of its own intervals on Kafka. Its series expire; what it last said is old.",
+        action="Check that it runs and reaches Kafka. One that was taken away is forgotten by itself.",
+    )
+
+
+def _push_behind() -> Alert:
+    return Alert(
+        name="KernelcastPushBehind",
+        expr=f"{promql.name(bridge.PUSH_LAG_SECONDS)} > {_LONGEST_BACKLOG_SECONDS:g}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="{{ $labels.destination }} has not taken points that are {{ $value | humanizeDuration }} old",
+        description="The receiver is away, refuses, or is slower than what comes. Points wait on Kafka until its "
+        "retention ends; scraping goes on.",
+        action="See push_up and push_retries by cause at the bridge, then the receiver's own log; add consumers if "
+        "it is merely slow.",
     )

@@ -1,0 +1,135 @@
+"""Go programs that no package brings in the version we need: built from their modules, once, into a cache folder.
+
+A module whose go.mod replaces another cannot be `go install`ed, so it is built inside its own unpacked source. The
+Debian of CI starts with an empty cache every time; see `Program.found` for what it does then.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.service import require
+
+BUILD: Final = "KERNELCAST_BUILD_GO"
+"""Set to 1 to build even in CI, where minutes count."""
+LINKED: Final = "-s -w"
+"""Without symbols: half the size, and less to link."""
+NICE: Final = ("nice", "-n", "10")
+
+
+class BuildError(Exception):
+    """A Go program cannot be had; the message says why and what to do."""
+
+
+def cache() -> Path:
+    """Where built programs stay, outside every checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast"
+
+
+def go(*arguments: str, directory: Path, environ: Mapping[str, str] | None = None) -> str:
+    """Run the Go command; what it printed.
+
+    Raises:
+        BuildError: There is no Go, or it failed.
+    """
+    if shutil.which("go") is None:
+        raise BuildError("go is not on PATH; install Go (https://go.dev/dl) to build this program")
+    own = {**os.environ, "GOWORK": "off", "GOFLAGS": "-mod=mod", **(environ or {})}
+    done = subprocess.run(
+        [*NICE, "go", *arguments], cwd=directory, env=own, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BuildError(f"go {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def source(module: str, version: str) -> Path:
+    """The unpacked source of a module, fetched through the module proxy.
+
+    Raises:
+        BuildError: There is no Go, or no such module.
+    """
+    cache().mkdir(parents=True, exist_ok=True)
+    answer = go("mod", "download", "-json", f"{module}@{version}", directory=cache())
+    return Path(json.loads(answer)["Dir"])
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a Go module.
+
+    Attributes:
+        name: The binary's.
+        module: The module's path.
+        version: The module's version.
+        release: The version as its users write it.
+        package: The package of its `main`, relative to the module.
+        tags: Build tags that leave out what is not needed.
+        version_variable: The Go variable that tells the program its release, if there is one.
+    """
+
+    name: str
+    module: str
+    version: str
+    release: str
+    package: str
+    tags: Sequence[str]
+    version_variable: str = ""
+
+    @property
+    def path(self) -> Path:
+        """Where its binary is, once built."""
+        return cache() / f"{self.name}-{self.release}" / self.name
+
+    def build(self) -> Path:
+        """Build it if it has not been built yet.
+
+        Raises:
+            BuildError: It cannot be built here.
+        """
+        if not self.path.exists():
+            part = self.path.with_suffix(f".{os.getpid()}")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            tags = ("-tags", ",".join(self.tags)) if self.tags else ()
+            where = source(self.module, self.version)
+            options = {"GOFLAGS": "-mod=readonly", "CGO_ENABLED": "0"}
+            linked = f"{LINKED} -X {self.version_variable}={self.release}" if self.version_variable else LINKED
+            build = ("build", "-trimpath", *tags, "-ldflags", linked, "-o", str(part), self.package)
+            go(*build, directory=where, environ=options)
+            part.rename(self.path)
+        return self.path
+
+    def found(self) -> Path:
+        """For tests: its binary, or a skip with the reason.
+
+        In CI it is taken where a cache has it, but not built: that would take minutes of every run.
+        """
+        if self.path.exists():
+            return self.path
+        if require.in_ci() and os.environ.get(BUILD) != "1":
+            pytest.skip(f"{self.name} {self.release} is not in {cache()}; {BUILD}=1 builds it, which takes minutes")
+        try:
+            return self.build()
+        except BuildError as error:
+            pytest.skip(f"{self.name} {self.release} cannot be built: {error}")
+
+
+PROMETHEUS: Final = Program(
+    name="prometheus",
+    module="github.com/prometheus/prometheus",
+    version="v0.315.0",
+    release="3.15.0",
+    package="./cmd/prometheus",
+    tags=("remove_all_sd",),
+    version_variable="github.com/prometheus/common/version.Version",
+)
+"""Without its service discoveries but files and HTTP, and without its user interface.
+
+From an empty cache: 4 min 12 s, 256 s of CPU, 1.0 GB fetched and 0.8 GB of build cache, on two shared virtual cores.
+"""

@@ -1,0 +1,169 @@
+"""Several bridges at once, watched without a pause: what each exposes at every moment."""
+
+import itertools
+import re
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+from tests.service.servers import PrometheusServer, ServerProcess, answers, free_ports, get, stopping
+from tests.service.stack import KERNELCAST
+from tests.service.writers import LAUNCHES
+
+LINE = re.compile(rf"^{LAUNCHES}{{.*kernel=\"([^\"]+)\".*}} (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one replica exposed when: seconds before and after the answer, if there was one, and values by kernel."""
+
+    began: float
+    ended: float
+    answered: bool
+    values: Mapping[str, float]
+
+
+class Watch(threading.Thread):
+    """Asks every replica for its page again and again."""
+
+    def __init__(self, replicas: "Replicas") -> None:
+        super().__init__(daemon=True)
+        self._replicas = replicas
+        self._stopping = threading.Event()
+        self.looks: dict[int, list[Look]] = {index: [] for index in range(replicas.count)}
+
+    def run(self) -> None:
+        """Look; called by `start`."""
+        while not self._stopping.wait(0.15):
+            for index, looks in self.looks.items():
+                began = time.monotonic()
+                try:
+                    body = get(f"{self._replicas.url(index)}/metrics", 5)
+                except OSError:
+                    body = ""
+                values = {name: float(value) for name, value in LINE.findall(body)}
+                looks.append(Look(began, time.monotonic(), bool(body), values))
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stopping.set()
+        self.join(20)
+
+    def doubles(self) -> list[tuple[str, int, int, float]]:
+        """Series that one replica exposed while another did, before and after that.
+
+        Two looks are never at the same moment, so what moves in between is no fault; what stays on both sides is.
+        """
+        found = []
+        for one, other in itertools.permutations(self.looks, 2):
+            ends = [look.ended for look in self.looks[other]]
+            begins = [look.began for look in self.looks[other]]
+            for look in self.looks[one]:
+                before, after = bisect_right(ends, look.began) - 1, bisect_left(begins, look.ended)
+                if look.values and before >= 0 and after < len(begins):
+                    both = self.looks[other][before].values.keys() & self.looks[other][after].values.keys()
+                    found += [(name, one, other, look.began) for name in both & look.values.keys()]
+        return found
+
+    def longest_gap(self, name: str) -> float:
+        """The longest time, in seconds, for which no replica showed a series that one of them had shown.
+
+        From the last look that saw it to the next one; a replica that merely was not looked at has hidden nothing.
+        """
+        looks = sorted(
+            ((look, index) for index, looks in self.looks.items() for look in looks), key=lambda item: item[0].began
+        )
+        longest, owner, seen, missed = 0.0, -1, 0.0, False
+        for look, index in looks:
+            if name in look.values:
+                if owner >= 0 and (missed or index != owner):
+                    longest = max(longest, look.began - seen)
+                owner, seen, missed = index, look.ended, False
+            elif index == owner and look.answered:
+                missed = True
+        return longest
+
+    def falls(self) -> list[tuple[str, float, float]]:
+        """Every value of a series that was lower than one seen before, on whichever replica."""
+        found = []
+        highest: dict[str, tuple[float, float]] = {}
+        for look in sorted((look for looks in self.looks.values() for look in looks), key=lambda look: look.began):
+            for name, value in look.values.items():
+                known, ended = highest.get(name, (0.0, 0.0))
+                if value < known and look.began >= ended:
+                    found.append((name, known, value))
+                highest[name] = (value, look.ended)
+        return found
+
+
+class Replicas:
+    """Bridges with one configuration; `with Replicas(…) as replicas` stops whatever was started."""
+
+    def __init__(self, directory: Path, bootstrap_servers: str, count: int, **settings: Any) -> None:
+        self.count = count
+        self._directory = directory
+        self._bootstrap_servers, self._settings = bootstrap_servers, settings
+        self._ports = free_ports(count)
+        self.servers = [self._server(index) for index in range(count)]
+        self._others: list[ServerProcess] = []
+        self.watch = Watch(self)
+
+    def _server(self, index: int) -> ServerProcess:
+        settings = {
+            "web": {"listen_address": f"127.0.0.1:{self._ports[index]}"},
+            **{
+                name: value.format(index=index) if isinstance(value, str) else value
+                for name, value in self._settings.items()
+            },
+        }
+        if settings.get("mode") == "sharded":
+            settings |= {"replica_index": index, "replica_count": self.count}
+        configuration = self._directory / f"bridge-{index}.yaml"
+        content = {"kafka": {"bootstrap_servers": self._bootstrap_servers}, "bridge": settings}
+        configuration.write_text(yaml.safe_dump(content))
+        command = [*KERNELCAST, "bridge", "--config", str(configuration)]
+        return ServerProcess(f"bridge-{index}", command, self._directory)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.watch.stop() if self.watch.is_alive() else None
+        with stopping(*self.servers, *self._others):
+            pass
+
+    def url(self, index: int) -> str:
+        """Where a replica answers."""
+        return f"http://127.0.0.1:{self._ports[index]}"
+
+    def ready(self, index: int) -> bool:
+        """Whether a replica is."""
+        return answers(f"{self.url(index)}/-/ready")
+
+    def start(self, *indexes: int) -> None:
+        """Start some, together, and wait until they are ready."""
+        for index in indexes:
+            self.servers[index].start()
+        for index in indexes:
+            self.servers[index]._wait(lambda index=index: self.ready(index), 120)  # type: ignore[misc]
+
+    def prometheus(self) -> PrometheusServer:
+        """A Prometheus that scrapes all of them every second."""
+        targets = [f"127.0.0.1:{port}" for port in self._ports]
+        configuration = self._directory / "prometheus.yml"
+        job = {"job_name": "bridge", "honor_labels": True, "static_configs": [{"targets": targets}]}
+        content = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job]}
+        configuration.write_text(yaml.safe_dump(content))
+        server = PrometheusServer(self._directory, configuration)
+        self._others.append(server)
+        return server.run()
+
+    def own(self, index: int, name: str) -> float:
+        """A replica's metric about itself, summed over its labels."""
+        body = get(f"{self.url(index)}/metrics")
+        return sum(float(line.rpartition(" ")[2]) for line in body.splitlines() if re.match(rf"{name}(?:{{| )", line))

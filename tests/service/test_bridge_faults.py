@@ -1,0 +1,134 @@
+"""What Prometheus holds is what was written, whatever dies, comes back, or repeats itself in between."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from tests.service.replicas import Replicas, Watch
+from tests.service.servers import KafkaCluster, PrometheusServer, wait_for
+from tests.service.writers import LAUNCHES, Faults, Fleet, Truth
+
+pytestmark = pytest.mark.service
+
+FLEET = {
+    "sound": Faults(),
+    "repeating": Faults(repeats=2),
+    "ahead": Faults(skew_seconds=600, repeats=1),
+    "behind": Faults(skew_seconds=-600, repeats=1),
+    "restarting": Faults(restarts=True),
+}
+SESSION_SECONDS = 6
+SETTINGS = {"kafka": {"properties": {"session.timeout.ms": SESSION_SECONDS * 1000, "heartbeat.interval.ms": 1000}}}
+MOST_UNSEEN = 8 * 50
+"""What a counter may have risen between the last scrape before its restart and that: two seconds, to be sure."""
+REBALANCE_SECONDS = 6.0
+"""How long a rebalance may take on two busy cores, rewind and gate included."""
+
+
+def make(cluster: KafkaCluster, topic: str, partitions: int = 4) -> None:
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    client.create_topics([NewTopic(topic, partitions, 3, config={"message.timestamp.type": "LogAppendTime"})])[
+        topic
+    ].result()
+
+
+def values(prometheus: PrometheusServer) -> dict[str, float]:
+    return {labels["kernel"]: value for labels, value in prometheus.query(f"sum by (kernel) ({LAUNCHES})")}
+
+
+def check_truth(prometheus: PrometheusServer, truth: Truth) -> None:
+    deadline = time.monotonic() + 20
+    while values(prometheus) != truth.last and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert values(prometheus) == truth.last
+    for labels, samples in prometheus.samples(LAUNCHES):
+        name, first = labels["kernel"], samples[0][1]
+        unseen = MOST_UNSEEN if name.startswith("restarting") else 0
+        rose = increase(prometheus, name, samples)
+        assert truth.rise[name] - first - unseen - 1e-6 <= rose <= truth.rise[name] - first + 1e-6, name
+
+
+def increase(prometheus: PrometheusServer, name: str, samples: Sequence[tuple[float, float]]) -> float:
+    """`increase()` over exactly the time from the first sample to the last, where it extrapolates nothing."""
+    first, last = samples[0][0], samples[-1][0]
+    value = prometheus.scalar(f'increase({LAUNCHES}{{kernel="{name}"}}[{round((last - first) * 1000)}ms])', last)
+    assert value is not None
+    return value
+
+
+def check_watch(watch: Watch, truth: Truth) -> None:
+    assert watch.doubles() == []
+    assert {name for name, _, _ in watch.falls()} <= {name for name in truth.last if name.startswith("restarting")}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_that_loses_leaders_and_members_shows_each_series_once_and_every_count(
+    cluster: KafkaCluster, tmp_path: Path, protocol: str
+) -> None:
+    topic = f"kernels-{protocol}"
+    make(cluster, topic)
+    settings: dict[str, Any] = {"topics": [topic], "group_id": topic, "group_protocol": protocol}
+    settings |= SETTINGS if protocol == "classic" else {}
+    with (
+        Replicas(tmp_path, cluster.bootstrap_servers, 3, **settings) as replicas,
+        Fleet(cluster.bootstrap_servers, topic, FLEET) as fleet,
+    ):
+        replicas.start(0, 1)
+        prometheus = replicas.prometheus()
+        wait_for("all series", lambda: len(values(prometheus)) == 25)
+        replicas.watch.start()
+        fleet.restart_some()
+        time.sleep(2)
+        dead = cluster.leader(topic, 0)
+        dead.kill()
+        time.sleep(4)
+        replicas.start(2)
+        assert replicas.servers[2].stop() == 0
+        dead.start()
+        time.sleep(2)
+        replicas.servers[1].kill()
+        time.sleep(SESSION_SECONDS + 3)
+        replicas.start(1)
+        truth = fleet.stop()
+        check_truth(prometheus, truth)
+        replicas.watch.stop()
+    check_watch(replicas.watch, truth)
+    gaps = {name: replicas.watch.longest_gap(name) for name in truth.last}
+    assert max(gaps.values()) < SESSION_SECONDS + REBALANCE_SECONDS
+
+
+def test_replicas_that_share_an_unkeyed_topic_show_each_series_once_and_every_count(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = "collected"
+    make(cluster, topic)
+    unkeyed = {name: replace(faults, unkeyed=True) for name, faults in FLEET.items()}
+    with (
+        Replicas(tmp_path, cluster.bootstrap_servers, 2, topics=[topic], mode="sharded") as replicas,
+        Fleet(cluster.bootstrap_servers, topic, unkeyed) as fleet,
+    ):
+        replicas.start(0, 1)
+        prometheus = replicas.prometheus()
+        wait_for("all series", lambda: len(values(prometheus)) == 25)
+        replicas.watch.start()
+        fleet.restart_some()
+        time.sleep(2)
+        dead = cluster.leader(topic, 0)
+        dead.kill()
+        time.sleep(5)
+        kept = replicas.watch.looks[0][-1].values.keys()
+        dead.start()
+        replicas.servers[1].kill()
+        replicas.start(1)
+        time.sleep(2)
+        truth = fleet.stop()
+        check_truth(prometheus, truth)
+        replicas.watch.stop()
+    check_watch(replicas.watch, truth)
+    assert 0 < len(kept) < 25
+    assert [replicas.watch.longest_gap(name) for name in kept] == [0] * len(kept)
