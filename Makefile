@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 SOURCES := core exporter bridge predictor grafana tests benchmarks
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint format bench docs lock clean
+.PHONY: help install demo test lint format fuzz bench bench-peers docs lock clean
 
 help:  ## what each target does
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -39,8 +39,14 @@ format: install  ## rewrite to the project's style
 	$(BIN)/ruff check --fix $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
 
+fuzz: install  ## the decoder and every parser under mutated messages; ARGS="--inputs 1000000 --only influx"
+	$(BIN)/python -m tests.fuzz.run $(ARGS)
+
 bench: install  ## every figure with its peer in the same run
 	$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-peers: install  ## the bridge beside other bridges (needs Java, Maven, Go); ARGS="--series 10000"
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.wire.catalogue.document > docs/metrics.md
@@ -51,4 +57,5 @@ lock: install  ## requirements.lock from pyproject.toml (needs uv)
 		--generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
 
 clean:  ## remove what the targets made
+	find $(SOURCES) -name '*.nb[ic]' -delete
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

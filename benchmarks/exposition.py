@@ -10,17 +10,20 @@ import argparse
 import gc
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kernelcast.bridge.columns import MessageColumns
-from kernelcast.bridge.exposition import gzipped, text
-from kernelcast.bridge.slots import SeriesLimits
-from kernelcast.bridge.store import SeriesStore
-from kernelcast.bridge.warm_up import warm_up
+from kernelcast.bridge.expose.compress import Packing
+from kernelcast.bridge.expose.formats import encode, text
+from kernelcast.bridge.expose.negotiate import Coding, Format
+from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoded, Decoder, NumberColumns, PointType, SeriesIdentity, Temporality
 
 METRICS = 30
@@ -57,6 +60,19 @@ def identity(number: int) -> SeriesIdentity:
     )
 
 
+class Known:
+    """An input that knows its series from the start."""
+
+    @staticmethod
+    def identity(number: int) -> SeriesIdentity:
+        """A series as the decoder names it."""
+        return identity(number)
+
+    @staticmethod
+    def forget(numbers: object) -> None:
+        """Keep them."""
+
+
 def resident_bytes() -> int:
     """What this process holds of real memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
@@ -66,7 +82,7 @@ def filled_store(values: np.ndarray) -> SeriesStore:
     """A store with one series for each value."""
     store = SeriesStore(SeriesLimits(series=len(values), series_per_metric=len(values)))
     store.expose(0, exposed=True)
-    none = Decoder().decode([]).histograms
+    none, source = Decoder().decode([]).histograms, Known()
     origin = MessageColumns(np.zeros(1, np.int32), np.zeros(1, np.int64), np.ones(1, np.int64))
     for begin in range(0, len(values), BATCH):
         part = values[begin : begin + BATCH]
@@ -80,7 +96,7 @@ def filled_store(values: np.ndarray) -> SeriesStore:
             np.zeros(n, np.int64),
             np.zeros(n, np.uint8),
         )
-        store.apply(Decoded(numbers, none, ()), origin, identity)
+        store.apply(Decoded(numbers, none, ()), origin, source)
     return store
 
 
@@ -97,15 +113,15 @@ def best(runs: int, action: object) -> tuple[float, float]:
 
 
 def peer(values: np.ndarray) -> tuple[float, bytes]:
-    """Seconds that prometheus_client takes for the same series, and what it wrote."""
+    """Seconds of CPU that prometheus_client takes for the same series, and what it wrote."""
     registry = CollectorRegistry()
     names = [*labels(0), "job", "instance"]
     gauges = [Gauge(f"BENCH_METRIC_{i}", "A metric.", names, registry=registry) for i in range(METRICS)]
     for number, value in enumerate(values.tolist()):
         gauges[number % METRICS].labels(*labels(number).values(), "bench", "bench").set(value)
-    began = time.perf_counter()
+    began = time.process_time()
     body = generate_latest(registry)
-    return time.perf_counter() - began, body
+    return time.process_time() - began, body
 
 
 def same(ours: bytes, theirs: bytes) -> bool:
@@ -127,6 +143,7 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="leave prometheus_client out")
     options = parser.parse_args()
     warm_up()
+    warm_up_the_rest()
     values = np.random.default_rng(1).random(options.series) * 100
     before = resident_bytes()
     began = time.perf_counter()
@@ -136,7 +153,20 @@ def main() -> None:
     body = b"".join(text(store.snapshot()))
     wall, cpu = best(options.runs, lambda: sum(len(chunk) for chunk in text(store.snapshot())))
     snapshot_seconds, _ = best(options.runs, store.snapshot)
-    gzip_wall, _ = best(1, lambda: sum(len(chunk) for chunk in gzipped(text(store.snapshot()))))
+
+    def page(format_: Format, coding: Coding = Coding.IDENTITY) -> int:
+        return sum(len(piece) for piece in Packing(coding).pieces(encode(store.snapshot(), format_)))
+
+    others = {
+        name: best(options.runs, partial(page, format_, coding))
+        for name, format_, coding in (
+            ("openmetrics", Format.OPENMETRICS, Coding.IDENTITY),
+            ("protobuf", Format.PROTOBUF, Coding.IDENTITY),
+            ("text_gzip", Format.TEXT, Coding.GZIP),
+            ("text_zstd", Format.TEXT, Coding.ZSTD),
+            ("protobuf_zstd", Format.PROTOBUF, Coding.ZSTD),
+        )
+    }
     figures: dict[str, float] = {
         "series": options.series,
         "body_bytes": len(body),
@@ -144,13 +174,17 @@ def main() -> None:
         "exposition_cpu_seconds": cpu,
         "exposition_seconds_per_million": wall * 1e6 / options.series,
         "locked_seconds": snapshot_seconds,
-        "gzip_seconds": gzip_wall,
+        "gzip_bytes": page(Format.TEXT, Coding.GZIP),
+        "zstd_bytes": page(Format.TEXT, Coding.ZSTD),
+        "protobuf_bytes": page(Format.PROTOBUF),
         "admission_seconds": admission_seconds,
         "store_bytes_per_series": bytes_per_series,
     }
+    for name, (wall_seconds, cpu_seconds) in others.items():
+        figures |= {f"{name}_seconds": wall_seconds, f"{name}_cpu_seconds": cpu_seconds}
     if not options.no_peer:
         seconds, theirs = peer(values)
-        figures |= {"prometheus_client_seconds": seconds, "times_faster": seconds / wall}
+        figures |= {"prometheus_client_cpu_seconds": seconds, "times_faster": seconds / cpu}
         if options.series <= 100_000:
             figures["same_content"] = same(body, theirs)
     for name, value in figures.items():

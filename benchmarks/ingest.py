@@ -24,14 +24,20 @@ from confluent_kafka.cimpl import NewTopic
 from prometheus_client import CollectorRegistry
 
 from kernelcast.bridge.clock import SystemClock
-from kernelcast.bridge.consume import Intake, Parts
+from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
+from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.delta.state import StateTopic
+from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.slots import SeriesLimits
-from kernelcast.bridge.store import SeriesStore
-from kernelcast.bridge.warm_up import warm_up
+from kernelcast.bridge.intake.consume import Intake, Parts, Policy
+from kernelcast.bridge.intake.modes import ENDS_ARE_TOLD
+from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.runtime import kafka as runtime
 from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka import Consumer
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.catalogue import Kind, Metric
 
@@ -142,9 +148,13 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
     registry = CollectorRegistry()
     store = SeriesStore(SeriesLimits(10_000_000, 10_000_000))
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
-    source = Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", registry=registry)
-    parts = Parts(source, Decoder(), store, Nowhere(), Instruments(registry), SystemClock())
-    intake = Intake(parts, ttl_seconds=86_400)
+    source = runtime.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", registry=registry)
+    group = f"bench-{uuid.uuid4().hex[:8]}"
+    producer = runtime.Producer(settings, client_id=group)
+    state = StateTopic(group, producer, lambda: runtime.Consumer(settings, group_id=group, overrides=ENDS_ARE_TOLD))
+    deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(registry), SystemClock())
+    parts = Parts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)
+    intake = Intake(parts, Policy(ttl_seconds=86_400))
     source.subscribe([broker.topic], intake)
     reading, idle_since, cpu_began = Reading(), time.perf_counter(), 0.0
     while reading.messages < expected and time.perf_counter() - idle_since < 30:
@@ -161,6 +171,7 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
             break
     reading.series = store.lines
     source.close()
+    producer.close(5)
     return reading
 
 
@@ -177,6 +188,7 @@ def main() -> None:
     nodes = options.nodes or (60 if options.embedded else 416)
     ticks = options.ticks or (10 if options.embedded else 30)
     warm_up()
+    warm_up_the_rest()
     with broker_of(options) as broker:
         written = broker.fill(nodes, ticks)
         reading = read(broker, nodes, written)

@@ -1,0 +1,104 @@
+"""Resident memory of a million series: what the decoder and the store hold together, and how long they take to arrive.
+
+    python benchmarks/memory.py --series 1000000 --json memory.json
+
+Each series has 8 labels, those of a DCGM metric in a Kubernetes cluster, the same for all metrics of a GPU; 240 come in
+one message, through the decoder into the store as in the bridge. Memory is the growth of the resident set from before
+the first message is decoded to after the last, by series. `labels_bytes` says how long a series' labels are as
+`/metrics` shows them.
+"""
+
+import argparse
+import gc
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
+from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.wire.catalogue import Kind, Metric
+
+METRICS, GPUS = 30, 8
+MESSAGES_AT_ONCE = 200
+PAGE_BYTES = 4096
+ROWS = [Metric(f"BENCH_{i}", Kind.GAUGE, "A metric.", f"BENCH_{i}") for i in range(METRICS)]
+
+
+def message(node: int, time_ns: int) -> bytes:
+    """What one node sends: 240 points of 8 labels."""
+    host = f"node{node:05d}"
+    labels = [
+        (
+            ("Hostname", host),
+            ("UUID", f"GPU-{node * GPUS + gpu:08x}-aaaa-bbbb-cccc-dddddddddddd"),
+            ("device", f"nvidia{gpu}"),
+            ("gpu", str(gpu)),
+            ("modelName", "NVIDIA H200"),
+            ("namespace", "training"),
+            ("pci_bus_id", f"00000000:{gpu:02X}:00.0"),
+            ("pod", f"train-{node:05d}-{gpu}"),
+        )
+        for gpu in range(GPUS)
+    ]
+    samples = [Sample(row, labels[gpu], time_ns, gpu / 7 + i / 13) for i, row in enumerate(ROWS) for gpu in range(GPUS)]
+    resource = Resource((("service.instance.id", host), ("service.name", "bench")))
+    [export] = encode(resource, samples, scope="bench")
+    return export.body
+
+
+def resident_bytes() -> int:
+    """What this process holds of real memory."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def bring(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: int) -> float:
+    """Store messages; the seconds of the processor that decoder and store took."""
+    began = time.process_time()
+    for begin in range(0, len(bodies), MESSAGES_AT_ONCE):
+        batch = bodies[begin : begin + MESSAGES_AT_ONCE]
+        n = len(batch)
+        origin = MessageColumns(np.zeros(n, np.int32), np.full(n, turn), np.full(n, 1_000 + turn))
+        store.apply(decoder.decode(batch), origin, decoder)
+    return time.process_time() - began
+
+
+def main() -> None:
+    """Measure, print, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--series", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    warm_up()
+    warm_up_the_rest()
+    nodes = -(-options.series // (METRICS * GPUS))
+    decoder, store = Decoder(), SeriesStore(SeriesLimits(10_000_000, 10_000_000, 10_000_000))
+    store.expose(0, exposed=True)
+    bodies = [message(node, 10**9) for node in range(nodes)]
+    before = resident_bytes()
+    arrival_seconds = bring(decoder, store, bodies, 0)
+    held = resident_bytes() - before
+    known_seconds = bring(decoder, store, bodies, 1)
+    lengths = store.snapshot().layout.label_length
+    series = len(lengths)
+    figures: dict[str, float] = {
+        "series": series,
+        "labels_bytes": float(lengths.mean()),
+        "bytes_per_series": held / series,
+        "arrival_microseconds_per_series": arrival_seconds / series * 1e6,
+        "known_microseconds_per_point": known_seconds / series * 1e6,
+    }
+    for name, value in figures.items():
+        print(f"{name:34} {value:,.4g}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

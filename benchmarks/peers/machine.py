@@ -1,0 +1,23 @@
+"""What figures were measured on."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.service.servers import KAFKA_VERSION
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "cpu": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "kafka": KAFKA_VERSION,
+        "load_average": os.getloadavg()[0],
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,85 @@
+"""A process seen from outside: what it has used of the processor and the memory, whether it is at work."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+LOOK_SECONDS: Final = 0.05
+BUSY_RATIO: Final = 0.25
+"""A process that uses more of one core than this is at work; what each of them uses at rest is a few per cent."""
+
+
+class Process:
+    """One process by its number; its threads are included, its children are not."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._directory = Path(f"/proc/{pid}")
+
+    def cpu_seconds(self) -> float:
+        """User and system time so far; a clock tick is 10 ms."""
+        fields = (self._directory / "stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+    def resident_bytes(self) -> int:
+        """Real memory that it holds now."""
+        return int((self._directory / "statm").read_text().split()[1]) * PAGE_BYTES
+
+    def peak_bytes(self) -> int:
+        """The most it has held so far."""
+        for line in (self._directory / "status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise OSError(f"no VmHWM of process {self._pid}")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop it for a while, as a debugger does, so that work can pile up; it goes on when the block ends."""
+        os.kill(self._pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._pid, signal.SIGCONT)
+
+
+class Watch:
+    """How long a process works, and on how much of the processor, from now until it comes to rest.
+
+    Attributes:
+        seconds: From the beginning to the end of its last stretch of work so far; at least the time between two looks.
+        cpu_seconds: What it used in that time.
+    """
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._began = self._looked = time.monotonic()
+        self._began_cpu = self._seen_cpu = process.cpu_seconds()
+        self.seconds = LOOK_SECONDS
+        self.cpu_seconds = 0.0
+
+    def until_rest(self, *, quiet_seconds: float, timeout_seconds: float) -> None:
+        """Return once it has been at rest for a while.
+
+        Args:
+            quiet_seconds: How long it must rest; longer than any pause that it makes on its own.
+            timeout_seconds: When to give up, counted from the beginning of the watch.
+
+        Raises:
+            TimeoutError: It was still at work.
+        """
+        busy_at = time.monotonic()
+        while self._looked - busy_at < quiet_seconds:
+            time.sleep(LOOK_SECONDS)
+            now, cpu = time.monotonic(), self._process.cpu_seconds()
+            if cpu - self._seen_cpu > BUSY_RATIO * (now - self._looked):
+                busy_at = now
+                self.seconds, self.cpu_seconds = now - self._began, cpu - self._began_cpu
+            self._seen_cpu, self._looked = cpu, now
+            if now - self._began > timeout_seconds:
+                raise TimeoutError(f"the process was still at work after {timeout_seconds} s")
