@@ -2,12 +2,14 @@
 
 import ctypes
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import confluent_kafka
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
@@ -67,6 +69,9 @@ class Consumer:
         self._cooperative = effective.get(GROUP_PROTOCOL) == "consumer" or "cooperative" in effective.get(
             "partition.assignment.strategy", ""
         )
+        self._settings = settings
+        self._asking: Any = None
+        self._rebalancing = False
         self._closed = True  # until there is something to close
         self._ends: list[TopicPartition] = []
         self._client = connect(client, settings, properties=properties)
@@ -78,8 +83,8 @@ class Consumer:
         if rebalance is not None:
             callbacks = {
                 "on_assign": lambda _client, partitions: self._assigned(rebalance, partitions),
-                "on_revoke": lambda _client, partitions: rebalance.revoked(partitions, lost=False),
-                "on_lost": lambda _client, partitions: rebalance.revoked(partitions, lost=True),
+                "on_revoke": lambda _client, partitions: self._revoked(rebalance, partitions, lost=False),
+                "on_lost": lambda _client, partitions: self._revoked(rebalance, partitions, lost=True),
             }
         with broker_errors("subscribing"):
             self._client.subscribe(list(topics), **callbacks)
@@ -142,13 +147,13 @@ class Consumer:
     def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:
         """Every partition of a topic, in order; none where there is no such topic."""
         with broker_errors(f"asking for the partitions of {topic}"):
-            found = self._client.list_topics(topic, timeout=timeout_seconds).topics[topic]
+            found = self._knows_topics().list_topics(topic, timeout=timeout_seconds).topics[topic]
         return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
         """The broker that leads each partition of every topic that we may see; negative where none does."""
         with broker_errors("asking for the topics"):
-            topics = self._client.list_topics(timeout=timeout_seconds).topics
+            topics = self._knows_topics().list_topics(timeout=timeout_seconds).topics
         return {
             (name, number): int(partition.leader)
             for name, topic in topics.items()
@@ -238,11 +243,36 @@ class Consumer:
         return True
 
     def _assigned(self, rebalance: Rebalance, partitions: list[TopicPartition]) -> None:
-        start = list(rebalance.assigned(partitions) or partitions)
+        with self._in_callback():
+            start = list(rebalance.assigned(partitions) or partitions)
         if self._cooperative:
             self._client.incremental_assign(start)
         else:
             self._client.assign(start)
+
+    def _revoked(self, rebalance: Rebalance, partitions: list[TopicPartition], *, lost: bool) -> None:
+        with self._in_callback():
+            rebalance.revoked(partitions, lost=lost)
+
+    @contextmanager
+    def _in_callback(self) -> Iterator[None]:
+        self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
+
+    def _knows_topics(self) -> Any:
+        """The client to ask for topics: inside a callback one of its own.
+
+        A client of confluent_kafka that is asked for topics while its `consume` serves a callback forgets that it was
+        inside `consume`: the next callback, be it a line for the log, aborts the process (2.16.1, `CallState_get`).
+        """
+        if not self._rebalancing:
+            return self._client
+        if self._asking is None:
+            self._asking = connect(AdminClient, self._settings, properties={"log_level": "0"})
+        return self._asking
 
     def _offsets_at(
         self, partitions: Sequence[TopicPartition], time_ms: int, timeout_seconds: float

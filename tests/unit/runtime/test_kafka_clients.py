@@ -92,6 +92,38 @@ def test_a_consumer_that_nobody_closed_stops_no_garbage_collection() -> None:
     assert "a Kafka consumer was not closed" in answer.stderr
 
 
+ASKING = """
+import time
+from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka import Consumer
+from kernelcast.runtime.settings import KafkaSettings
+
+class Rebalance:
+    asked = 0
+    def assigned(self, partitions):
+        self.asked += bool(consumer.leaders() and consumer.partitions("kernelcast.device"))
+    def revoked(self, partitions, *, lost): ...
+
+rebalance = Rebalance()
+with EmbeddedBroker() as broker:
+    # many lines for librdkafka's log, which it hands out inside `consume`, as it does while brokers come and go
+    settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers, properties={"debug": "cgrp,metadata"})
+    consumer = Consumer(settings, group_id="asking")
+    consumer.subscribe(["kernelcast.device"], rebalance)
+    deadline = time.monotonic() + 20
+    while not rebalance.asked and time.monotonic() < deadline:
+        consumer.consume(100, 1)
+    consumer.close()
+print("asked", rebalance.asked)
+"""
+
+
+def test_a_member_may_ask_for_leaders_while_it_is_assigned_partitions() -> None:
+    answer = subprocess.run([sys.executable, "-c", ASKING], capture_output=True, text=True, timeout=60, check=False)
+
+    assert (answer.returncode, answer.stdout) == (0, "asked 1\n"), answer.stderr[-2000:]
+
+
 def test_the_end_of_a_partition_is_told_apart_from_messages_and_errors(kafka: KafkaSettings) -> None:
     write(kafka, "kernelcast.outcomes", b"1", b"2", key=b"the-end")
     registry = CollectorRegistry()
