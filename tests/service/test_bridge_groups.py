@@ -17,9 +17,9 @@ SERIES = 5 * len(WRITERS)
 CLASSIC: dict[str, Any] = {"kafka": {"properties": {"session.timeout.ms": 20_000, "heartbeat.interval.ms": 500}}}
 
 
-def make(kafka: Broker, *topics: str) -> None:
+def make(kafka: Broker, *topics: str, partitions: int = 4) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for made in client.create_topics([NewTopic(topic, 4, 1) for topic in topics]).values():
+    for made in client.create_topics([NewTopic(topic, partitions, 1) for topic in topics]).values():
         made.result()
 
 
@@ -55,6 +55,26 @@ def test_with_the_new_protocol_series_move_with_their_partitions_and_come_back(
         replicas.watch.stop()
     assert replicas.watch.doubles() == []
     assert replicas.watch.falls() == []
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_gets_nothing_is_ready_and_takes_over(
+    shared_kafka: Broker, tmp_path: Path, protocol: str
+) -> None:
+    topic = f"spare-{protocol}"
+    make(shared_kafka, topic, partitions=1)
+    settings = {"topics": [topic], "group_id": topic, "group_protocol": protocol}
+    with (
+        Fleet(shared_kafka.bootstrap_servers, topic, WRITERS),
+        Replicas(tmp_path, shared_kafka.bootstrap_servers, 2, **settings) as replicas,
+    ):
+        replicas.start(0)
+        replicas.start(1)
+        replicas.watch.start()
+        wait_for("all on one", lambda: sorted(map(len, shown(replicas, 0, 1))) == [0, SERIES])
+        owner = 0 if shown(replicas, 0)[0] else 1
+        assert replicas.servers[owner].stop() == 0
+        wait_for("all on the other", lambda: len(shown(replicas, 1 - owner)[0]) == SERIES)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import confluent_kafka
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupState, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
@@ -66,12 +66,12 @@ class Consumer:
         own: dict[str, Any] = {"group.id": group_id, "client.id": group_id, "on_commit": self._on_commit}
         properties = consumer_properties(settings, {**own, **(overrides or {})})
         effective = {**properties, **settings.properties}
-        self._cooperative = effective.get(GROUP_PROTOCOL) == "consumer" or "cooperative" in effective.get(
-            "partition.assignment.strategy", ""
-        )
-        self._settings = settings
+        self._nameless = "group.instance.id" not in effective
+        self._new_protocol = effective.get(GROUP_PROTOCOL) == "consumer"
+        self._cooperative = self._new_protocol or "cooperative" in effective.get("partition.assignment.strategy", "")
+        self._settings, self._group_id = settings, group_id
         self._asking: Any = None
-        self._rebalancing = False
+        self._rebalancing = self._leaves = False
         self._closed = True  # until there is something to close
         self._ends: list[TopicPartition] = []
         self._client = connect(client, settings, properties=properties)
@@ -88,6 +88,7 @@ class Consumer:
             }
         with broker_errors("subscribing"):
             self._client.subscribe(list(topics), **callbacks)
+        self._leaves = self._nameless
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read exactly these partitions from their offsets, without a group's rebalancing."""
@@ -123,6 +124,7 @@ class Consumer:
         for error in errors:
             self._errors.labels(error.name()).inc()
             if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's local error
+                self._leaves = False
                 raise BrokerError(f"reading failed for good: {error.str()}; restart the service")
             self._log.warning("read error", error=error.name(), reason=error.str())
         return good, errors
@@ -135,6 +137,27 @@ class Consumer:
         """
         ends, self._ends = self._ends, []
         return ends
+
+    def settled(self) -> bool:
+        """Whether the group is stable, and has given this member just what it reads, be it nothing.
+
+        To be asked while no `assigned` comes: with the new protocol (KIP-848) there is none for a member that gets no
+        partition, or none in place of those it has given up. The old one calls in any case; False there.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        if not self._new_protocol:
+            return False
+        with broker_errors("asking for the group"):
+            asked = self._admin().describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_SECONDS)
+            group = asked[self._group_id].result()
+        own = {(each.topic, each.partition) for each in self._client.assignment()}
+        return group.state is ConsumerGroupState.STABLE and any(
+            {(each.topic, each.partition) for each in member.assignment.topic_partitions} == own
+            for member in group.members
+            if member.member_id == self._client.memberid()
+        )
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions being read."""
@@ -221,6 +244,10 @@ class Consumer:
         """Leave the group, so that the others take over at once; a second call does nothing."""
         if not self._closed:
             self._closed = True
+            if self._leaves and not self._client.assignment():
+                # librdkafka 2.16 forgets to tell Kafka that a member leaves which has no partition, and the others
+                # wait for it until its session times out; one that has unsubscribed it does tell.
+                self._client.unsubscribe()
             self._client.close()
 
     def __del__(self) -> None:
@@ -268,8 +295,9 @@ class Consumer:
         A client of confluent_kafka that is asked for topics while its `consume` serves a callback forgets that it was
         inside `consume`: the next callback, be it a line for the log, aborts the process (2.16.1, `CallState_get`).
         """
-        if not self._rebalancing:
-            return self._client
+        return self._admin() if self._rebalancing else self._client
+
+    def _admin(self) -> Any:
         if self._asking is None:
             self._asking = connect(AdminClient, self._settings, properties={"log_level": "0"})
         return self._asking

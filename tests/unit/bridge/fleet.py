@@ -203,6 +203,7 @@ class ListKafka:
     commits: dict[tuple[str, int], int] = field(default_factory=dict)
     leaderless: set[tuple[str, int]] = field(default_factory=set)
     deleted: bool = False
+    settles: bool = False
     on_silence: Callable[[], None] = field(default=lambda: None)
     reached: list[TopicPartition] = field(default_factory=list)
     at_once: int = 1
@@ -254,6 +255,9 @@ class ListKafka:
         if not self.answers:
             raise BrokerError("no answer")
         return 0, len(self.logs[partition.topic, partition.partition])
+
+    def settled(self) -> bool:
+        return self.settles
 
     def known_high(self, partition: TopicPartition) -> int:
         return len(self.logs[partition.topic, partition.partition])

@@ -30,6 +30,16 @@ def test_nothing_of_a_partition_shows_before_it_has_been_read_to_where_it_stood_
     assert site.intake.ownership.readiness() == (True, "")
 
 
+def test_a_member_to_which_the_group_gives_nothing_without_a_word_is_ready_once_the_group_says_so() -> None:
+    site = Site()
+    site.intake.step()
+    assert site.intake.ownership.readiness()[0] is False
+    site.kafka.settles = True
+    site.clock.seconds += 1
+    site.intake.step()
+    assert site.intake.ownership.readiness() == (True, "")
+
+
 def test_an_empty_partition_passes_at_once_and_an_empty_assignment_is_ready() -> None:
     site = Site()
     assert site.intake.ownership.readiness()[0] is False

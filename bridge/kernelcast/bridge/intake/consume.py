@@ -46,6 +46,9 @@ class Source(Answering, Protocol):
     def ends(self) -> list[TopicPartition]:
         """Partitions read to their end since the last call, with the offset after it."""
 
+    def settled(self) -> bool:
+        """Whether the group has given this member just what it has; False where it will say so unasked."""
+
     def known_high(self, partition: TopicPartition) -> int:
         """The next offset to be written as far as is known; asks nobody."""
 
@@ -215,6 +218,7 @@ class Intake:
         for partition in owned:
             self._look_ahead(partition)
         self._ask_again([partition for partition in owned if partition.waits or partition.gate is None])
+        self._ask_whether_settled()
         self._open_gates()
         self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
         if now_seconds >= self._expiry_due:
@@ -282,6 +286,21 @@ class Intake:
             if partition.waits and partition.key in starts and partition.key in gates:
                 self._begin(partition, starts[partition.key])
             partition.gate = gates.get(partition.key)
+        self._budget(began_seconds)
+
+    def _ask_whether_settled(self) -> None:
+        """Ask the group where its protocol does not say that there is nothing (more) for this member."""
+        began_seconds = self._clock.monotonic()
+        if self.ownership.stable or began_seconds < self._questions_due:
+            return
+        try:
+            self.ownership.stable = self._source.settled()
+        except BrokerError as error:
+            self._log.warning("the group's state is unknown", reason=str(error))
+        self._budget(began_seconds)
+
+    def _budget(self, began_seconds: float) -> None:
+        """Ask nothing for a while: as many times as long as the question took."""
         spent_seconds = self._clock.monotonic() - began_seconds
         self._questions_due = began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
 
