@@ -114,7 +114,7 @@ class Bridge:
         )
         self._web = WebServer(
             settings.web,
-            title="kernelcast bridge",
+            title="bridge",
             metrics=exposition.answer,
             routes=[
                 Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),

@@ -36,6 +36,14 @@ REQUEST_SECONDS: Final = 15.0
 START_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 5.0
 _OPEN_REQUESTS_SECONDS: Final = 3
+_LANDING: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<style>
+body {{font: 16px/1.6 system-ui, sans-serif; margin: 3rem auto; max-width: 44rem; padding: 0 1rem}}
+td {{padding-right: 2rem; vertical-align: top}}
+</style></head>
+<body><h1>{title}</h1><p>Version {version}, {state}.</p><table>{rows}</table></body></html>
+"""
 
 
 def always() -> tuple[bool, str]:
@@ -65,9 +73,9 @@ class WebServer:
 
         Args:
             settings: Where, and with which web configuration file.
-            title: The service's name, for the landing page and `kernelcast_build_info`.
+            title: The service's name without ours, for the landing page and `kernelcast_build_info`.
             metrics: A registry, or what answers `/metrics`; the latter is called on a worker thread.
-            routes: The service's own.
+            routes: The service's own; the landing page shows the first line of an endpoint's docstring.
             healthy: Whether the process works, and why not.
             ready: Whether it is of use yet, and why not.
 
@@ -76,12 +84,13 @@ class WebServer:
         """
         self._settings, self._title = settings, title
         self._watched = WatchedConfig(settings.config_file) if settings.config_file is not None else None
-        self._links = [
-            "/metrics",
-            "/-/healthy",
-            "/-/ready",
-            *(route.path for route in routes if isinstance(route, Route) and _is_page(route)),
-        ]
+        self._ready = ready
+        self._pages = {
+            "/metrics": "What Prometheus scrapes",
+            "/-/healthy": "Whether the process works",
+            "/-/ready": "Whether it is of use yet, and why not",
+            **{route.path: _about(route) for route in routes if isinstance(route, Route) and _is_page(route)},
+        }
         self._requests: Counter | None = None
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -185,11 +194,18 @@ class WebServer:
         return listener
 
     def _landing(self, _request: Request) -> Response:
-        title = html.escape(f"kernelcast {self._title}")
-        links = "".join(f'<li><a href="{html.escape(path)}">{html.escape(path)}</a></li>' for path in self._links)
+        ready, reason = self._ready()
+        rows = "".join(
+            f'<tr><td><a href="{html.escape(path)}">{html.escape(path)}</a></td><td>{html.escape(about)}</td></tr>'
+            for path, about in self._pages.items()
+        )
         return HTMLResponse(
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>'
-            f"<body><h1>{title}</h1><p>Version {html.escape(_version())}</p><ul>{links}</ul></body></html>\n"
+            _LANDING.format(
+                title=html.escape(f"kernelcast {self._title}"),
+                version=html.escape(_version()),
+                state="ready" if ready else html.escape(f"not ready: {reason}"),
+                rows=rows,
+            )
         )
 
     def _count(self, path: str, status: int) -> None:
@@ -237,6 +253,11 @@ def _check_endpoint(check: Check, word: str) -> Callable[[Request], Response]:
         return PlainTextResponse(f"not {word}: {reason}\n", status_code=503)
 
     return answer
+
+
+def _about(route: Route) -> str:
+    """The first sentence of what its endpoint says of itself."""
+    return (route.endpoint.__doc__ or "").strip().partition("\n")[0].rstrip(".").replace("`", "")
 
 
 def _is_page(route: Route) -> bool:

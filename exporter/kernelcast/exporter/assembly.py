@@ -90,7 +90,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
         server.start()
         web = WebServer(
-            settings.web, title=SERVICE_NAME, metrics=exposition.answer, healthy=daemon.healthy, ready=daemon.ready
+            settings.web, title="exporter", metrics=exposition.answer, healthy=daemon.healthy, ready=daemon.ready
         )
         web.measure(registry)
         stack.enter_context(web)

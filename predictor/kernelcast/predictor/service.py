@@ -63,9 +63,7 @@ class Predictor:
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
         self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, clock_ns=clock_ns)
         self._ending = threading.Event()
-        self.web = WebServer(
-            settings.web, title="kernelcast predictor", metrics=self.registry, ready=self._partitions.ready
-        )
+        self.web = WebServer(settings.web, title="predictor", metrics=self.registry, ready=self._partitions.ready)
 
     def run(self, shutdown: Shutdown) -> None:
         """Read, sweep and write until asked to stop, then save the windows and leave the group."""

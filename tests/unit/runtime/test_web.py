@@ -31,6 +31,14 @@ async def echo(request: Request) -> Response:
     return PlainTextResponse(str(len(await request.body())))
 
 
+def status(_request: Request) -> Response:
+    """What it is doing.
+
+    Not on the landing page.
+    """
+    return PlainTextResponse("fine")
+
+
 @pytest.fixture
 def registry() -> CollectorRegistry:
     return CollectorRegistry()
@@ -39,7 +47,7 @@ def registry() -> CollectorRegistry:
 @pytest.fixture
 def server(registry: CollectorRegistry) -> Iterator[WebServer]:
     Counter("kernelcast_things_total", "Things", registry=registry).inc(3)
-    routes = [Route("/echo", echo, methods=["POST"]), Route("/status", lambda _r: PlainTextResponse("fine"))]
+    routes = [Route("/echo", echo, methods=["POST"]), Route("/status", status)]
     with WebServer(LOCAL, title="bridge", metrics=registry, routes=routes) as running:
         yield running
 
@@ -77,7 +85,9 @@ def test_requests_are_counted_by_route_strange_paths_together(server: WebServer,
 def test_the_landing_page_links_to_everything(server: WebServer) -> None:
     page = httpx.get(server.url)
 
-    assert "kernelcast bridge" in page.text
+    assert "<h1>kernelcast bridge</h1>" in page.text
+    assert ", ready." in page.text
+    assert "<td>What it is doing</td>" in page.text
     for path in ("/metrics", "/-/healthy", "/-/ready", "/status"):
         assert f'href="{path}"' in page.text
     assert "/echo" not in page.text
@@ -87,11 +97,13 @@ def test_readiness_follows_the_check_and_says_why_not() -> None:
     state = (False, "catching up: 5 messages behind")
     with WebServer(LOCAL, title="bridge", metrics=CollectorRegistry(), ready=lambda: state) as server:
         before = httpx.get(f"{server.url}/-/ready")
+        landing = httpx.get(server.url)
         alive = httpx.get(f"{server.url}/-/healthy")
         state = (True, "")
         after = httpx.get(f"{server.url}/-/ready")
 
     assert (before.status_code, before.text) == (503, "not ready: catching up: 5 messages behind\n")
+    assert ", not ready: catching up: 5 messages behind." in landing.text
     assert alive.status_code == after.status_code == 200
 
 

@@ -29,6 +29,7 @@ def discovery(advertised_address: str = "") -> Callable[[Request], Response]:
     """
 
     def answer(request: Request) -> Response:
+        """Prometheus' HTTP service discovery; `?shards=n` shares the series out to n scrapes."""
         try:
             shards = _shards(request.query_params.getlist("shards"))
             address = advertised_address or _host(request)

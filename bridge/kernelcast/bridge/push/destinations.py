@@ -77,7 +77,7 @@ class Destinations:
         return not waiting, f"destinations that have not joined their group: {', '.join(waiting)}" if waiting else ""
 
     async def answer(self, _request: Request) -> Response:
-        """`GET /api/v1/push`: every destination with its lag and what stands in its way."""
+        """Every destination of the push with its lag and what stands in its way."""
         return JSONResponse(
             [
                 {
