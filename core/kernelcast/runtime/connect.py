@@ -1,6 +1,7 @@
 """From our settings to librdkafka's properties, and from its errors to ours."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -60,6 +61,16 @@ _DECIDED_BY_THE_BROKER: Final = ("session.timeout.ms", "heartbeat.interval.ms", 
 """With `group.protocol=consumer` (KIP-848) the broker's settings say these, and librdkafka refuses them."""
 
 Client = Callable[..., Any]
+_NOT_FOR_THIS_CLIENT: Final = re.compile(r"CONFWARN .* is a (consumer|producer) property and will be ignored by this")
+
+
+def _concerns_this_client(record: logging.LogRecord) -> bool:
+    """Whether a line of librdkafka's is worth telling: settings serve producers and consumers alike, as they say."""
+    return _NOT_FOR_THIS_CLIENT.search(record.getMessage()) is None
+
+
+_LOGGER: Final = logging.getLogger("kafka")
+_LOGGER.addFilter(_concerns_this_client)
 
 
 def consumer_properties(settings: KafkaSettings, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +101,7 @@ def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str,
     callbacks = {name: call for name, call in config.items() if callable(call)}
     texts = {name: value for name, value in config.items() if name not in callbacks}
     try:
-        return client({**texts, **callbacks}, logger=logging.getLogger("kafka"))
+        return client({**texts, **callbacks}, logger=_LOGGER)
     except KafkaException as error:
         raise ConfigurationError(f"kafka.properties are refused: {told(error)}") from None
 

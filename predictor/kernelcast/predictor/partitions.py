@@ -34,6 +34,10 @@ class Client(Protocol):
         """Go on elsewhere."""
         ...
 
+    def settled(self) -> bool:
+        """Whether the group has given this member just what it has; False where it will say so unasked."""
+        ...
+
 
 class Partitions:
     """Takes partitions over and hands them on; called on the consuming thread."""
@@ -112,6 +116,11 @@ class Partitions:
         if snapshot is not None:
             self._store.write(partition, snapshot)
             self._measures.snapshot_time.set(self._clock_ns() / NANOSECONDS_PER_SECOND)
+
+    def watch_group(self) -> None:
+        """Learn that there is no partition for this member, where the group's protocol does not say so unasked."""
+        if not self._assigned and self._client is not None:
+            self._assigned = self._client.settled()
 
     def watch_lag(self) -> None:
         """Measure how far behind each partition is; skip to its tail where that is too far."""

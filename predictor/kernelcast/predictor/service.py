@@ -97,6 +97,7 @@ class Predictor:
             if time.monotonic() >= chores_due:
                 chores_due = time.monotonic() + CHORE_SECONDS
                 self._engine.expire()
+                self._try("group not asked", self._partitions.watch_group)
                 self._try("lag not measured", self._partitions.watch_lag)
                 self._try("offsets not committed", lambda: self._commit(consumer))
 

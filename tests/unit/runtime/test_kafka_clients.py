@@ -64,6 +64,16 @@ def test_what_is_sent_is_acknowledged_counted_and_read_back(kafka: KafkaSettings
     assert tombstone.value() is None
 
 
+def test_a_property_that_only_consumers_have_is_no_matter_for_a_producer(
+    kafka: KafkaSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = kafka.model_copy(update={"properties": {"session.timeout.ms": "7000", "socket.blocking.max.ms": "1"}})
+    with caplog.at_level("DEBUG"):
+        Producer(settings, client_id="test").close(1)
+    assert "socket.blocking.max.ms" in caplog.text
+    assert "session.timeout.ms" not in caplog.text
+
+
 FORGOTTEN = """
 import gc, time
 from kernelcast.runtime.embedded import EmbeddedBroker

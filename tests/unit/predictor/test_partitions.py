@@ -1,0 +1,52 @@
+"""When a predictor is ready, whatever its group gives it."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from prometheus_client import CollectorRegistry
+
+from kernelcast.predictor.engine import Engine
+from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.partitions import Partitions
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.state import SnapshotStore
+
+
+class SpareMember:
+    """A member to which a KIP-848 group gives nothing, without a word."""
+
+    settles = False
+
+    def settled(self) -> bool:
+        return self.settles
+
+    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        raise AssertionError(partition)
+
+    def offsets_for_time(self, partitions: Sequence[Any], time_ns: int) -> list[Any]:
+        raise AssertionError(partitions, time_ns)
+
+    def seek(self, partition: Any) -> None:
+        raise AssertionError(partition)
+
+
+class NoKafka:
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+def test_a_member_to_which_the_group_gives_nothing_is_ready_once_the_group_says_so() -> None:
+    settings = PredictorSettings()
+    store = SnapshotStore("group", NoKafka(), lambda: NoKafka())  # type: ignore[arg-type]
+    engine = Engine(settings, clock_ns=time.time_ns)
+    partitions = Partitions(settings, engine, store, Measures(CollectorRegistry()), clock_ns=time.time_ns)
+    member = SpareMember()
+    partitions.use(member)
+
+    partitions.watch_group()
+    assert partitions.ready() == (False, "no partitions assigned yet")
+    member.settles = True
+    partitions.watch_group()
+    assert partitions.ready() == (True, "")
