@@ -39,7 +39,7 @@ class NoKafka:
 
 def test_a_member_to_which_the_group_gives_nothing_is_ready_once_the_group_says_so() -> None:
     settings = PredictorSettings()
-    store = SnapshotStore("group", NoKafka(), lambda: NoKafka())  # type: ignore[arg-type]
+    store = SnapshotStore("group", NoKafka(), NoKafka)
     engine = Engine(settings, clock_ns=time.time_ns)
     partitions = Partitions(settings, engine, store, Measures(CollectorRegistry()), clock_ns=time.time_ns)
     member = SpareMember()
