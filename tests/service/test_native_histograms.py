@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from confluent_kafka import Producer
+from opentelemetry.proto.metrics.v1 import metrics_pb2
 from tests.service import built
 from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.service.stack import Stack
@@ -45,10 +46,36 @@ def produce(bootstrap_servers: str) -> None:
     devices = [Sample(device.GPU_UTIL, labels, now, 42) for labels in gpus]
     devices += [Sample(device.TOTAL_ENERGY, labels, now, 1234, now - 10**9) for labels in gpus]
     producer = Producer({"bootstrap.servers": bootstrap_servers})
+    producer.produce(KERNELS.name, traced(now), key=b"node-2")
     for topic, samples in ((KERNELS.name, [durations]), (DEVICE.name, devices)):
         for export in encode(RESOURCE, samples, scope="test"):
             producer.produce(topic, export.body, key=b"node-1")
     assert producer.flush(10) == 0
+
+
+def traced(now: int) -> bytes:
+    """A foreign writer's counter and histogram, whose points say in which traces they were measured."""
+
+    def exemplar(value: float, trace: int) -> metrics_pb2.Exemplar:
+        return metrics_pb2.Exemplar(as_double=value, time_unix_nano=now, trace_id=bytes([trace] * 16))
+
+    hits = metrics_pb2.NumberDataPoint(as_int=7, time_unix_nano=now, exemplars=[exemplar(3.0, 1)])
+    pauses = metrics_pb2.HistogramDataPoint(
+        time_unix_nano=now,
+        count=3,
+        sum=6.0,
+        explicit_bounds=[1.0, 2.0],
+        bucket_counts=[1, 1, 1],
+        exemplars=[exemplar(0.5, 2), exemplar(4.0, 3)],
+    )
+    cumulative = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
+    total = metrics_pb2.Sum(aggregation_temporality=cumulative, is_monotonic=True, data_points=[hits])
+    distribution = metrics_pb2.Histogram(aggregation_temporality=cumulative, data_points=[pauses])
+    metrics = [metrics_pb2.Metric(name="hits", sum=total), metrics_pb2.Metric(name="pause", histogram=distribution)]
+    scope = metrics_pb2.ScopeMetrics(metrics=metrics)
+    return metrics_pb2.MetricsData(
+        resource_metrics=[metrics_pb2.ResourceMetrics(scope_metrics=[scope])]
+    ).SerializeToString()
 
 
 @pytest.fixture
@@ -135,6 +162,22 @@ def test_a_current_prometheus_gets_the_same_series_by_every_protocol(bridge: Sta
         assert_quantiles(server, f'{DURATION}{{via="PrometheusProto"}}', NATIVE_WIDTH)
         names = {via: metric_names(server, via) for via in PROTOCOLS}
         assert all(found - {DURATION} == names["PrometheusText0.0.4"] for found in names.values()), names
+
+
+@pytest.mark.parametrize("format_of_it", ["text", "protobuf"])
+def test_the_traces_of_a_metric_are_found_in_prometheus(bridge: Stack, tmp_path: Path, format_of_it: str) -> None:
+    features = "exemplar-storage" + (",native-histograms" if format_of_it == "protobuf" else "")
+    server = scraping(tmp_path / "traces", [job(bridge)], options=[f"--enable-feature={features}"])
+    with stopping(server):
+        server.run()
+        wait_for("a scrape", partial(server.query, "hits_total"))
+        span = {"start": str(time.time() - 600), "end": str(time.time() + 60)}
+        found = [
+            (item["seriesLabels"].get("le", ""), exemplar["labels"]["trace_id"], float(exemplar["value"]))
+            for item in server.api("query_exemplars", query="hits_total or pause_bucket", **span)
+            for exemplar in item["exemplars"]
+        ]
+        assert sorted(found) == [("", "01" * 16, 3.0), ("+Inf", "03" * 16, 4.0), ("1.0", "02" * 16, 0.5)]
 
 
 def test_a_scrape_in_shards_found_by_http_brings_every_series_once(bridge: Stack, tmp_path: Path) -> None:
