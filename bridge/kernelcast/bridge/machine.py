@@ -1,13 +1,6 @@
-"""Machine code for the loops over every series and every point: without the GIL, cached on disk where that is possible.
+"""Machine code for the loops over every series and point: without the GIL, kept on disk where that is possible."""
 
-numba looks for changes in a function's own file only. Functions that call each other therefore stand in one file, or
-the one that Python calls closes over a digest of the others' files: what a closure holds is part of the cache's key.
-"""
-
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -17,6 +10,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from kernelcast.columnar.code_cache import on_disk
+
 UInt8Array = NDArray[np.uint8]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,10 +20,7 @@ _njit = cast("Callable[..., Callable[[Any], Any]]", njit)  # its stubs do not kn
 
 def kernel(function: F) -> F:
     """A function that Python calls."""
-    try:
-        return cast("F", njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # numba's "no locator available": read-only installation and no writable home either
-        return cast("F", njit(nogil=True)(function))
+    return on_disk(cast("F", njit(nogil=True)(function)))
 
 
 def bare_kernel(function: F) -> F:
@@ -37,10 +29,7 @@ def bare_kernel(function: F) -> F:
     With them, each array taken out of a tuple costs two atomic operations: with parts that pass tuples of columns to
     each other, more than everything else.
     """
-    try:
-        return cast("F", _njit(nogil=True, cache=True, _nrt=False)(function))
-    except RuntimeError:  # as above
-        return cast("F", _njit(nogil=True, _nrt=False)(function))
+    return on_disk(cast("F", _njit(nogil=True, _nrt=False)(function)))
 
 
 def part(function: F) -> F:
@@ -48,17 +37,8 @@ def part(function: F) -> F:
     return cast("F", njit(nogil=True, forceinline=True)(function))
 
 
-def digest_of(*modules: ModuleType) -> str:
-    """A digest of modules' sources, of nothing where they are not plain files."""
-    digest = hashlib.sha256()
-    for module in modules:
-        path = Path(module.__file__ or "")
-        digest.update(path.read_bytes() if path.is_file() else b"")
-    return digest.hexdigest()
-
-
 def routine(function: F) -> F:
-    """A larger function that a kernel of the same file calls; compiled by itself, for inlining it takes seconds."""
+    """A larger function that a kernel calls; compiled by itself, for inlining it takes seconds."""
     return cast("F", njit(nogil=True)(function))
 
 

@@ -4,12 +4,12 @@ Without numba's reference counts, too (`_nrt`): nothing compiled here allocates,
 call. With them, each array taken out of a tuple costs two atomic operations and pages of machine code.
 """
 
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+
+from kernelcast.columnar.code_cache import on_disk
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,20 +38,5 @@ def spliced(function: F) -> F:
 
 
 def entry(function: F) -> F:
-    """A function that Python calls; its machine code is cached if there is anywhere to write it.
-
-    numba looks for changes in the entry's own file only. An entry is therefore a closure over `source_digest()`: what a
-    closure holds is part of the cache's key, so a change in any file of this package compiles anew.
-    """
-    try:
-        return cast("F", _njit(**_ENTRY, cache=True)(function))
-    except RuntimeError:  # "no locator available": a read-only installation, and no writable home either
-        return cast("F", _njit(**_ENTRY)(function))
-
-
-def source_digest() -> str:
-    """A digest of this package's sources; of nothing where they are not plain files."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    """A function that Python calls; its machine code is kept if there is anywhere to write it."""
+    return on_disk(cast("F", _njit(**_ENTRY)(function)))

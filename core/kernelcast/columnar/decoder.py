@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.columnar import foreign, refusals, tables
+from kernelcast.columnar import entries, foreign, refusals, tables
 from kernelcast.columnar.columns import Decoded, Int32Array, UInt8Array
-from kernelcast.columnar.entries import Entries, entries
 from kernelcast.columnar.identities import Identities
 from kernelcast.columnar.layout import (
     CONTROL_SLOTS,
@@ -54,7 +53,6 @@ class Decoder:
 
     def __init__(self, *, max_identities: int = 4_000_000, limits: Limits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._entries: Entries = entries()
         control = np.zeros(CONTROL_SLOTS, np.int64)
         control[MAX_POINTS] = limits.points_per_message
         control[MAX_BUCKETS] = limits.buckets_per_point
@@ -79,8 +77,8 @@ class Decoder:
         decoder = Decoder()
         decoder.decode([b""])
         decoder._state = decoder._state._replace(series=tables.grown_store(decoder._state.series, 0))
-        decoder._entries.compact(decoder._state.series, np.zeros(1, np.uint8))
-        decoder._entries.roll_back(decoder._state)
+        entries.compact(decoder._state.series, np.zeros(1, np.uint8))
+        entries.roll_back(decoder._state)
         decoder.forget(np.zeros(0, np.int32))
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
@@ -136,7 +134,7 @@ class Decoder:
         Args:
             numbers: Shape (k,), int32.
         """
-        self._entries.release(self._state, np.ascontiguousarray(numbers, np.int32))
+        entries.release(self._state, np.ascontiguousarray(numbers, np.int32))
         self._state = self._state._replace(
             series=tables.compacted_store(self._state.series), contexts=tables.compacted_store(self._state.contexts)
         )
@@ -184,7 +182,7 @@ class Decoder:
     def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, Status]:
         """Walk on from a message, lengthening arrays as asked, until one stops it for another reason."""
         while True:
-            at, code = self._entries.batch(self._state, joined, ends, at)
+            at, code = entries.batch(self._state, joined, ends, at)
             status = Status(code)
             if not self._grow(status):
                 return at, status
@@ -202,7 +200,7 @@ class Decoder:
             try:
                 foreign.check(message, where)
             except BaseException:  # whatever it was (memory, an interrupt): unverified identities must not stay
-                self._entries.roll_back(self._state)
+                entries.roll_back(self._state)
                 raise
         else:
             raise refusals.over_limit(status, self._state.control, where)

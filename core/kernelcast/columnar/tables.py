@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.columnar.columns import IS_INTEGER, ExemplarColumns, HistogramColumns, Int64Array, NumberColumns
-from kernelcast.columnar.entries import entries
+from kernelcast.columnar.entries import compact, rehash
 from kernelcast.columnar.layout import (
     ABSENT,
     ARENA,
@@ -106,7 +106,7 @@ def grown_store(store: Store, short_of: int) -> Store:
     longer = doubled(store.entries)
     longer["parent"][len(store.entries) :] = UNUSED
     store = store._replace(slots=np.full(2 * len(longer), ABSENT, np.int32), entries=longer)
-    entries().rehash(store)
+    rehash(store)
     return store
 
 
@@ -117,7 +117,7 @@ def compacted_store(store: Store) -> Store:
     if used <= INITIAL_ARENA_BYTES or 2 * waste <= used:
         return store
     arena = np.zeros(max(INITIAL_ARENA_BYTES, 2 * (used - waste)), np.uint8)
-    entries().compact(store, arena)
+    compact(store, arena)
     return store._replace(arena=arena)
 
 

@@ -19,7 +19,7 @@ from kernelcast.bridge.delta.columns import (
     SCATTERED,
     UNSEEN,
 )
-from kernelcast.bridge.delta.histograms import adding
+from kernelcast.bridge.delta.histograms import add_histograms
 from kernelcast.bridge.delta.identity import digest
 from kernelcast.bridge.delta.incoming import HistogramPoints, sound_histograms
 from kernelcast.bridge.delta.merging import MOST_BUCKETS
@@ -211,7 +211,7 @@ class Accumulator:
         scratch: Int64Array = np.zeros(2 * MOST_BUCKETS, np.int64)
         at, needed = 0, 0
         while True:
-            at, needed = adding()(self.rows.columns, self.rows.words, taken, outcomes, times, out, scratch, at)
+            at, needed = add_histograms(self.rows.columns, self.rows.words, taken, outcomes, times, out, scratch, at)
             if at == len(rows):
                 break
             if needed:

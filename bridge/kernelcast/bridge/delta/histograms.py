@@ -1,12 +1,7 @@
 """Delta histograms into running totals, with explicit bounds and exponential; how their buckets are kept: `merging`."""
 
-from collections.abc import Callable
-from functools import cache
-
 import numpy as np
 
-from kernelcast.bridge.delta import columns as of_columns
-from kernelcast.bridge.delta import incoming, merging
 from kernelcast.bridge.delta.columns import (
     BOUNDS_CHANGED,
     EXPLICIT,
@@ -25,17 +20,13 @@ from kernelcast.bridge.delta.columns import (
 from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
 from kernelcast.bridge.delta.merging import HEAD, NO_BUCKETS, merge_explicit, merge_exponential, same_bounds
 from kernelcast.bridge.delta.sums import UNKNOWN_TIME_NS
-from kernelcast.bridge.machine import bare_kernel, digest_of, part, routine
+from kernelcast.bridge.machine import bare_kernel, part, routine
 from kernelcast.bridge.series.columns import Int64Array, UInt8Array
 from kernelcast.columnar import EXPLICIT as POINT_EXPLICIT
 from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
 from kernelcast.columnar import NO_RECORDED_VALUE
 
 LARGEST_COUNT = 2**63 - 1
-Adding = Callable[
-    [DeltaColumns, Int64Array, HistogramPoints, UInt8Array, Int64Array, HistogramPoints, Int64Array, int],
-    tuple[int, int],
-]
 
 
 @routine
@@ -193,50 +184,42 @@ def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
         out.rows[i].start_ns, out.rows[i].time_ns = columns.start_ns[row], max(time_ns, points.rows[i].time_ns)
 
 
-@cache
-def adding() -> Adding:
-    """The compiled function that adds histogram points; what it closes over makes a changed part compile anew."""
-    digest = digest_of(of_columns, incoming, merging)
+@bare_kernel
+def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a local
+    columns: DeltaColumns,
+    words: Int64Array,
+    points: HistogramPoints,
+    outcomes: UInt8Array,
+    times: Int64Array,
+    out: HistogramPoints,
+    scratch: Int64Array,
+    begin: int,
+) -> tuple[int, int]:
+    """Add what `sequence` lets through and write totals in place of deltas, from `begin` on, until room is short.
 
-    @bare_kernel
-    def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a local
-        columns: DeltaColumns,
-        words: Int64Array,
-        points: HistogramPoints,
-        outcomes: UInt8Array,
-        times: Int64Array,
-        out: HistogramPoints,
-        scratch: Int64Array,
-        begin: int,
-    ) -> tuple[int, int]:
-        """Add what `sequence` lets through and write totals in place of deltas, from `begin` on, until room is short.
+    Args:
+        columns: The totals.
+        words: Their blocks.
+        points: The points.
+        outcomes: Of `sequence`; FILLED, BOUNDS_CHANGED and OVERFLOW are settled here.
+        times: Of `sequence`.
+        out: The output: a copy of the points whose buckets are written anew.
+        scratch: Shape (2 * MOST_BUCKETS,), whatever is in it.
+        begin: Where to go on.
 
-        Args:
-            columns: The totals.
-            words: Their blocks.
-            points: The points.
-            outcomes: Of `sequence`; FILLED, BOUNDS_CHANGED and OVERFLOW are settled here.
-            times: Of `sequence`.
-            out: The output: a copy of the points whose buckets are written anew.
-            scratch: Shape (2 * MOST_BUCKETS,), whatever is in it.
-            begin: Where to go on.
-
-        Returns:
-            The point to go on with, and the words that its block needs; 0 of them where the output is too short.
-        """
-        _ = digest
-        for i in range(begin, len(points.rows)):
-            row, outcome = points.rows[i].row, outcomes[i]
-            if not has_room(columns, row, outcome, points, i, out):
-                return i, 0
-            if outcome <= LAST_ADDED:
-                outcome = outcomes[i] = settled(columns, row, outcome, points, i, words)
-            if outcome <= LAST_ADDED:
-                fresh = outcome in (FIRST, BOUNDS_CHANGED, OVERFLOW)
-                needed = add_point(columns, row, fresh, points, i, words, scratch)
-                if needed:
-                    return i, needed
-            show(columns, row, outcome, points, i, times[i], words, out)
-        return len(points.rows), 0
-
-    return add_histograms
+    Returns:
+        The point to go on with, and the words that its block needs; 0 of them where the output is too short.
+    """
+    for i in range(begin, len(points.rows)):
+        row, outcome = points.rows[i].row, outcomes[i]
+        if not has_room(columns, row, outcome, points, i, out):
+            return i, 0
+        if outcome <= LAST_ADDED:
+            outcome = outcomes[i] = settled(columns, row, outcome, points, i, words)
+        if outcome <= LAST_ADDED:
+            fresh = outcome in (FIRST, BOUNDS_CHANGED, OVERFLOW)
+            needed = add_point(columns, row, fresh, points, i, words, scratch)
+            if needed:
+                return i, needed
+        show(columns, row, outcome, points, i, times[i], words, out)
+    return len(points.rows), 0

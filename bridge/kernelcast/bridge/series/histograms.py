@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelcast.bridge.machine import part
+from kernelcast.bridge.machine import bare_kernel, part
 from kernelcast.bridge.series.columns import (
     ABSENT,
     CLAMPED,
@@ -200,8 +200,8 @@ def write(points: HistogramPoints, i: int, schema: int, blocks: Int64Array, bloc
         write_explicit(points, i, blocks, block)
 
 
-@part
-def store_histograms(  # noqa: PLR0913, PLR0917  compiled into its caller
+@bare_kernel
+def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     tables: Tables,
     points: HistogramPoints,
     messages: MessageColumns,
@@ -211,7 +211,22 @@ def store_histograms(  # noqa: PLR0913, PLR0917  compiled into its caller
     begin: int,
     counts: Int64Array,
 ) -> int:
-    """See `upsert.Kernels.histograms`."""
+    """Store histogram points from an index on.
+
+    Args:
+        tables: Series and wires.
+        points: The points.
+        messages: Where they were read.
+        rules: By which points are judged.
+        schemas: The bounds of all schemas: row pointers, bounds.
+        blocks: All blocks of buckets.
+        begin: Where to go on.
+        counts: Shape (COUNTS,); what became of the points is added.
+
+    Returns:
+        The number of points when all are stored, else the index of one whose series first needs other bounds or a
+        longer block.
+    """
     series, wires = tables.series, tables.wires
     for i in range(begin, len(points.series)):
         wire = points.series[i]

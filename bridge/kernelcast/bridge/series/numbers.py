@@ -1,6 +1,6 @@
 """Points of gauges and sums into slots, no Python object per point."""
 
-from kernelcast.bridge.machine import part
+from kernelcast.bridge.machine import bare_kernel
 from kernelcast.bridge.series.columns import (
     ABSENT,
     CLAMPED,
@@ -17,11 +17,11 @@ from kernelcast.bridge.series.points import NumberPoints
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 
 
-@part
+@bare_kernel
 def store_numbers(
     tables: Tables, points: NumberPoints, messages: MessageColumns, rules: Rules, counts: Int64Array
 ) -> None:
-    """See `upsert.Kernels.numbers`."""
+    """Store points of gauges and sums, in order; what became of them is added to the counts, of shape (COUNTS,)."""
     series, wires = tables.series, tables.wires
     for i in range(len(points.series)):
         wire = points.series[i]

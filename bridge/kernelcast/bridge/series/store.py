@@ -26,16 +26,17 @@ from kernelcast.bridge.series.columns import (
 from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.exponential import block_words
 from kernelcast.bridge.series.heartbeats import Heartbeats
+from kernelcast.bridge.series.histograms import store_histograms
 from kernelcast.bridge.series.interning import Interning
 from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.layout import Layouts, Snapshot
+from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy
 from kernelcast.bridge.series.points import HistogramPoints, NumberPoints, histogram_points, number_points
 from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers, Survey
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits, Slots
-from kernelcast.bridge.series.upsert import kernels
 from kernelcast.bridge.series.view import ALL, View
 from kernelcast.bridge.series.wires import BoolArray, Source, Wires
 from kernelcast.bridge.translation.translate import Placement, Translator
@@ -115,7 +116,7 @@ class SeriesStore:
         self._admit_unknown(wires, histograms.series)
         with self._lock:
             if len(numbers.series):
-                kernels().numbers(self._tables(wires), numbers, messages, self._rules, counts)
+                store_numbers(self._tables(wires), numbers, messages, self._rules, counts)
             self._store_histograms(wires, histograms, messages, counts)
             self._exemplars.note(decoded, wires.columns, self._slots)
             announced = self._heartbeats is not None and self._heartbeats.announce()
@@ -280,7 +281,7 @@ class SeriesStore:
         slots, tables = self._slots, self._tables(wires)
         while at < end:
             schemas, blocks = slots.schemas.arrays, slots.blocks.counts
-            at = kernels().histograms(tables, points, messages, self._rules, schemas, blocks, at, counts)
+            at = store_histograms(tables, points, messages, self._rules, schemas, blocks, at, counts)
             if at < end:
                 bounds, words = _bounds(points, at)
                 outcome = slots.rebound(int(wires.columns.slot[points.series[at]]), bounds, words)

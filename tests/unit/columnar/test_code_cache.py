@@ -1,0 +1,80 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TABLES = "STEPS = (1, {second})\n"
+PARTS = """
+from numba import njit
+from kernelcast.tiny.deep import tables
+
+@njit
+def second():
+    return tables.STEPS[1]
+"""
+LOOP = """
+from kernelcast.bridge.machine import bare_kernel, kernel
+from kernelcast.columnar.compiled import entry
+from kernelcast.tiny.parts import second
+
+@kernel
+def of_kernel():
+    return second()
+
+@bare_kernel
+def of_bare_kernel():
+    return second()
+
+@entry
+def of_entry():
+    return second()
+"""
+PROGRAM = """
+from kernelcast.tiny import loop
+for function in (loop.of_kernel, loop.of_bare_kernel, loop.of_entry):
+    print(function(), sum(function.stats.cache_hits.values()))
+"""
+Package = Path
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Package:
+    """A package of kernels whose constant stands two imports away, in another folder."""
+    tiny = tmp_path / "site" / "kernelcast" / "tiny"
+    (tiny / "deep").mkdir(parents=True)
+    for name, source in (("__init__", ""), ("loop", LOOP), ("parts", PARTS), ("deep/__init__", "")):
+        (tiny / f"{name}.py").write_text(source)
+    set_constant(tiny, 2)
+    return tiny
+
+
+def set_constant(package: Package, value: int) -> None:
+    (package / "deep" / "tables.py").write_text(TABLES.format(second=value))
+
+
+def run(package: Package, cache: str) -> list[str]:
+    """What each kind of kernel returns, and whether its machine code came from the cache."""
+    paths = [str(package.parents[1]), os.environ.get("PYTHONPATH", ""), *sys.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "NUMBA_CACHE_DIR": cache}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside the file", "in NUMBA_CACHE_DIR"])
+def test_a_constant_that_changes_in_another_file_reaches_every_kind_of_kernel(
+    package: Package, tmp_path: Path, *, beside: bool
+) -> None:
+    cache = "" if beside else str(tmp_path / "cache")
+    if not beside:  # a file where the folder would be: not even root can write there
+        (package / "__pycache__").write_text("")
+    assert run(package, cache) == ["2 0"] * 3
+    (package / "unrelated.py").write_text("")
+    assert run(package, cache) == ["2 1"] * 3
+    set_constant(package, 3)
+    assert run(package, cache) == ["3 0"] * 3
+    assert run(package, cache) == ["3 1"] * 3
