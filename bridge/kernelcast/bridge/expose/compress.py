@@ -1,19 +1,20 @@
 """Compression of a page: gzip at its quickest, or zstd, which takes less time and less room."""
 
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import cramjam
+from isal import isal_zlib
 
 from kernelcast.bridge.expose.negotiate import Coding
 
 GZIP_LEVEL: Final = 1
+"""Of ISA-L, which does at levels 0 to 3 what zlib does at its quickest, in a third of the time."""
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 """No name, no time, the quickest level, any system: RFC 1952, section 2.3."""
 RAW_DEFLATE: Final = -15
 SLICE_BYTES: Final = 256 * 1024
-"""The compressor keeps the interpreter while it works: for less than 1 ms a slice."""
+"""What the compressor gets at once: its input and output stay in the processor's cache."""
 ZSTD_LEVEL: Final = 1
 
 Piece = bytes | memoryview
@@ -40,22 +41,22 @@ class Packing:
     def end(self, last: bytes) -> Piece:
         """The end, with what comes last in it; after all pieces were taken, as often as wanted."""
         if self._coding is Coding.GZIP:
-            compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, RAW_DEFLATE)
-            checksum, length = zlib.crc32(last, self._checksum), (self._length + len(last)) & 0xFFFF_FFFF
+            compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, RAW_DEFLATE)
+            checksum, length = isal_zlib.crc32(last, self._checksum), (self._length + len(last)) & 0xFFFF_FFFF
             trailer = checksum.to_bytes(4, "little") + length.to_bytes(4, "little")
             return compressor.compress(last) + compressor.flush() + trailer
         return _zstd_frame(last) if self._coding is Coding.ZSTD and last else last
 
     def _deflated(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         yield GZIP_HEADER
-        compressor = cramjam.deflate.Compressor(level=GZIP_LEVEL)
+        compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, RAW_DEFLATE)
         for piece in pieces:
-            self._checksum = zlib.crc32(piece, self._checksum)
+            self._checksum = isal_zlib.crc32(piece, self._checksum)
             self._length += len(piece)
             view = memoryview(piece)
-            for begin in range(0, len(view), SLICE_BYTES):
-                compressor.compress(bytes(view[begin : begin + SLICE_BYTES]))
-            yield memoryview(compressor.flush())  # ends on a whole byte, but not the stream: RFC 1951, section 3.2.4
+            packed = [compressor.compress(view[at : at + SLICE_BYTES]) for at in range(0, len(view), SLICE_BYTES)]
+            # A flush ends on a whole byte, but not the stream: RFC 1951, section 3.2.4.
+            yield b"".join((*packed, compressor.flush(isal_zlib.Z_SYNC_FLUSH)))
 
 
 def _zstd_frame(piece: Piece) -> memoryview:

@@ -4,7 +4,6 @@
 Source: opentelemetry.io/docs/specs/otlp, OTLP/HTTP.
 """
 
-import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from cramjam import zstd
 from google.protobuf.message import DecodeError as ProtobufError
+from isal import igzip
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -93,7 +93,7 @@ class OtlpSender:
         """Send a payload once."""
         body = b"".join(payload.bodies)
         if self._compression == "gzip":
-            body = gzip.compress(body, GZIP_LEVEL)
+            body = igzip.compress(body, GZIP_LEVEL)
         elif self._compression == "zstd":
             body = bytes(zstd.compress(body))
         answer = self._receiver.post(body, self._headers)
