@@ -204,6 +204,7 @@ class ListKafka:
     leaderless: set[tuple[str, int]] = field(default_factory=set)
     deleted: bool = False
     settles: bool = False
+    told_high: int | None = None
     on_silence: Callable[[], None] = field(default=lambda: None)
     reached: list[TopicPartition] = field(default_factory=list)
     at_once: int = 1
@@ -260,7 +261,8 @@ class ListKafka:
         return self.settles
 
     def known_high(self, partition: TopicPartition) -> int:
-        return len(self.logs[partition.topic, partition.partition])
+        there = len(self.logs[partition.topic, partition.partition])
+        return there if self.told_high is None else self.told_high
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
         assert not self.leaderless & {(p.topic, p.partition) for p in partitions}

@@ -39,6 +39,14 @@ def test_too_far_behind_it_jumps_to_the_tail_and_says_how_much_it_skipped() -> N
     assert sorted(values(site.store, LAUNCHES)) == [591, 600]
 
 
+def test_it_jumps_at_once_though_the_last_answer_to_a_fetch_is_as_old_as_the_pause() -> None:
+    site = overloaded()
+    site.kafka.told_high = 3
+    site.intake.step()
+    site.intake.step()
+    assert skipped(site) == pytest.approx(570, abs=3)
+
+
 def test_no_counter_falls_and_no_series_that_lives_vanishes_when_it_jumps() -> None:
     site = overloaded()
     seen: dict[str, float] = {}

@@ -40,6 +40,8 @@ class Skipper:
     def look(self, ownership: Ownership, partition: Partition, *, most_seconds: float, back_seconds: float) -> bool:
         """Jump if a partition is more than `most_seconds` behind; to what is `back_seconds` old.
 
+        Where the partition ends is asked again: after a pause the last answer to a fetch may be as old as the pause.
+
         Returns:
             Whether messages were skipped.
 
@@ -55,6 +57,7 @@ class Skipper:
         if now_seconds < self._due.get(partition.number, 0.0):
             return False
         self._due[partition.number] = now_seconds + PAUSE_SECONDS
+        partition.high = max(partition.high, self._bounds.gates([partition.key]).get(partition.key, partition.high))
         target = self._target(partition, most_seconds, back_seconds)
         return target is not None and self._jump(ownership, partition, target)
 
