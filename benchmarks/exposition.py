@@ -83,7 +83,7 @@ def filled_store(values: np.ndarray) -> SeriesStore:
     store = SeriesStore(SeriesLimits(series=len(values), series_per_metric=len(values)))
     store.expose(0, exposed=True)
     none, source = Decoder().decode([]).histograms, Known()
-    origin = MessageColumns(np.zeros(1, np.int32), np.zeros(1, np.int64), np.ones(1, np.int64))
+    origin = MessageColumns(np.zeros(1, np.int32), *(np.ones(1, np.int64) for _ in range(3)))
     for begin in range(0, len(values), BATCH):
         part = values[begin : begin + BATCH]
         n = len(part)

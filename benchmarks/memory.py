@@ -64,7 +64,7 @@ def bring(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: i
     for begin in range(0, len(bodies), MESSAGES_AT_ONCE):
         batch = bodies[begin : begin + MESSAGES_AT_ONCE]
         n = len(batch)
-        origin = MessageColumns(np.zeros(n, np.int32), np.full(n, turn), np.full(n, 1_000 + turn))
+        origin = MessageColumns(np.zeros(n, np.int32), np.full(n, turn), np.full(n, 1_000 + turn), np.ones(n, np.int64))
         store.apply(decoder.decode(batch), origin, decoder)
     return time.process_time() - began
 

@@ -14,6 +14,8 @@ from kernelcast.wire.catalogue import bridge as rows
 FRESHNESS_BOUNDS_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 SCRAPE_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 UNSUPPORTED: Final = "unsupported"
+TOMBSTONE_KINDS: Final = ("keyed", "unkeyed")
+"""Those without a key mean nothing."""
 
 
 class Instruments:
@@ -35,6 +37,7 @@ class Instruments:
         self.lines = gauge(rows.LINES, registry)
         self.lines_limit = gauge(rows.LINES_LIMIT, registry)
         self.removed = counter(rows.REMOVED_SERIES, registry)
+        self.tombstones = counter(rows.TOMBSTONES, registry)
         self.lag = gauge(rows.LAG, registry)
         self.lag_seconds = gauge(rows.LAG_SECONDS, registry)
         self.unkeyed = counter(rows.UNKEYED_MESSAGES, registry)
@@ -62,6 +65,8 @@ class Instruments:
         self.freshness.labels(topic)
         self.served.labels(topic)
         self.unkeyed.labels(topic)
+        for kind in TOMBSTONE_KINDS:
+            self.tombstones.labels(topic, kind)
         self.skipped.labels(topic)
         self.offset_restarts.labels(topic)
 
@@ -90,7 +95,7 @@ class Instruments:
     def _start_at_zero(self) -> None:
         for cause in (*DISCARD_CAUSES.values(), UNSUPPORTED):
             self.discarded.labels(cause)
-        for cause in ("expired", "revoked"):
+        for cause in ("expired", "revoked", "tombstone"):
             self.removed.labels(cause)
         for reason in ("repeated", "other_replica", "dead_letter"):
             self.left.labels(reason)

@@ -45,9 +45,7 @@ def _take_through(formats: Iterable[Format]) -> None:
     resource = Resource((("service.instance.id", ""), ("service.name", "")))
     bodies = [export.body for export in encode(resource, samples, scope="")]
     decoder, store = Decoder(), SeriesStore(SeriesLimits(), producers=ProducerRules())
-    messages = MessageColumns(
-        np.zeros(len(bodies), np.int32), np.zeros(len(bodies), np.int64), np.ones(len(bodies), np.int64)
-    )
+    messages = MessageColumns(np.zeros(len(bodies), np.int32), *(np.ones(len(bodies), np.int64) for _ in range(3)))
     store.expose(0, exposed=True)
     store.apply(decoder.decode(bodies), messages, decoder)
     store.states()

@@ -80,6 +80,7 @@ class Meter:
             np.full(count, partition, np.int32),
             np.arange(first, first + count, dtype=np.int64),
             np.full(count, append_ms, np.int64),
+            np.ones(count, np.int64),
         )
         decoded, counts = self.totals.accumulate(self.decoder.decode(list(bodies)), messages, self.decoder)
         for outcome, number in named(counts):

@@ -115,10 +115,9 @@ def decoded(points: Sequence[Point], message: int = 0) -> Decoded:
     return Decoded(numbers, no_histograms(), ())
 
 
-def come_from(partition: int = 0, offset: int = 0, append_ms: int = 1_000) -> MessageColumns:
-    return MessageColumns(
-        np.array([partition], np.int32), np.array([offset], np.int64), np.array([append_ms], np.int64)
-    )
+def come_from(partition: int = 0, offset: int = 0, append_ms: int = 1_000, key_hash: int = 1) -> MessageColumns:
+    others = (np.array([value], np.int64) for value in (offset, append_ms, key_hash))
+    return MessageColumns(np.array([partition], np.int32), *others)
 
 
 def exposed_store(limits: SeriesLimits | None = None, **options: Any) -> SeriesStore:

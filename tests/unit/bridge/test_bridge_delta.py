@@ -65,7 +65,12 @@ class World:
         return point
 
     def send(self, point: Delta, *, partition: int = 0) -> None:
-        self.kafka.write("kernels", partition, sums([point]), round(self.clock.seconds * 1000))
+        body, at_ms = sums([point]), round(self.clock.seconds * 1000)
+        self.kafka.write("kernels", partition, body, at_ms, keyed=point.series.encode())
+
+    def bury(self, series: str = "a", *, partition: int = 0) -> None:
+        """A tombstone of a series' key."""
+        self.kafka.write("kernels", partition, None, round(self.clock.seconds * 1000), keyed=series.encode())
 
     def read(self) -> None:
         self.site.read_all()

@@ -36,11 +36,11 @@ class Fleet:
         for partition in range(partitions):
             self.store.expose(partition, exposed=True)
 
-    def send(self, *identities: SeriesIdentity, append_ms: int, partition: int = 0) -> Any:
+    def send(self, *identities: SeriesIdentity, append_ms: int, partition: int = 0, key_hash: int = 1) -> Any:
         self.identities += [one for one in identities if one not in self.identities]
         self.offset += 1
         points = [Point(self.identities.index(one), 1.0, append_ms * 1_000_000) for one in identities]
-        return self.store.apply(decoded(points), come_from(partition, self.offset, append_ms), self.source)
+        return self.store.apply(decoded(points), come_from(partition, self.offset, append_ms, key_hash), self.source)
 
     def look(self, *now_ms: int) -> None:
         self.store.look_after_producers(dict(enumerate(now_ms)))

@@ -235,6 +235,7 @@ def _incoming(
         messages.partition,
         messages.offset,
         messages.append_ms,
+        messages.key_hash,
     )
 
 

@@ -98,6 +98,7 @@ class DeltaColumns(NamedTuple):
         flags: MONOTONIC, INTEGER, HAS_SUM, SCATTERED.
         digest: Shape (rows, 16): its identity, see `identity.digest`.
         partition: Where it was read last.
+        key_hash: Key of the message that it was read in last, as in `series.columns.MessageColumns`.
         moved_ms: Append time at which it last came from another partition, 0 for never.
         append_ms: Newest append time of its messages.
         start_ns: When accumulation began.
@@ -117,6 +118,7 @@ class DeltaColumns(NamedTuple):
     flags: UInt8Array
     digest: UInt8Array
     partition: Int32Array
+    key_hash: Int64Array
     moved_ms: Int64Array
     append_ms: Int64Array
     start_ns: Int64Array

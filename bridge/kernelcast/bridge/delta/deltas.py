@@ -26,6 +26,7 @@ from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.delta.snapshot import Snapshot
 from kernelcast.bridge.delta.state import IDENTITY_BYTES, StateTopic
 from kernelcast.bridge.intake.ownership import Key, Partition
+from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import BrokerError, WireError
@@ -133,6 +134,16 @@ class Deltas:
     def forget(self, source: Source, numbers: NDArray[np.int32]) -> None:
         """Series numbers that may stand for other series from now on."""
         self._totals.forget(source, numbers)
+
+    def end(self, tombstones: Sequence[Tombstone]) -> None:
+        """Drop the totals of series that came under keys that have ended.
+
+        A tombstone from before the offset as of which totals are valid has done so already: what there is of its key
+        has come after it.
+        """
+        self._torn = True
+        fresh = [one.key_hash for one in tombstones if one.offset >= self._totals.positions[one.partition]]
+        self._totals.free(self._totals.rows.seen_under(np.array(fresh, np.int64)))
 
     def expire(self, oldest_ms: Mapping[int, int]) -> None:
         """Drop totals that were last seen before their partition's limit."""

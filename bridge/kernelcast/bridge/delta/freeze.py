@@ -23,7 +23,19 @@ from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import Int64Array
 from kernelcast.wire.errors import WireError
 
-PLAIN = ("kind", "flags", "digest", "moved_ms", "append_ms", "start_ns", "begin_ns", "last_ns", "total", "integer")
+PLAIN = (
+    "kind",
+    "flags",
+    "digest",
+    "key_hash",
+    "moved_ms",
+    "append_ms",
+    "start_ns",
+    "begin_ns",
+    "last_ns",
+    "total",
+    "integer",
+)
 
 
 def freeze(rows: Rows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict[str, NDArray[Any]]:

@@ -84,6 +84,7 @@ class Rows:
         for column in (columns.partition, columns.last_ns, columns.gap, columns.block):
             column[row] = NOTHING
         for cleared in (
+            columns.key_hash,
             columns.moved_ms,
             columns.append_ms,
             columns.shown_ns,
@@ -136,6 +137,11 @@ class Rows:
         """Rows that a partition brought last."""
         columns, used = self.columns, self.used
         return np.flatnonzero((columns.kind[:used] != FREE) & (columns.partition[:used] == partition))
+
+    def seen_under(self, keys: Int64Array) -> Int64Array:
+        """Rows last read in messages with one of some keys, given by their hashes."""
+        columns, used = self.columns, self.used
+        return np.flatnonzero((columns.kind[:used] != FREE) & np.isin(columns.key_hash[:used], keys))
 
     def with_total(self, rows: Int64Array) -> Int64Array:
         """Those that have a total."""

@@ -45,7 +45,7 @@ NANOSECONDS_PER_MILLISECOND = 1_000_000
 
 
 class Incoming(NamedTuple):
-    """What is needed of points to order them; all arrays of one length but the last three, which are per message.
+    """What is needed of points to order them; all arrays of one length but the last four, which are per message.
 
     Attributes:
         row: Row of the series; UNSEEN, NOT_DELTA or REFUSED where it has none.
@@ -56,6 +56,7 @@ class Incoming(NamedTuple):
         partition: By message, the partition's number.
         offset: By message.
         append_ms: By message.
+        key_hash: By message.
     """
 
     row: Int32Array
@@ -67,6 +68,7 @@ class Incoming(NamedTuple):
     partition: Int32Array
     offset: Int64Array
     append_ms: Int64Array
+    key_hash: Int64Array
 
 
 class Order(NamedTuple):
@@ -250,6 +252,7 @@ def sequence(
     flags, sound = points.flags, points.sound
     partitions, offsets, appends = points.partition, points.offset, points.append_ms
     row_appends, row_partitions = columns.append_ms, columns.partition
+    keys, row_keys = points.key_hash, columns.key_hash
     lasts, shown_times = columns.last_ns, columns.shown_ns
     tolerance_ns, settle_ms, most_gaps = order.tolerance_ns, order.settle_ms, order.most_gaps
     outcomes = np.empty(len(rows), np.uint8)
@@ -262,6 +265,7 @@ def sequence(
         message = point_messages[i]
         partition, append_ms = partitions[message], appends[message]
         row_appends[row] = max(append_ms, row_appends[row])
+        row_keys[row] = keys[message]
         if row_partitions[row] == NOTHING:
             row_partitions[row] = partition
         if offsets[message] < positions[partition]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernelcast.wire.errors import WireError
 
 MAGIC: Final = b"KCBD"
-VERSION: Final = 1
+VERSION: Final = 2
 PART_BYTES: Final = 768 * 1024
 """Below Kafka's default message limit of 1 MiB, should the topic have been made without its own."""
 LONGEST_BYTES: Final = 4 * 1024**3
@@ -32,6 +32,7 @@ COLUMNS: Final[dict[str, str]] = {
     "kind": "|u1",
     "flags": "|u1",
     "digest": "|u1",
+    "key_hash": "<i8",
     "moved_ms": "<i8",
     "append_ms": "<i8",
     "start_ns": "<i8",

@@ -25,7 +25,7 @@ def warm_up() -> None:
         exponential.exponential_histogram.data_points.add(count=1, zero_count=1, **times)
     decoder, order = Decoder(), Order(0, 1, 1)
     totals, again = Accumulator(order, most_series=3), Accumulator(order, most_series=3)
-    messages = MessageColumns(np.zeros(1, np.int32), np.zeros(1, np.int64), np.ones(1, np.int64))
+    messages = MessageColumns(np.zeros(1, np.int32), *(np.ones(1, np.int64) for _ in range(3)))
     totals.accumulate(decoder.decode([request.SerializeToString()]), messages, decoder)
     thaw(again.rows, freeze(totals.rows, totals.rows.in_use(), {0: 0}), {0: 0})
     again.free(again.rows.in_use())

@@ -1,7 +1,8 @@
 """A batch of messages, read from Kafka and decoded; one that cannot be decoded is put aside and stops nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from kernelcast.bridge.inputs import Headers, Input, Selection, timed
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.ownership import Ownership, Partition
-from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.intake.tombstones import Tombstone, Tombstones, key_hash
+from kernelcast.bridge.series.columns import NO_KEY, MessageColumns
 from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import DecodeError
 
@@ -49,7 +51,8 @@ class Aside(Protocol):
         """Put a message aside."""
 
 
-class Reached(NamedTuple):
+@dataclass(slots=True)
+class Reached:
     """How far a batch brings a partition.
 
     Attributes:
@@ -75,6 +78,7 @@ class Batch:
         partitions: What brought something.
         append_time: By topic, whether Kafka stamps its messages.
         unkeyed: By topic, messages left out because they have no key.
+        tombstones: Messages without a value.
     """
 
     messages: tuple[Message, ...]
@@ -82,6 +86,7 @@ class Batch:
     partitions: tuple[Reached, ...]
     append_time: dict[str, bool]
     unkeyed: dict[str, int] = field(default_factory=dict)
+    tombstones: Tombstones = field(default_factory=Tombstones)
 
     @classmethod
     def of(cls, received: Sequence[Message], ownership: Ownership, now_ms: int, *, keyed: bool = False) -> "Batch":
@@ -97,40 +102,54 @@ class Batch:
             keyed: Whether messages without a key are left out, because their series may lie in several partitions.
         """
         kept: list[Message] = []
-        rows: list[tuple[int, int, int]] = []
+        rows: list[tuple[int, int, int, int]] = []
+        tombstones = Tombstones()
         reached: dict[int, Reached] = {}
         append_time: dict[str, bool] = {}
         unkeyed: dict[str, int] = {}
         for message in received:
-            topic, offset = message.topic() or "", message.offset() or 0
-            partition = ownership.get((topic, message.partition() or 0))
+            topic, number, offset = message.topic() or "", message.partition() or 0, message.offset() or 0
+            partition = ownership.get((topic, number))
             if partition is None:
                 continue
             kind, append_ms = message.timestamp()
             append_time[topic] = kind == LOG_APPEND_TIME
             if kind != LOG_APPEND_TIME:
                 append_ms = min(append_ms, now_ms) if append_ms > 0 else now_ms
-            before = reached.get(partition.number, Reached(partition, offset, offset, 0))
-            newest_ms = max(before.append_ms, append_ms)
-            reached[partition.number] = Reached(partition, before.first, offset + 1, newest_ms)
+            span = reached.get(partition.number)
+            if span is None:
+                span = reached[partition.number] = Reached(partition, offset, offset, append_ms)
+            span.position, span.append_ms = offset + 1, max(span.append_ms, append_ms)
+            hashed = key_hash(topic, number, message.key())
             if message.value() is None:
-                continue
-            if keyed and message.key() is None:
+                tombstones.add(topic, Tombstone(len(kept), partition.number, offset, hashed))
+            elif keyed and hashed == NO_KEY:
                 unkeyed[topic] = unkeyed.get(topic, 0) + 1
             else:
                 kept.append(message)
-                rows.append((partition.number, offset, append_ms))
-        table = np.array(rows, np.int64).reshape(-1, 3)
-        columns = MessageColumns(table[:, 0].astype(np.int32), table[:, 1].copy(), table[:, 2].copy())
-        return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed)
+                rows.append((partition.number, offset, append_ms, hashed))
+        table = np.array(rows, np.int64).reshape(-1, 4)
+        columns = MessageColumns(table[:, 0].astype(np.int32), *(table[:, column].copy() for column in (1, 2, 3)))
+        return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed, tombstones)
+
+    def segments(self) -> "Iterator[tuple[Batch, tuple[Tombstone, ...]]]":
+        """The batch in order: messages, and the tombstones that stand right after them."""
+        if not self.tombstones.keyed:
+            yield self, ()
+            return
+        begin = 0
+        for end, tombstones in groupby(self.tombstones.keyed, key=lambda one: one.before):
+            yield self.some(range(begin, end)), tuple(tombstones)
+            begin = end
+        yield self.some(range(begin, len(self.messages))), ()
 
     def some(self, indices: Sequence[int]) -> "Batch":
         """The batch of some of its messages."""
         if len(indices) == len(self.messages):
             return self
-        partition, offset, append_ms = self.columns
         rows = np.array(indices, np.intp)
-        columns = MessageColumns(partition[rows], offset[rows], append_ms[rows])
+        partition, offset, append_ms, keys = self.columns
+        columns = MessageColumns(partition[rows], offset[rows], append_ms[rows], keys[rows])
         return Batch(tuple(self.messages[index] for index in indices), columns, (), {})
 
 

@@ -17,6 +17,7 @@ from kernelcast.bridge.intake.bounds import Answering, Bounds
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.ownership import Key, Ownership, Partition, keys_of
 from kernelcast.bridge.intake.skip import Skipper
+from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.store import Forgotten, SeriesStore
 from kernelcast.wire.errors import BrokerError
@@ -183,19 +184,35 @@ class Intake:
                 self._deltas.start_over(reached.partition, reached.first)
                 self._log.warning("offsets begin anew", topic=topic, partition=number, offset=reached.first)
         exposed = frozenset(partition.number for partition in self.ownership.owned() if partition.passed)
+        for segment, tombstones in batch.segments():
+            self._store_points(segment, exposed)
+            if tombstones:
+                self._end(tombstones)
+        self._deltas.advance((reached.partition, reached.position) for reached in batch.partitions)
+        now_seconds = self._clock.monotonic()
+        for reached in batch.partitions:
+            position, append_ms = reached.position, reached.append_ms
+            self.ownership.advance(reached.partition, position=position, append_ms=append_ms, now_seconds=now_seconds)
+        for topic, available in batch.append_time.items():
+            self._instruments.append_time.labels(topic).set(available)
+        for (topic, kind), count in batch.tombstones.counts.items():
+            self._instruments.tombstones.labels(topic, kind).inc(count)
+        self._refuse_unkeyed(batch)
+        self._open_gates()
+
+    def _store_points(self, batch: Batch, exposed: frozenset[int]) -> None:
         for part, decoded, source in decode(batch, self._selection, self._aside, self._instruments):
             cumulative = self._deltas.accumulate(decoded, part.columns, source)
             outcomes = self._store.apply(cumulative, part.columns, source)
             self._instruments.count_points(outcomes, decoded.unsupported)
             self.freshness.note(part, decoded, exposed)
-        self._deltas.advance((reached.partition, reached.position) for reached in batch.partitions)
-        now_seconds = self._clock.monotonic()
-        for partition, _, position, append_ms in batch.partitions:
-            self.ownership.advance(partition, position=position, append_ms=append_ms, now_seconds=now_seconds)
-        for topic, available in batch.append_time.items():
-            self._instruments.append_time.labels(topic).set(available)
-        self._refuse_unkeyed(batch)
-        self._open_gates()
+
+    def _end(self, tombstones: Sequence[Tombstone]) -> None:
+        """Remove the series of keys that have ended; what comes under them from now on makes new ones."""
+        removed, forgotten = self._store.end_keys([one.key_hash for one in tombstones])
+        self._deltas.end(tombstones)
+        self._instruments.removed.labels("tombstone").inc(removed)
+        self._forget(forgotten)
 
     def _refuse_unkeyed(self, batch: Batch) -> None:
         for topic, count in batch.unkeyed.items():

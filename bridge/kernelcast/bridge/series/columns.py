@@ -27,6 +27,9 @@ HAS_SUM: Final = 4
 OWN: Final = -1
 """Writer of a slot that the bridge itself writes."""
 
+NO_KEY: Final = 0
+"""Key hash of what came without a key."""
+
 NOT_A_HISTOGRAM: Final = -1
 EXPONENTIAL: Final = 0
 """Schema of exponential histograms, kept as they came (see `exponential`); in text, the ladder of `wire.histogram`."""
@@ -83,6 +86,7 @@ class SeriesColumns(NamedTuple):
         offset: Offset of the message that brought it.
         append_ms: Broker's append time of that message.
         hashed: Hash of the family's name and the labels, the same in every process.
+        key_hash: Key of the message that brought it, as in `MessageColumns`.
         block: Where its bucket counts start, -1 without; exponential ones as `exponential` lays them out.
         writer: Number of the resource and scope that write it; OWN.
         producer: Number of the job and instance that it was admitted for.
@@ -102,6 +106,7 @@ class SeriesColumns(NamedTuple):
     offset: Int64Array
     append_ms: Int64Array
     hashed: Int64Array
+    key_hash: Int64Array
     block: Int64Array
     writer: Int32Array
     producer: Int32Array
@@ -137,6 +142,7 @@ class WireColumns(NamedTuple):
         slot: The slot it maps to, or the negative of the reason why it has none.
         partition: Where it was last seen.
         append_ms: When it was last seen.
+        key_hash: Key of the message that it was last seen in, as in `MessageColumns`.
         writer: Number of its resource and scope.
         producer: Number of its job and instance.
         cumulative: Whether its start time counts.
@@ -145,6 +151,7 @@ class WireColumns(NamedTuple):
     slot: Int32Array
     partition: Int32Array
     append_ms: Int64Array
+    key_hash: Int64Array
     writer: Int32Array
     producer: Int32Array
     cumulative: UInt8Array
@@ -165,11 +172,19 @@ class ProducerColumns(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """One row per message of a batch: number of its partition, offset, append time."""
+    """One row per message of a batch.
+
+    Attributes:
+        partition: Number of its partition.
+        offset: Its offset.
+        append_ms: Its append time.
+        key_hash: Of its topic, partition and key, as `intake.tombstones` makes it; NO_KEY without a key.
+    """
 
     partition: Int32Array
     offset: Int64Array
     append_ms: Int64Array
+    key_hash: Int64Array
 
 
 class Rules(NamedTuple):
@@ -209,6 +224,7 @@ def empty_wires(capacity: int) -> WireColumns:
         np.full(capacity, -UNKNOWN, np.int32),
         np.full(capacity, -1, np.int32),
         np.zeros(capacity, np.int64),
+        np.full(capacity, NO_KEY, np.int64),
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.int32),
         np.zeros(capacity, np.uint8),

@@ -4,7 +4,6 @@ They stand in the store among the others, so that shards, filters and formats tr
 partition that a producer's last points came from: what is hidden or revoked takes them along.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -105,7 +104,7 @@ class Heartbeats:
         known = (partitions >= 0) & (appends > 0)
         known[NOBODY] = False
         silent = known & (ages_ms > 2 * self._rules.ttl_ms)
-        changed = self._withdraw(np.flatnonzero(silent))
+        changed = self.withdraw(np.flatnonzero(silent))
         new = np.flatnonzero(known & ~silent & (self._told[:used] == 0))
         self.untold = len(new) > TOLD_AT_ONCE
         for producer in new[:TOLD_AT_ONCE].tolist():
@@ -113,6 +112,20 @@ class Heartbeats:
             changed |= self._replace(AGE, producer, labels) | self._replace(UP, producer, labels)
             self._told[producer] = 1
         return self._write(ages_ms, exposed) or changed
+
+    def withdraw(self, producers: Int32Array | NDArray[np.intp]) -> bool:
+        """Tell of producers no more, until something comes from them; returns whether series went."""
+        slots = self._own[:, producers].ravel()
+        slots = slots[slots >= 0]
+        if len(slots):
+            self.freed(slots.astype(np.intp))
+            self._slots.free(slots.astype(np.intp))
+        columns = self._producers.columns
+        for column in (columns.append_ms, columns.time_ns, self._seen_ms, self._interval_ms):
+            column[producers] = 0
+        columns.partition[producers] = -1
+        self._told[producers] = 0
+        return bool(len(slots))
 
     def _learn(self, appends: Int64Array) -> None:
         seen, intervals = self._seen_ms[: len(appends)], self._interval_ms[: len(appends)]
@@ -138,20 +151,6 @@ class Heartbeats:
             elif kind == AGE:
                 series.value[slots] = ages_ms[producers] / 1e3
         return moved
-
-    def _withdraw(self, producers: Sequence[int] | NDArray[np.intp]) -> bool:
-        """Tell of producers no more."""
-        slots = self._own[:, producers].ravel()
-        slots = slots[slots >= 0]
-        if len(slots):
-            self.freed(slots.astype(np.intp))
-            self._slots.free(slots.astype(np.intp))
-        columns = self._producers.columns
-        for column in (columns.append_ms, columns.time_ns, self._seen_ms, self._interval_ms):
-            column[producers] = 0
-        columns.partition[producers] = -1
-        self._told[producers] = 0
-        return bool(len(slots))
 
     def _replace(self, kind: int, producer: int, labels: bytes) -> bool:
         """Give a producer a series of a kind; no labels take it away."""

@@ -45,13 +45,17 @@ class Origin(NamedTuple):
     partition: int
     offset: int
     append_ms: int
+    key_hash: int
 
 
 @part
 def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> Origin:
-    """Where a point came from, noted as where and when its wire identity was last seen."""
-    origin = Origin(messages.partition[message], messages.offset[message], messages.append_ms[message])
+    """Where a point came from, noted as where, when and under which key its wire identity was last seen."""
+    origin = Origin(
+        messages.partition[message], messages.offset[message], messages.append_ms[message], messages.key_hash[message]
+    )
     wires.partition[wire] = origin.partition
+    wires.key_hash[wire] = origin.key_hash
     wires.append_ms[wire] = max(origin.append_ms, wires.append_ms[wire])
     return origin
 
@@ -219,6 +223,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         gap_ms = origin.append_ms - series.append_ms[slot]
         series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, rules.unlearned_ms)
     series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
+    series.key_hash[slot] = origin.key_hash
     series.writer[slot] = wires.writer[wire]
     series.start_ns[slot], series.time_ns[slot] = when
     return changes

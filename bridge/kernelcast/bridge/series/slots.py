@@ -11,6 +11,7 @@ from kernelcast.bridge.series.columns import (
     FREE,
     MALFORMED_HISTOGRAM,
     METRIC_LIMIT,
+    NO_KEY,
     NOT_A_HISTOGRAM,
     OTHER_REPLICA,
     OWN,
@@ -186,6 +187,7 @@ class Slots:
         series.family[slot] = family.number
         series.partition[slot] = -1
         series.append_ms[slot] = series.interval_ms[slot] = 0
+        series.key_hash[slot] = NO_KEY
         series.block[slot] = -1
         series.schema[slot] = NOT_A_HISTOGRAM if family.kind is not Kind.HISTOGRAM else self.schemas.no_bounds
         self.labels.insert(series, slot, self.used, labels)

@@ -1,7 +1,7 @@
 """The series store: what was read from Kafka last, by series, in columns."""
 
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -161,6 +161,28 @@ class SeriesStore:
             gone = outlived(self._slots.series, self._slots.used, limits, heard, self._rules)
             return self._remove(gone, lambda wires: wires.seen_before(limits))
 
+    def end_keys(self, keys: Sequence[int]) -> tuple[int, Forgotten]:
+        """Remove the series whose newest point came under keys that have ended.
+
+        A producer of which nothing is left then is told of no more: it has not fallen silent, it has gone.
+
+        Args:
+            keys: Their hashes, as in `MessageColumns`.
+
+        Returns:
+            How many went, and the inputs' numbers that may be forgotten.
+        """
+        ended: Int64Array = np.array(keys, np.int64)
+        with self._lock:
+            series, used = self._slots.series, self._slots.used
+            gone = (series.state[:used] != FREE) & np.isin(series.key_hash[:used], ended)
+            seen = [wires.columns.producer[wires.seen_under(ended)] for wires in self._wires.values()]
+            producers = np.unique(np.concatenate(seen)) if seen else np.empty(0, np.int32)
+            outcome = self._remove(gone, lambda wires: wires.seen_under(ended))
+            if self._heartbeats is not None and len(producers):
+                self._part_from(self._heartbeats, producers)
+        return outcome
+
     def look_after_producers(self, reference_ms: Mapping[int, int]) -> None:
         """Judge which producers are up, and count what is refused of each; once a second or so.
 
@@ -303,6 +325,14 @@ class SeriesStore:
             self._sweep()
             self._changed(membership=True)
         return theirs, [(source, numbers) for source, numbers in forgotten if len(numbers)]
+
+    def _part_from(self, heartbeats: Heartbeats, producers: Int32Array) -> None:
+        """Tell no more of those among producers that no number of any input belongs to."""
+        left: BoolArray = np.zeros(self.producers.used, np.bool_)
+        for wires in self._wires.values():
+            left[wires.columns.producer[wires.columns.partition >= 0]] = True
+        if heartbeats.withdraw(producers[~left[producers]]):
+            self._changed(membership=True)
 
     def _sweep(self) -> None:
         """Give the numbers of writers and producers back that no series has any more."""

@@ -71,6 +71,11 @@ class Wires:
         old: BoolArray = self.columns.append_ms < oldest_ms[self.columns.partition]
         return old
 
+    def seen_under(self, keys: Int64Array) -> BoolArray:
+        """Which were last seen in messages with one of some keys, given by their hashes."""
+        seen: BoolArray = np.isin(self.columns.key_hash, keys) & (self.columns.partition >= 0)
+        return seen
+
     def forget(self, gone: BoolArray, unseen: BoolArray) -> Int32Array:
         """Forget numbers whose slot has gone, and those that have not been seen for long.
 

@@ -103,8 +103,15 @@ TARGET_INFO: Final = Metric(
 )
 REMOVED_SERIES: Final = _counter(
     "removed_series",
-    "Series removed, by cause: expired (no producer wrote them), revoked (their partition went).",
+    "Series removed, by cause: expired (no producer wrote them), revoked (their partition went), tombstone (a message "
+    "with their key and no value said so).",
     "cause",
+)
+TOMBSTONES: Final = _counter(
+    "tombstones",
+    "Messages without a value, by kind: keyed (the series of their key have ended), unkeyed (they mean nothing).",
+    "topic",
+    "kind",
 )
 LAG: Final = _gauge("lag_messages", "Messages on Kafka that have not been read yet.", "topic", "partition")
 LAG_SECONDS: Final = _gauge(
@@ -259,6 +266,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     PRODUCER_REFUSED,
     TARGET_INFO,
     REMOVED_SERIES,
+    TOMBSTONES,
     LAG,
     LAG_SECONDS,
     UNKEYED_MESSAGES,
