@@ -70,7 +70,15 @@ STATE = Topic(
     "snapshot with the offset it stands at",
     "compact",
     "for a quick restart",
-    extra=MappingProxyType({"max.message.bytes": str(8 * 1024 * 1024)}),
+    # A restart reads all of it, and Kafka compacts no segment that is still written: by default 1 GiB or seven days.
+    extra=MappingProxyType(
+        {
+            "max.message.bytes": str(8 * 1024 * 1024),
+            "segment.bytes": str(64 * 1024 * 1024),
+            "segment.ms": str(10 * 60 * 1000),
+            "min.cleanable.dirty.ratio": "0.1",
+        }
+    ),
 )
 DEADLETTER = Topic(
     "kernelcast.deadletter",
