@@ -25,6 +25,7 @@ from kernelcast.bridge.push.reading import Reading
 from kernelcast.bridge.series.columns import Rules
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.producers import ProducerRules
+from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
@@ -81,49 +82,11 @@ class Bridge:
         )
         dead_letters = DeadLetters(self._producer, registry=registry)
         dead_letters.expect(*settings.topics)
-        webhook = Webhook(
-            self._producer,
-            instruments=self._instruments,
-            clock=clock,
-            source=f"/kernelcast/bridge/{socket.gethostname()}",
-        )
-        self._store = SeriesStore(
-            SeriesLimits(settings.max_series, settings.max_series_per_metric, settings.max_series_per_producer),
-            rules=_rules(settings),
-            reserved=_own_names(registry),
-            translator=translator,
-            share=share,
-            producers=ProducerRules(settings.max_producers, round(settings.ttl_seconds * 1e3)),
-        )
+        self._store = _store(settings, registry, translator, share)
         registry.register(OccupancyCollector(self._store.occupancy))
-        self._intake = Intake(
-            Parts(
-                self._consumer,
-                Selection(Decoder(), settings.formats),
-                self._store,
-                dead_letters,
-                self._instruments,
-                clock,
-                self._deltas(clock),
-            ),
-            Policy(settings.ttl_seconds, max_lag_seconds_of(settings), grouped=settings.mode == "group", share=share),
-        )
+        self._intake = self._made_intake(dead_letters, clock, share)
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
-        exposition = Exposition(
-            self._store, registry, observe=self._intake.freshness.scraped, created=settings.created_lines
-        )
-        self._web = WebServer(
-            settings.web,
-            title="bridge",
-            metrics=exposition.answer,
-            routes=[
-                Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
-                *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
-                *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
-            ],
-            healthy=self._healthy,
-            ready=self._ready,
-        )
+        self._web = self._made_web(registry, clock)
         self._web.measure(registry)
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -221,6 +184,45 @@ class Bridge:
         policy = DeltaPolicy(settings.deltas, settings.ttl_seconds, tolerance_ns, by_partition=grouped)
         return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock)
 
+    def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
+        settings = self._settings
+        return Intake(
+            Parts(
+                self._consumer,
+                Selection(Decoder(), settings.formats),
+                self._store,
+                dead_letters,
+                self._instruments,
+                clock,
+                self._deltas(clock),
+            ),
+            Policy(settings.ttl_seconds, max_lag_seconds_of(settings), grouped=settings.mode == "group", share=share),
+        )
+
+    def _made_web(self, registry: CollectorRegistry, clock: Clock) -> WebServer:
+        settings = self._settings
+        webhook = Webhook(
+            self._producer,
+            instruments=self._instruments,
+            clock=clock,
+            source=f"/kernelcast/bridge/{socket.gethostname()}",
+        )
+        exposition = Exposition(
+            self._store, registry, observe=self._intake.freshness.scraped, created=settings.created_lines
+        )
+        return WebServer(
+            settings.web,
+            title="bridge",
+            metrics=exposition.answer,
+            routes=[
+                Route(http_sd.PATH, http_sd.discovery(settings.advertised_address)),
+                *([Route(WEBHOOK_PATH, webhook.answer, methods=["POST"])] if settings.webhook else []),
+                *([Route(STATUS_PATH, self._push.answer)] if settings.push else []),
+            ],
+            healthy=self._healthy,
+            ready=self._ready,
+        )
+
     def _healthy(self) -> tuple[bool, str]:
         if self._ended.is_set() and not self._stopping.is_set():
             return False, f"the consumer ended: {self._failure}"
@@ -231,6 +233,19 @@ class Bridge:
         if not healthy:
             return False, reason
         return self._intake.ownership.readiness() if self._settings.scraping else self._push.readiness()
+
+
+def _store(
+    settings: BridgeSettings, registry: CollectorRegistry, translator: Translator, share: Share | None
+) -> SeriesStore:
+    return SeriesStore(
+        SeriesLimits(settings.max_series, settings.max_series_per_metric, settings.max_series_per_producer),
+        rules=_rules(settings),
+        reserved=_own_names(registry),
+        translator=translator,
+        share=share,
+        producers=ProducerRules(settings.max_producers, round(settings.ttl_seconds * 1e3)),
+    )
 
 
 def _rules(settings: BridgeSettings) -> Rules:
