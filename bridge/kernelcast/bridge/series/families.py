@@ -46,12 +46,6 @@ class Family:
     lines: int = 0
 
     @property
-    def header(self) -> bytes:
-        """The two lines above its samples."""
-        text = self.help.replace("\\", "\\\\").replace("\n", "\\n")
-        return f"# HELP {self.name} {text}\n# TYPE {self.name} {EXPOSED_TYPES[self.kind]}\n".encode()
-
-    @property
     def sample_names(self) -> tuple[str, ...]:
         """Every name its samples can have."""
         if self.kind is Kind.HISTOGRAM:
