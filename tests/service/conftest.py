@@ -1,6 +1,7 @@
 """Brokers for the service tests: each test gets its own, empty one."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,26 +24,29 @@ def _ready_to_start(compiled: None) -> None:
     """Every service test starts services."""
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Broker]:
-    """A real Apache Kafka."""
-    server = KafkaServer(tmp_path)
+@contextmanager
+def apache_kafka(directory: Path) -> Iterator[Broker]:
+    """A server of its own, killed at the end."""
+    server = KafkaServer(directory)
     try:
         server.run()
         yield Broker("kafka", server.bootstrap_servers)
     finally:
         server.kill()
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Broker]:
+    """A real Apache Kafka."""
+    with apache_kafka(tmp_path) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")
 def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real Apache Kafka, shared by the tests of a module: each uses topics and groups of its own."""
-    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
-    try:
-        server.run()
-        yield Broker("kafka", server.bootstrap_servers)
-    finally:
-        server.kill()
+    with apache_kafka(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
 
 
 @pytest.fixture(scope="module")

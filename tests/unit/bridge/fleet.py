@@ -1,17 +1,18 @@
-"""What the bridge's tests are built from: series, points as columns, a Kafka of lists, a clock that is a number."""
+"""What the bridge's tests are built from: series, points as columns, one bridge whose Kafka is lists."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import numpy as np
-from confluent_kafka import OFFSET_END, TopicPartition
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
+from tests.unit.bridge.list_kafka import ListKafka, ManualClock, Shelf, StateLog
 
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
@@ -20,7 +21,6 @@ from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.intake.consume import Intake, Parts, Policy
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.bridge.series.slots import SeriesLimits
@@ -41,10 +41,15 @@ from kernelcast.columnar import (
     Temporality,
     encode,
 )
-from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.catalogue import kernel
 
 RESOURCE = (("service.instance.id", "host-1"), ("service.name", "kernelcast-exporter"))
 TARGET = {"job": "kernelcast-exporter", "instance": "host-1"}
+LAUNCHES = "cuda_kernel_launches_total"
+
+
+def launches(number: int, *, time_ns: int, name: str = "gemm", start_ns: int = 1) -> Sample:
+    return Sample(kernel.LAUNCHES, (("kernel", name),), time_ns, number, start_ns)
 
 
 def gauge(
@@ -145,268 +150,6 @@ def values(store: SeriesStore, name: str) -> list[float]:
 
 
 @dataclass
-class ManualClock:
-    seconds: float = 1_000.0
-    offset_ns: int = 0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now_ns(self) -> int:
-        return round(self.seconds * 1e9) + self.offset_ns
-
-
-MARKER = -1
-"""Kind of a record that takes an offset and is never handed out: the end of a transaction, or one compacted away."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """A message as confluent_kafka.Message has it."""
-
-    at: tuple[str, int, int]
-    body: bytes | None
-    append_ms: int
-    kind: int = 2
-    keyed: bytes | None = b"key"
-    told: tuple[tuple[str, bytes], ...] = ()
-
-    def headers(self) -> list[tuple[str, bytes]] | None:
-        return list(self.told) or None
-
-    def topic(self) -> str:
-        return self.at[0]
-
-    def partition(self) -> int:
-        return self.at[1]
-
-    def offset(self) -> int:
-        return self.at[2]
-
-    def key(self) -> bytes | None:
-        return self.keyed
-
-    def value(self) -> bytes | None:
-        return self.body
-
-    def timestamp(self) -> tuple[int, int]:
-        return self.kind, self.append_ms
-
-
-@dataclass
-class ListKafka:
-    """A topic of lists; `consume` gives what was handed out."""
-
-    logs: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
-    reading: dict[tuple[str, int], int] = field(default_factory=dict)
-    commits: dict[tuple[str, int], int] = field(default_factory=dict)
-    leaderless: set[tuple[str, int]] = field(default_factory=set)
-    deleted: bool = False
-    settles: bool = False
-    told_high: int | None = None
-    on_silence: Callable[[], None] = field(default=lambda: None)
-    reached: list[TopicPartition] = field(default_factory=list)
-    at_once: int = 1
-    answers: bool = True
-    questions: int = 0
-
-    def write(self, topic: str, partition: int, body: bytes | None, append_ms: int, **further: Any) -> None:
-        log = self.logs.setdefault((topic, partition), [])
-        log.append(Record((topic, partition, len(log)), body, append_ms, **further))
-
-    def assign(self, intake: Intake, *keys: tuple[str, int]) -> None:
-        for key in keys:
-            self.logs.setdefault(key, [])
-        for start in intake.assigned([TopicPartition(*key) for key in keys]):
-            self._read_from(start)
-
-    def revoke(self, intake: Intake, *keys: tuple[str, int], lost: bool = False) -> None:
-        for key in keys:
-            del self.reading[key]
-        intake.revoked([TopicPartition(*key) for key in keys], lost=lost)
-
-    def consume(self, *_: object) -> tuple[list[Record], list[object]]:
-        batch: list[Record] = []
-        for key, offset in self.reading.items():
-            more = self.logs[key][offset : offset + self.at_once]
-            self.reading[key] += len(more)
-            batch += [record for record in more if record.kind != MARKER]
-        return batch, []
-
-    def end(self, topic: str, partition: int, offset: int) -> None:
-        """Have the consumer told that it has read everything up to an offset."""
-        self.reached.append(TopicPartition(topic, partition, offset))
-
-    def ends(self) -> list[TopicPartition]:
-        reached, self.reached = self.reached, []
-        return reached
-
-    def leaders(self) -> dict[tuple[str, int], int]:
-        self.questions += 1
-        if not self.answers:
-            self.on_silence()
-            raise BrokerError("no answer")
-        return {} if self.deleted else {key: -1 if key in self.leaderless else key[1] % 3 for key in self.logs}
-
-    def seek(self, partition: TopicPartition) -> None:
-        self._read_from(partition)
-
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        if not self.answers:
-            raise BrokerError("no answer")
-        return 0, len(self.logs[partition.topic, partition.partition])
-
-    def settled(self) -> bool:
-        return self.settles
-
-    def known_high(self, partition: TopicPartition) -> int:
-        there = len(self.logs[partition.topic, partition.partition])
-        return there if self.told_high is None else self.told_high
-
-    def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
-        assert not self.leaderless & {(p.topic, p.partition) for p in partitions}
-        if not self.answers:
-            raise BrokerError("no answer")
-
-        def first(log: list[Record]) -> int:
-            return next((record.offset() for record in log if record.append_ms >= time_ns // 1_000_000), len(log))
-
-        return [
-            TopicPartition(item.topic, item.partition, first(self.logs[item.topic, item.partition]))
-            for item in partitions
-        ]
-
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
-        self.commits.update({(item.topic, item.partition): item.offset for item in offsets})
-
-    def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        return [TopicPartition(p.topic, p.partition, self.commits.get((p.topic, p.partition), -1)) for p in partitions]
-
-    def add(self, partitions: Sequence[TopicPartition]) -> None:
-        for start in partitions:
-            self._read_from(start)
-
-    def remove(self, partitions: Sequence[TopicPartition]) -> None:
-        for gone in partitions:
-            del self.reading[gone.topic, gone.partition]
-
-    def _read_from(self, start: TopicPartition) -> None:
-        key = (start.topic, start.partition)
-        self.reading[key] = len(self.logs[key]) if start.offset == OFFSET_END else max(start.offset, 0)
-
-
-@dataclass
-class Shelf:
-    """Where messages are put aside."""
-
-    messages: list[tuple[Message, Exception]] = field(default_factory=list)
-
-    def send(self, message: Message, error: Exception) -> None:
-        self.messages.append((message, error))
-
-
-@dataclass(frozen=True)
-class StateRecord:
-    """A message on the state topic."""
-
-    place: tuple[int, int]
-    named: bytes
-    body: bytes | None
-    written_ns: int
-
-    def partition(self) -> int:
-        return self.place[0]
-
-    def offset(self) -> int:
-        return self.place[1]
-
-    def key(self) -> bytes:
-        return self.named
-
-    def value(self) -> bytes | None:
-        return self.body
-
-
-@dataclass
-class StateLog:
-    """The topic of snapshots: what is sent can be read at once; `fails` loses it, as a producer would."""
-
-    clock: ManualClock
-    partitions_made: int = 3
-    logs: dict[int, list[StateRecord]] = field(default_factory=dict)
-    fails: bool = False
-    answers: bool = True
-    opened: int = 0
-    _assigned: list[TopicPartition] = field(default_factory=list)
-    _ends: list[TopicPartition] = field(default_factory=list)
-
-    def open(self) -> "StateLog":
-        self.opened += 1
-        return self
-
-    def send(
-        self,
-        _topic: str,
-        *,
-        key: bytes | None,
-        value: bytes | None,
-        on_delivery: Callable[[str | None], None] | None = None,
-        partition: int | None = None,
-    ) -> None:
-        assert partition is not None
-        assert key is not None
-        if not self.fails:
-            log = self.logs.setdefault(partition, [])
-            log.append(StateRecord((partition, len(log)), key, value, self.clock.now_ns()))
-        if on_delivery is not None:
-            on_delivery("lost" if self.fails else None)
-
-    def flush(self, _timeout_seconds: float) -> int:
-        return 0
-
-    def partitions(self, topic: str) -> list[TopicPartition]:
-        if not self.answers:
-            raise BrokerError("no answer")
-        return [TopicPartition(topic, number) for number in range(self.partitions_made)]
-
-    def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        return 0, len(self.logs.get(partition.partition, []))
-
-    def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
-        found = []
-        for item in partitions:
-            log = self.logs.get(item.partition, [])
-            at = next((record.offset() for record in log if record.written_ns >= time_ns), len(log))
-            found.append(TopicPartition(item.topic, item.partition, at))
-        return found
-
-    def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        self._assigned, self._ends = list(partitions), []
-
-    def consume(self, *_: object) -> tuple[list[StateRecord], list[object]]:
-        batch = [record for item in self._assigned for record in self.logs.get(item.partition, [])[item.offset :]]
-        self._assigned, self._ends = [], self._assigned
-        return batch, []
-
-    def ends(self) -> list[TopicPartition]:
-        reached, self._ends = self._ends, []
-        return reached
-
-    def compact(self) -> None:
-        """Keep the newest message of each key, where it is; tombstones go."""
-        for partition, log in self.logs.items():
-            newest = {record.key(): record.offset() for record in log}
-            kept = [record for record in log if newest[record.key()] == record.offset() and record.value() is not None]
-            self.logs[partition] = [
-                StateRecord((partition, offset), record.key(), record.value(), record.written_ns)
-                for offset, record in enumerate(kept)
-            ]
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass
 class Site:
     """A bridge without its web server."""
 
@@ -449,6 +192,12 @@ class Site:
             now_ms = self.clock.now_ns() // 1_000_000
             at_ms = now_ms if append_ms is None else append_ms
             self.kafka.write("kernels", partition, export.body, at_ms, keyed=keyed)
+
+    def run(self, seconds: float) -> None:
+        for _ in range(math.ceil(seconds)):
+            self.clock.seconds += min(seconds, 1.0)
+            seconds -= 1.0
+            self.intake.step()
 
     def read_all(self) -> None:
         while self.intake.step():

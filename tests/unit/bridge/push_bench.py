@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from tests.unit.bridge.fleet import Record
+from tests.unit.bridge.list_kafka import Record
 from tests.unit.bridge.prometheus_protobuf import Request, WriteRequest
 
 from kernelcast.bridge.inputs import TopicFormat

@@ -9,7 +9,7 @@ import httpx
 from confluent_kafka import TopicPartition
 from cramjam import snappy
 from prometheus_client import CollectorRegistry
-from tests.unit.bridge.fleet import ManualClock, Record
+from tests.unit.bridge.list_kafka import ManualClock, Record
 from tests.unit.bridge.prometheus_protobuf import Request, WriteRequest
 
 from kernelcast.bridge.push.backlog import Backlog

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.bridge.delta_streams import Delta, sums
-from tests.unit.bridge.fleet import ListKafka, ManualClock, Site, StateLog, page, samples, values
+from tests.unit.bridge.fleet import Site, page, samples, values
+from tests.unit.bridge.list_kafka import ListKafka, ManualClock, StateLog
 
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.intake.consume import Policy

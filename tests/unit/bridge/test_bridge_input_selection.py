@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz import shapes
-from tests.unit.bridge.fleet import ListKafka, Record, Site, page, samples
+from tests.unit.bridge.fleet import Site, page, samples
+from tests.unit.bridge.list_kafka import ListKafka, Record
 from tests.unit.columnar.otlp_messages import request
 
 from kernelcast.bridge.inputs import Selection, TopicFormat

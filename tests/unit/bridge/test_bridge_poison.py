@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.bridge.fleet import ListKafka, Site, values
+from tests.unit.bridge.fleet import Site, values
+from tests.unit.bridge.list_kafka import ListKafka
 
 from kernelcast.columnar import Decoded, Decoder, Sample
 from kernelcast.wire.catalogue import kernel

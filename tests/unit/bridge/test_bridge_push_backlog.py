@@ -5,7 +5,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.bridge.fleet import Record
+from tests.unit.bridge.list_kafka import Record
 from tests.unit.bridge.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
 
 from kernelcast.columnar import Sample

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.unit.bridge.fleet import ManualClock
+from tests.unit.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge.push.answer import Verdict, judge
 from kernelcast.bridge.push.backoff import LONGEST_ASKED_SECONDS, LONGEST_SECONDS, Backoff, retry_after_seconds

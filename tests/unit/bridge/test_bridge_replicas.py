@@ -1,7 +1,8 @@
 """Several replicas without a consumer group, and the settings of all three modes."""
 
 import pytest
-from tests.unit.bridge.fleet import ListKafka, ManualClock, Site, page, values
+from tests.unit.bridge.fleet import Site, page, values
+from tests.unit.bridge.list_kafka import ListKafka, ManualClock
 
 from kernelcast.bridge.intake.consume import Policy
 from kernelcast.bridge.intake.discovery import Discovery

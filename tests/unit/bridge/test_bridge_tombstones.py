@@ -7,7 +7,8 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.bridge.fleet import ListKafka, Record, Site, gauge, page, samples, values
+from tests.unit.bridge.fleet import Site, gauge, page, samples, values
+from tests.unit.bridge.list_kafka import ListKafka, Record
 from tests.unit.bridge.push_site import P0 as PUSHED
 from tests.unit.bridge.push_site import PushSite
 from tests.unit.bridge.test_bridge_collector_page import collector_message

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
-from tests.unit.bridge.fleet import Browser, ManualClock
+from tests.unit.bridge.fleet import Browser
+from tests.unit.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.webhook import LARGEST_BODY_BYTES, MOST_AT_ONCE, Webhook
