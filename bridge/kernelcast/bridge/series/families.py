@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kernelcast.wire.catalogue import Kind
 
@@ -19,6 +19,26 @@ EXPOSED_TYPES: Final = {
 MOST_CONFLICTS: Final = 100
 """Metrics that are counted by name when their kinds conflict."""
 OTHERS: Final = "other"
+
+
+class Heading(NamedTuple):
+    """What series of one family say of it.
+
+    Attributes:
+        name: Its name.
+        kind: Its kind.
+        help: Its help, should it be new; a known family keeps its own.
+        unit: Prometheus' word for its unit, should it be new; empty without.
+        part_of: See `Family`.
+        cumulative: Whether their start times count.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    unit: str = ""
+    part_of: str = ""
+    cumulative: bool = False
 
 
 @dataclass(slots=True)
@@ -86,34 +106,23 @@ class Families:
         """None yet, and none of strangers ever under these names: the process's own metrics stand on the same page."""
         return cls(_reserved=frozenset(names))
 
-    def admit(
-        self,
-        name: str,
-        kind: Kind,
-        help: str,  # noqa: A002  the field's name
-        unit: str = "",
-        *,
-        part_of: str = "",
-        own: bool = False,
-    ) -> Family | None:
-        """The family of that name; None where it is of another kind, or a sample name of it is taken.
+    def admit(self, heading: Heading, *, own: bool = False, series: int = 1) -> Family | None:
+        """The family that series name; None where it is of another kind, or a sample name of it is taken.
 
         Args:
-            name: Its name.
-            kind: Its kind.
-            help: Its help, should it be new; a known family keeps its own.
-            unit: Prometheus' word for its unit, should it be new.
-            part_of: See `Family`.
+            heading: What they say of it.
             own: Whether it is the process's own, so that reserved names are free for it.
+            series: How many they are, for the counts of conflicts.
         """
+        name, kind, text, unit, part_of, _ = heading
         known = self._by_name.get(name)
-        if known is not None and _go_together(known, kind, help):
-            self.help_conflicts += known.help != help and kind is not Kind.UNKNOWN
+        if known is not None and _go_together(known, kind, text):
+            self.help_conflicts += series * (known.help != text and kind is not Kind.UNKNOWN)
             return known
         number = self._free[-1] if self._free else len(self.by_number)
-        family = Family(number, name, kind, help, unit, part_of)
+        family = Family(number, name, kind, text, unit, part_of)
         if known is not None or any(self._is_taken(sample, own=own) for sample in family.sample_names):
-            self._count_conflict(name)
+            self._count_conflict(name, series)
             return None
         if self._free:
             self.by_number[self._free.pop()] = family
@@ -144,7 +153,7 @@ class Families:
     def _is_taken(self, sample: str, *, own: bool) -> bool:
         return sample in self._taken or (sample in self._reserved and not own)
 
-    def _count_conflict(self, name: str) -> None:
+    def _count_conflict(self, name: str, series: int) -> None:
         if name not in self.type_conflicts and len(self.type_conflicts) >= MOST_CONFLICTS:
             name = OTHERS
-        self.type_conflicts[name] = self.type_conflicts.get(name, 0) + 1
+        self.type_conflicts[name] = self.type_conflicts.get(name, 0) + series

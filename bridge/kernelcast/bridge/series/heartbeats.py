@@ -157,7 +157,7 @@ class Heartbeats:
         before, after = int(self._own[kind, producer]), -1
         partition = int(self._producers.columns.partition[producer])
         if labels and partition >= 0:
-            after = self._slots.admit(_placement(ROWS[kind], labels), producer, own=True)
+            after = self._slots.admit_own(_placement(ROWS[kind], labels), producer)
         if after == before:
             return False
         if before >= 0:

@@ -3,6 +3,7 @@
 All metrics of a GPU, a pod or a kernel have the same labels: what is kept of a series beside its numbers is little.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -41,6 +42,27 @@ def stable_hash(name: str, labels: bytes) -> int:
     digest.update(b"{")  # no name has one
     digest.update(labels)
     return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+def stable_hashes(names: Sequence[str], name: Int32Array, labels: Sequence[bytes], label_set: Int32Array) -> Int64Array:
+    """`stable_hash` of many series, each name hashed once.
+
+    Args:
+        names: Names of families.
+        name: Shape (n,), index of each series' name.
+        labels: Rendered labels.
+        label_set: Shape (n,), index of each series' labels.
+
+    Returns:
+        Shape (n,).
+    """
+    begun = [blake2b(name.encode() + b"{", digest_size=8) for name in names]
+    digests = []
+    for i, j in zip(name.tolist(), label_set.tolist(), strict=True):
+        digest = begun[i].copy()
+        digest.update(labels[j])
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
 
 
 @kernel
@@ -176,12 +198,12 @@ class LabelSets:
         self._last = (labels, number)
         return number
 
-    def take(self, labels: bytes) -> int:
-        """The number of a set that one series more has."""
+    def take(self, labels: bytes, series: int = 1) -> int:
+        """The number of a set that so many series more have."""
         number = self.find(labels)
         if number < 0:
             number = self._new(labels)
-        self.columns.refs[number] += 1
+        self.columns.refs[number] += series
         self._last = (labels, number)
         return number
 
@@ -275,6 +297,27 @@ class LabelIndex:
         else:
             _insert(self._table, int(series.hashed[slot]), slot)
 
+    def with_room(self, series: SeriesColumns, slots: int, more: int) -> Int32Array:
+        """The table of slots, with room for so many more."""
+        if self._occupied + more > FULLEST * len(self._table):
+            self._resize(series, slots, more)
+        return self._table
+
+    def keep(self, series: SeriesColumns, slots: Int32Array, label_set: Int32Array, labels: Sequence[bytes]) -> None:
+        """Keep the labels of slots that have been put into the table.
+
+        Args:
+            series: The slots.
+            slots: Shape (n,), the new ones.
+            label_set: Shape (n,), index of each one's labels.
+            labels: Sets of rendered labels.
+        """
+        numbers: Int32Array = np.zeros(len(labels), np.int32)
+        for i, count in zip(*(part.tolist() for part in np.unique(label_set, return_counts=True)), strict=True):
+            numbers[i] = self.sets.take(labels[i], count)
+        series.label_set[slots] = numbers[label_set]
+        self._occupied += len(slots)
+
     def remove(self, series: SeriesColumns, slots: Int64Array) -> None:
         """Forget slots, before they are marked as free."""
         _take_out(self._table, series.hashed, slots)
@@ -286,9 +329,9 @@ class LabelIndex:
         if self._occupied > SMALLEST_TABLE and np.count_nonzero(series.state[:slots]) * 2 < self._occupied:
             self._resize(series, slots)
 
-    def _resize(self, series: SeriesColumns, slots: int) -> None:
+    def _resize(self, series: SeriesColumns, slots: int, more: int = 0) -> None:
         live = int(np.count_nonzero(series.state[:slots]))
-        self._table = _table_for(live)
+        self._table = _table_for(live + more)
         _rebuild(self._table, series.hashed, series.state, slots)
         self._occupied = live
 

@@ -81,10 +81,10 @@ class Producers:
     def __len__(self) -> int:
         return len(self._interning) - 1
 
-    def number(self, producer: tuple[str, str]) -> int:
-        """The number of a job and an instance; NOBODY's beyond the limit."""
+    def number(self, producer: tuple[str, str], series: int = 1) -> int:
+        """The number of a job and an instance that have brought so many series; NOBODY's beyond the limit."""
         if producer not in self._interning and len(self) >= self.most:
-            self.unlisted += 1
+            self.unlisted += series
             return NOBODY
         number = self._interning.number(producer)
         if number == len(self._names):

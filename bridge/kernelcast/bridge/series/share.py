@@ -2,6 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.series.columns import Int64Array
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -15,9 +20,10 @@ class Share:
     index: int
     count: int
 
-    def keeps(self, hashed: int) -> bool:
-        """Whether a series with this hash is ours; the hash is the same in every process.
+    def keeps(self, hashed: Int64Array) -> NDArray[np.bool_]:
+        """Which series are ours, by their hashes, which are the same in every process.
 
         Shards of a page go by the upper half of the hash, so that each replica's series fall into all of them.
         """
-        return hashed % self.count == self.index
+        kept: NDArray[np.bool_] = hashed % self.count == self.index
+        return kept

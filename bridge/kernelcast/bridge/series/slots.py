@@ -1,10 +1,13 @@
 """The slots: one series each, with its family, its labels, its bounds and its buckets; given, changed, taken back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.bridge.series.admission import Asked, Held, Index, admit
+from kernelcast.bridge.series.arrivals import Arrivals
 from kernelcast.bridge.series.columns import (
     EMPTY,
     EXPONENTIAL,
@@ -20,13 +23,14 @@ from kernelcast.bridge.series.columns import (
     STORED,
     TYPE_CONFLICT,
     FloatArray,
+    Int32Array,
     Int64Array,
     copy_into,
     empty_series,
     grown,
 )
 from kernelcast.bridge.series.exponential import CAPACITY_WORD
-from kernelcast.bridge.series.families import Families, Family
+from kernelcast.bridge.series.families import Families, Family, Heading
 from kernelcast.bridge.series.labels import LabelIndex, stable_hash
 from kernelcast.bridge.series.producers import NOBODY
 from kernelcast.bridge.series.schemas import Blocks, Schemas
@@ -81,36 +85,58 @@ class Slots:
         self.schemas = Schemas()
         self.blocks = Blocks()
 
-    def admit(self, placement: Placement, producer: int = NOBODY, *, own: bool = False) -> int:
-        """The slot of a series, a new one if need be; or the negative of the reason why it gets none.
+    def admit(self, arrivals: Arrivals, producers: Int32Array) -> Int32Array:
+        """The slots of series, new ones where need be, in their order.
+
+        Args:
+            arrivals: Where they go.
+            producers: Shape (m,), the numbers of their jobs and instances.
+
+        Returns:
+            Shape (m,), slots; the negative of the reason where a series gets none.
+        """
+        hashed = arrivals.hashes()
+        slots: Int32Array = np.full(len(hashed), -OTHER_REPLICA, np.int32)
+        rows = np.arange(len(hashed)) if self._share is None else np.flatnonzero(self._share.keeps(hashed))
+        numbers = self._families_of(arrivals, arrivals.heading[rows])[arrivals.heading[rows]]
+        slots[rows] = -TYPE_CONFLICT
+        rows, numbers = rows[numbers >= 0], numbers[numbers >= 0]
+        if not len(rows):
+            return slots
+        lines = np.array([_least_lines(heading.kind) for heading in arrivals.headings])[arrivals.heading[rows]]
+        sets = [self.labels.sets.find(labels) for labels in arrivals.labels]
+        asked = Asked(hashed[rows], numbers, arrivals.label_set[rows], producers[rows], lines)
+        slots[rows] = self._admit(asked, arrivals.labels, np.array(sets, np.int32))
+        return slots
+
+    def admit_own(self, placement: Placement, producer: int) -> int:
+        """The slot of a series that the bridge itself writes: under reserved names and beyond all limits.
 
         Args:
             placement: Where it goes.
-            producer: The number of its job and instance.
-            own: Whether the bridge itself writes it: under reserved names, beyond all limits, in a slot of its own.
+            producer: The number of the job and instance that it tells of.
+
+        Returns:
+            A slot of its own, or the negative of the reason why it gets none: somebody else has the name, or another
+            replica keeps it.
         """
         hashed = stable_hash(placement.name, placement.labels)
-        if self._share is not None and not self._share.keeps(hashed):
+        if self._share is not None and not self._share.keeps(np.array([hashed])).all():
             return -OTHER_REPLICA
-        family = self.families.admit(
-            placement.name, placement.kind, placement.help, placement.unit, part_of=placement.part_of, own=own
-        )
+        heading = Heading(placement.name, placement.kind, placement.help, placement.unit)
+        family = self.families.admit(heading, own=True)
         if family is None:
             return -TYPE_CONFLICT
         known = self.labels.find(self.series, hashed, family.number, placement.labels)
         if known >= 0:
-            return -TYPE_CONFLICT if own and self.series.writer[known] != OWN else known
-        lines = LINES_WITHOUT_BOUNDS if placement.kind is Kind.HISTOGRAM else 1
-        over = 0 if own else self._over_limit(family, producer, lines)
-        if over:
-            self.families.release(family)
-            return -over
-        slot = self._new(family, hashed, placement.labels)
-        self.series.producer[slot] = producer
-        self.series.writer[slot] = OWN if own else 0
-        self._count(family, 1, lines)
-        if not own:
-            self._count_producer(producer, lines)
+            return -TYPE_CONFLICT if self.series.writer[known] != OWN else known
+        slots = self._candidates(1)
+        self._take(1)
+        slot, series = int(slots[0]), self.series
+        series.hashed[slot], series.family[slot], series.producer[slot] = hashed, family.number, producer
+        self._open(slots, OWN, np.array([NOT_A_HISTOGRAM]))
+        self.labels.insert(series, slot, self.used, placement.labels)
+        self._count(family, 1, 1)
         return slot
 
     def rebound(self, slot: int, bounds: FloatArray | None, words: int) -> int:
@@ -140,7 +166,7 @@ class Slots:
             self.blocks.counts[series.block[slot] + CAPACITY_WORD] = words
         series.schema[slot] = number
         self._count(family, 0, after - before)
-        self._count_producer(producer, after - before)
+        self.producer_lines[producer] += after - before
         return STORED
 
     def free(self, slots: NDArray[np.intp]) -> None:
@@ -175,37 +201,95 @@ class Slots:
         held = self.producer_lines[producer] if producer < len(self.producer_lines) else 0
         return PRODUCER_LIMIT if producer != NOBODY and held + lines > self.limits.series_per_producer else 0
 
-    def _new(self, family: Family, hashed: int, labels: bytes) -> int:
-        slot = self._free.pop() if self._free else self.used
-        if slot == self.used:
-            self.used += 1
-            if slot == len(self.series.state):
-                self.series = copy_into(empty_series(grown(slot, slot + 1)), self.series)
+    def _families_of(self, arrivals: Arrivals, asked: Int32Array) -> Int32Array:
+        """Numbers of families by their headings, -1 where there can be none; `asked` by series that want one."""
+        numbers: Int32Array = np.full(len(arrivals.headings), -1, np.int32)
+        found, first, counts = np.unique(asked, return_index=True, return_counts=True)
+        for i in np.argsort(first).tolist():
+            family = self.families.admit(arrivals.headings[found[i]], series=int(counts[i]))
+            if family is not None:
+                numbers[found[i]] = family.number
+        return numbers
+
+    def _admit(self, asked: Asked, labels: Sequence[bytes], sets: Int32Array) -> Int32Array:
+        """Slots, or the reasons why there is none; `sets` are the numbers of the labels, -1 for new ones."""
+        n = len(asked.hashed)
+        slots: Int32Array = np.empty(n, np.int32)
+        free = self._candidates(n)
+        self._ensure_producer(int(asked.producer.max()))
+        distinct, local = np.unique(asked.family, return_inverse=True)
+        families = [self._family_of(number) for number in distinct.tolist()]
+        held = self._held(families)
+        named = np.where(sets >= 0, sets, -2 - np.arange(len(sets), dtype=np.int32))[asked.label_set]
         series = self.series
-        series.state[slot] = EMPTY
-        series.hashed[slot] = hashed
-        series.family[slot] = family.number
-        series.partition[slot] = -1
-        series.append_ms[slot] = series.interval_ms[slot] = 0
-        series.key_hash[slot] = NO_KEY
-        series.block[slot] = -1
-        series.schema[slot] = NOT_A_HISTOGRAM if family.kind is not Kind.HISTOGRAM else self.schemas.no_bounds
-        self.labels.insert(series, slot, self.used, labels)
-        return slot
+        table = self.labels.with_room(series, self.used, n)
+        index = Index(table, series.hashed, series.family, series.label_set)
+        made = admit(asked, named, local, held, index, free, slots)
+        taken, lines = free[: len(made)], asked.lines[made]
+        self._take(len(made))
+        series.producer[taken] = asked.producer[made]
+        self._open(taken, 0, np.where(lines > 1, self.schemas.no_bounds, NOT_A_HISTOGRAM))
+        self.labels.keep(series, taken, asked.label_set[made], labels)
+        self._count_families(families, local[made], lines)
+        return slots
+
+    def _held(self, families: Sequence[Family]) -> Held:
+        limits = self.limits
+        return Held(
+            np.array([self.lines], np.int64),
+            np.array([family.lines for family in families], np.int64),
+            self.producer_lines,
+            np.array([limits.series, limits.series_per_metric, limits.series_per_producer], np.int64),
+        )
+
+    def _count_families(self, families: Sequence[Family], came: NDArray[np.intp], lines: Int64Array) -> None:
+        """Count series in, by the index of each one's family; a family that got none goes again."""
+        slots = np.bincount(came, minlength=len(families)).tolist()
+        lines_of = np.bincount(came, weights=lines, minlength=len(families)).tolist()
+        for family, more_slots, more_lines in zip(families, slots, lines_of, strict=True):
+            self._count(family, more_slots, int(more_lines))
+            self.families.release(family)
+
+    def _candidates(self, count: int) -> Int32Array:
+        """Slots to take next, in this order; there is room for all."""
+        reused = self._free[-count:][::-1]
+        end = self.used + count - len(reused)
+        if end > len(self.series.state):
+            self.series = copy_into(empty_series(grown(len(self.series.state), end)), self.series)
+        return np.array([*reused, *range(self.used, end)], np.int32)
+
+    def _take(self, count: int) -> None:
+        """Take the first of the candidates."""
+        reused = min(count, len(self._free))
+        del self._free[len(self._free) - reused :]
+        self.used += count - reused
+
+    def _open(self, slots: Int32Array, writer: int, schema: NDArray[np.int64]) -> None:
+        """Make slots ready for their first points."""
+        series = self.series
+        series.state[slots] = EMPTY
+        series.writer[slots] = writer
+        series.partition[slots] = -1
+        series.append_ms[slots] = series.interval_ms[slots] = 0
+        series.key_hash[slots] = NO_KEY
+        series.block[slots] = -1
+        series.schema[slots] = schema
 
     def _count(self, family: Family, slots: int, lines: int) -> None:
         family.slots += slots
         family.lines += lines
         self.lines += lines
 
-    def _count_producer(self, producer: int, lines: int) -> None:
+    def _ensure_producer(self, producer: int) -> None:
         if producer >= len(self.producer_lines):
             more = grown(len(self.producer_lines), producer + 1) - len(self.producer_lines)
             self.producer_lines = np.pad(self.producer_lines, (0, more))
-        self.producer_lines[producer] += lines
 
     def _family(self, slot: int) -> Family:
-        family = self.families.by_number[int(self.series.family[slot])]
+        return self._family_of(int(self.series.family[slot]))
+
+    def _family_of(self, number: int) -> Family:
+        family = self.families.by_number[number]
         if family is None:
             raise AssertionError("a slot in use keeps its family")
         return family
@@ -220,3 +304,7 @@ class Slots:
     def _finite_bounds(self, slot: int) -> int:
         schema = int(self.series.schema[slot])
         return self.schemas.length(schema) if schema != NOT_A_HISTOGRAM else 0
+
+
+def _least_lines(kind: Kind) -> int:
+    return LINES_WITHOUT_BOUNDS if kind is Kind.HISTOGRAM else 1

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.bridge.series.arrivals import PLACED, Arrivals
 from kernelcast.bridge.series.columns import (
     COUNTS,
     FREE,
@@ -272,29 +273,32 @@ class SeriesStore:
     def _admit_unknown(self, wires: Wires, numbers: Int32Array) -> None:
         unknown = wires.unknown(numbers)
         for begin in range(0, len(unknown), ADMITTED_AT_ONCE):
-            chunk = unknown[begin : begin + ADMITTED_AT_ONCE].tolist()
-            placements = [self._place(wires.source.identity(wire)) for wire in chunk]
+            chunk = unknown[begin : begin + ADMITTED_AT_ONCE]
+            arrivals = Arrivals.of([self._place(wires.source.identity(wire)) for wire in chunk.tolist()])
             with self._lock:
-                for wire, placement in zip(chunk, placements, strict=True):
-                    self._admit(wires, wire, placement)
+                self._admit(wires, chunk, arrivals)
 
     def _place(self, identity: SeriesIdentity | Placement | int) -> Placement | int:
         return self._translator.place(identity) if isinstance(identity, SeriesIdentity) else identity
 
-    def _admit(self, wires: Wires, wire: int, placement: Placement | int) -> None:
-        columns = wires.columns
-        if isinstance(placement, int):
-            columns.slot[wire] = -placement
-            columns.producer[wire] = NOBODY
-            return
-        producer = self.producers.number(placement.producer)
-        writer = self._writers.number(placement.writer)
-        columns.slot[wire] = slot = self._slots.admit(placement, producer)
-        columns.writer[wire] = writer
-        columns.producer[wire] = producer
-        columns.cumulative[wire] = placement.cumulative
-        if self._heartbeats is not None and (slot >= 0 or slot == -OTHER_REPLICA):
-            self._heartbeats.targets.note(producer, writer, placement.target)
+    def _admit(self, wires: Wires, numbers: Int32Array, arrivals: Arrivals) -> None:
+        """Give each of some series numbers its slot, or note why it has none."""
+        columns, origin = wires.columns, arrivals.origin
+        columns.slot[numbers] = -arrivals.refused
+        columns.producer[numbers] = NOBODY
+        placed = numbers[arrivals.refused == PLACED]
+        series = np.bincount(origin, minlength=len(arrivals.origins)).tolist()
+        pairs = zip(arrivals.origins, series, strict=True)
+        producers = np.array([self.producers.number(origin.producer, count) for origin, count in pairs], np.int32)
+        writers = np.array([self._writers.number(origin.writer) for origin in arrivals.origins], np.int32)
+        columns.slot[placed] = slots = self._slots.admit(arrivals, producers[origin])
+        columns.writer[placed] = writers[origin]
+        columns.producer[placed] = producers[origin]
+        columns.cumulative[placed] = np.array([heading.cumulative for heading in arrivals.headings])[arrivals.heading]
+        if self._heartbeats is not None:
+            kept = np.unique(origin[(slots >= 0) | (slots == -OTHER_REPLICA)]).tolist()
+            for i in kept:
+                self._heartbeats.targets.note(int(producers[i]), int(writers[i]), arrivals.origins[i].target)
 
     def _store_histograms(
         self, wires: Wires, points: HistogramPoints, messages: MessageColumns, counts: Int64Array
