@@ -16,7 +16,15 @@ from kernelcast.columnar.ended import EndedSeries
 from kernelcast.columnar.exemplars import PointExemplar, exemplars_of
 from kernelcast.columnar.limits import Limits
 from kernelcast.columnar.samples import Export, Resource, Sample
-from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
+from kernelcast.columnar.series import (
+    Attributes,
+    MetricIdentity,
+    PointType,
+    ScopeIdentity,
+    SeriesIdentity,
+    SharedIdentities,
+    Temporality,
+)
 
 __all__ = [
     "EXPLICIT",
@@ -31,12 +39,15 @@ __all__ = [
     "Export",
     "HistogramColumns",
     "Limits",
+    "MetricIdentity",
     "NumberColumns",
     "PointExemplar",
     "PointType",
     "Resource",
     "Sample",
+    "ScopeIdentity",
     "SeriesIdentity",
+    "SharedIdentities",
     "Temporality",
     "encode",
     "exemplars_of",

@@ -27,7 +27,7 @@ from kernelcast.columnar.layout import (
 )
 from kernelcast.columnar.limits import Limits
 from kernelcast.columnar.lookup import METRIC_KEY_HEADER, METRIC_KEY_TEMPORALITY, QUANTILE_BYTES
-from kernelcast.columnar.series import SeriesIdentity, Temporality
+from kernelcast.columnar.series import SeriesIdentity, SharedIdentities, Temporality
 from kernelcast.wire.errors import DecodeError
 
 CHUNK_BYTES = 1024 * 1024
@@ -113,6 +113,17 @@ class Decoder:
             KeyError: The number stands for nothing.
         """
         return self._identities.of(self._state, number)
+
+    def identities(self, numbers: Int32Array) -> SharedIdentities:
+        """What many series numbers stand for, as `identity` says it of one, read together.
+
+        Args:
+            numbers: Shape (k,), int32.
+
+        Raises:
+            KeyError: A number stands for nothing.
+        """
+        return self._identities.together(self._state, numbers)
 
     def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
         """Which series of the last batch have delta temporality; parses nothing.

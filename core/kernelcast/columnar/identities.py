@@ -3,29 +3,39 @@
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
+from kernelcast.columnar.columns import Int32Array
 from kernelcast.columnar.layout import UNUSED, USED, State, Store
 from kernelcast.columnar.lookup import COUNT_PART, METRIC_KEY_HEADER, QUANTILE_BYTES, SUM_PART
 from kernelcast.columnar.rendering import as_text, number_text
-from kernelcast.columnar.series import Attributes, PointType, SeriesIdentity, Temporality
+from kernelcast.columnar.series import (
+    Attributes,
+    MetricIdentity,
+    PointType,
+    ScopeIdentity,
+    SeriesIdentity,
+    SharedIdentities,
+    Temporality,
+)
 
 LABEL_SETS_KEPT: Final = 4096
 """A producer sends the same few attributes with each of its metrics: they are read once, and shared."""
+METRICS_KEPT: Final = 4096
+"""A fleet's producers send the same metrics: they are read once, and shared."""
 
-POINTS: Final[dict[PointType, Any]] = {
-    PointType.GAUGE: metrics_pb2.NumberDataPoint,
-    PointType.SUM: metrics_pb2.NumberDataPoint,
-    PointType.HISTOGRAM: metrics_pb2.HistogramDataPoint,
-    PointType.EXPONENTIAL_HISTOGRAM: metrics_pb2.ExponentialHistogramDataPoint,
-    PointType.SUMMARY: metrics_pb2.SummaryDataPoint,
+POINTS: Final[dict[int, Any]] = {
+    1: metrics_pb2.ExponentialHistogramDataPoint,
+    7: metrics_pb2.NumberDataPoint,  # where a SummaryDataPoint has them, too
+    9: metrics_pb2.HistogramDataPoint,
 }
+"""By the field that their attributes stand in."""
 _PARTS: Final = {SUM_PART: "sum", COUNT_PART: "count"}
 
 
@@ -35,30 +45,13 @@ def canonical_attributes(attributes: Iterable[KeyValue]) -> Attributes:
     return tuple(sorted(values.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class MetricContext:
-    """What the series of one metric, scope and resource have in common."""
-
-    resource: Attributes
-    scope_name: str
-    scope_version: str
-    scope_attributes: Attributes
-    schema_url: str
-    name: str
-    unit: str
-    type: PointType
-    temporality: Temporality
-    monotonic: bool
-    description: str
-    part: str
-
-
 class Identities:
     """Reads identities out of the decoder's stores; what many series share is read once."""
 
     def __init__(self) -> None:
         self._attributes = lru_cache(LABEL_SETS_KEPT)(_attributes)
-        self._metrics: dict[int, tuple[int, MetricContext]] = {}
+        self._metric = lru_cache(METRICS_KEPT)(_metric)
+        self._scopes: dict[int, tuple[int, ScopeIdentity]] = {}
         self._resources: dict[int, tuple[int, Attributes]] = {}
 
     def of(self, state: State, number: int) -> SeriesIdentity:
@@ -67,33 +60,67 @@ class Identities:
         Raises:
             KeyError: The number stands for nothing.
         """
-        series = state.series
+        series, contexts = state.series, state.contexts
         if not 0 <= number < series.counters[USED] or series.entries["parent"][number] == UNUSED:
             raise KeyError(number)
-        metric = self._metric(state, int(series.entries["parent"][number]))
+        parent = int(series.entries["parent"][number])
+        metric = self._metric(*_key(contexts, parent))
+        scope = self._scope(contexts, int(contexts.entries["parent"][parent]))
         return SeriesIdentity(
-            resource=metric.resource,
-            scope_name=metric.scope_name,
-            scope_version=metric.scope_version,
+            resource=scope.resource,
+            scope_name=scope.name,
+            scope_version=scope.version,
             name=metric.name,
             unit=metric.unit,
             type=metric.type,
             temporality=metric.temporality,
             monotonic=metric.monotonic,
-            attributes=self._attributes(metric.type, _bytes(series, number)),
-            scope_attributes=metric.scope_attributes,
+            attributes=self._attributes(_bytes(series, number)),
+            scope_attributes=scope.attributes,
             schema_url=metric.schema_url,
             part=metric.part,
             description=metric.description,
         )
 
-    def _metric(self, state: State, number: int) -> MetricContext:
+    def together(self, state: State, numbers: Int32Array) -> SharedIdentities:
+        """The identities of many series; `numbers` of shape (k,).
+
+        Raises:
+            KeyError: A number stands for nothing.
+        """
+        series, contexts = state.series, state.contexts
+        wrong = (numbers < 0) | (numbers >= series.counters[USED])
+        entries = series.entries[np.where(wrong, 0, numbers)]
+        wrong |= entries["parent"] == UNUSED
+        if wrong.any():
+            raise KeyError(int(numbers[wrong][0]))
+        parents, parent = np.unique(entries["parent"], return_inverse=True)
+        scopes, scope = np.unique(contexts.entries["parent"][parents], return_inverse=True)
+        metrics: dict[tuple[bytes, int], int] = {}
+        metric = [metrics.setdefault(_key(contexts, one), len(metrics)) for one in parents.tolist()]
+        arena = series.arena.data
+        spans = zip(entries["offset"].tolist(), (entries["offset"] + entries["length"]).tolist(), strict=True)
+        sets: dict[bytes, int] = {}
+        attribute_set = [sets.setdefault(arena[start:stop].tobytes(), len(sets)) for start, stop in spans]
+        return SharedIdentities(
+            metrics=tuple(self._metric(*key) for key in metrics),
+            metric=np.array(metric, np.int32)[parent],
+            scopes=tuple(self._scope(contexts, one) for one in scopes.tolist()),
+            scope=scope.astype(np.int32)[parent],
+            attributes=tuple(self._attributes(point) for point in sets),
+            attribute_set=np.array(attribute_set, np.int32),
+        )
+
+    def _scope(self, contexts: Store, number: int) -> ScopeIdentity:
         # A context's number may have been given to another one since: the stamp tells.
-        stamp = int(state.contexts.entries["stamp"][number])
-        known = self._metrics.get(number)
+        stamp = int(contexts.entries["stamp"][number])
+        known = self._scopes.get(number)
         if known is None or known[0] != stamp:
-            known = (stamp, self._read_metric(state, number))
-            self._metrics[number] = known
+            scope = InstrumentationScope.FromString(_bytes(contexts, number))
+            resource = self._resource(contexts, int(contexts.entries["parent"][number]))
+            attributes = canonical_attributes(scope.attributes)
+            known = (stamp, ScopeIdentity(resource, scope.name, scope.version, attributes))
+            self._scopes[number] = known
         return known[1]
 
     def _resource(self, contexts: Store, number: int) -> Attributes:
@@ -105,40 +132,39 @@ class Identities:
             self._resources[number] = known
         return known[1]
 
-    def _read_metric(self, state: State, number: int) -> MetricContext:
-        contexts = state.contexts
-        scope_number = int(contexts.entries["parent"][number])
-        scope = InstrumentationScope.FromString(_bytes(contexts, scope_number))
-        key = _bytes(contexts, number)
-        name_stop = METRIC_KEY_HEADER + int.from_bytes(key[3:7], "little")
-        unit_stop = name_stop + int.from_bytes(key[7:METRIC_KEY_HEADER], "little")
-        start = int(contexts.entries["offset"][number] + contexts.entries["length"][number])
-        kind = PointType(key[0])
-        part, schema_stop = "", len(key)
-        if kind is PointType.SUMMARY:
-            part = _PARTS.get(key[1], "")
-            if not part:
-                schema_stop -= QUANTILE_BYTES
-                part = number_text(struct.unpack("<d", key[schema_stop:])[0]).strip('"')
-        description = contexts.arena[start : start + int(contexts.entries["extra"][number])].tobytes()
-        return MetricContext(
-            resource=self._resource(contexts, int(contexts.entries["parent"][scope_number])),
-            scope_name=scope.name,
-            scope_version=scope.version,
-            scope_attributes=canonical_attributes(scope.attributes),
-            name=key[METRIC_KEY_HEADER:name_stop].decode(),
-            unit=key[name_stop:unit_stop].decode(),
-            schema_url=key[unit_stop:schema_stop].decode(),
-            type=kind,
-            temporality=Temporality.UNSPECIFIED if part else Temporality(key[1]),
-            monotonic=bool(key[2]),
-            description=description.decode(),
-            part=part,
-        )
+
+def _key(contexts: Store, metric: int) -> tuple[bytes, int]:
+    """A metric's key with its description, and how long the key is."""
+    entry = contexts.entries[metric]
+    start, length = int(entry["offset"]), int(entry["length"])
+    return contexts.arena[start : start + length + int(entry["extra"])].tobytes(), length
 
 
-def _attributes(kind: PointType, point: bytes) -> Attributes:
-    return canonical_attributes(POINTS[kind].FromString(point).attributes)
+def _metric(described: bytes, length: int) -> MetricIdentity:
+    key = described[:length]
+    name_stop = METRIC_KEY_HEADER + int.from_bytes(key[3:7], "little")
+    unit_stop = name_stop + int.from_bytes(key[7:METRIC_KEY_HEADER], "little")
+    kind = PointType(key[0])
+    part, schema_stop = "", len(key)
+    if kind is PointType.SUMMARY:
+        part = _PARTS.get(key[1], "")
+        if not part:
+            schema_stop -= QUANTILE_BYTES
+            part = number_text(struct.unpack("<d", key[schema_stop:])[0]).strip('"')
+    return MetricIdentity(
+        name=key[METRIC_KEY_HEADER:name_stop].decode(),
+        unit=key[name_stop:unit_stop].decode(),
+        type=kind,
+        temporality=Temporality.UNSPECIFIED if part else Temporality(key[1]),
+        monotonic=bool(key[2]),
+        schema_url=key[unit_stop:schema_stop].decode(),
+        part=part,
+        description=described[length:].decode(),
+    )
+
+
+def _attributes(point: bytes) -> Attributes:
+    return canonical_attributes(POINTS[point[0] >> 3].FromString(point).attributes) if point else ()
 
 
 def _bytes(store: Store, number: int) -> bytes:

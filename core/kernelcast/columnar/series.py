@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from kernelcast.columnar.columns import Int32Array
+
 Attributes = tuple[tuple[str, str], ...]
 """Pairs of key and value, sorted by key, each key once."""
 
@@ -61,3 +63,48 @@ class SeriesIdentity:
     schema_url: str = ""
     part: str = ""
     description: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricIdentity:
+    """What a series has from its metric; see `SeriesIdentity`."""
+
+    name: str
+    unit: str
+    type: PointType
+    temporality: Temporality
+    monotonic: bool
+    schema_url: str
+    part: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeIdentity:
+    """What a series has from its scope and its resource; see `SeriesIdentity`."""
+
+    resource: Attributes
+    name: str
+    version: str
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class SharedIdentities:
+    """What n series are, in parts that many of them share; no part stands twice.
+
+    Attributes:
+        metrics: Their metrics.
+        metric: Shape (n,), int32, index of each series' metric.
+        scopes: Their scopes, each with its resource. Two may be equal that were written differently.
+        scope: Shape (n,), int32.
+        attributes: Their own attributes. Two may be equal that were written differently.
+        attribute_set: Shape (n,), int32.
+    """
+
+    metrics: tuple[MetricIdentity, ...]
+    metric: Int32Array
+    scopes: tuple[ScopeIdentity, ...]
+    scope: Int32Array
+    attributes: tuple[Attributes, ...]
+    attribute_set: Int32Array

@@ -1,10 +1,15 @@
+import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics
 from tests.unit.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
+from tests.unit.columnar.otlp_messages import request
 
 from kernelcast.bridge.series import arrivals as module
 from kernelcast.bridge.series.arrivals import Arrivals
@@ -18,7 +23,10 @@ from kernelcast.bridge.series.columns import (
 from kernelcast.bridge.series.labels import stable_hash, stable_hashes
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits, Slots
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.translation.settings import TranslationSettings
+from kernelcast.bridge.translation.together import place_together
+from kernelcast.bridge.translation.translate import Placement, Translator
+from kernelcast.columnar import Decoder
 from kernelcast.wire.catalogue import Kind
 
 LINES = {Kind.GAUGE: 1, Kind.HISTOGRAM: 3}
@@ -143,3 +151,32 @@ def test_the_labels_of_refused_series_are_not_kept() -> None:
         store.apply(decoded([Point(i, 1.0, 1) for i in range(900)]), come_from(offset=offset), known)
     assert len(store._slots.labels.sets.arena) <= 1 << 16
     assert page(store).count("p" * 500) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(({}, {"scope_labels": False}, {"promote_resource_attributes": "all"}, {"target_info": False})),
+)
+def test_series_that_come_together_are_named_as_if_they_came_one_by_one(seed: int, chosen: dict[str, Any]) -> None:
+    rng, decoder, translator = random.Random(seed), Decoder(), Translator(TranslationSettings(**chosen))
+    messages = [request(rng).SerializeToString() for _ in range(4)]
+    columns = decoder.decode([*messages, long_labels()])
+    numbers = np.unique(np.concatenate([columns.numbers.series, columns.histograms.series]))
+    numbers = numbers[sorted(range(len(numbers)), key=lambda _: rng.random())]
+    together = place_together(translator, decoder.identities(numbers))
+    alone = Arrivals.of([translator.place(decoder.identity(number)) for number in numbers.tolist()])
+    for field_ in ("refused", "heading", "origin", "label_set"):
+        assert getattr(together, field_).tolist() == getattr(alone, field_).tolist()
+    assert [*together.headings] == [*alone.headings]
+    assert [*together.origins] == [*alone.origins]
+    assert [*together.labels] == [*alone.labels]
+
+
+def long_labels() -> bytes:
+    """A series whose labels are too long to be stored, beside one whose are not."""
+    points = [NumberDataPoint(as_double=1.0, time_unix_nano=1), NumberDataPoint(as_double=1.0, time_unix_nano=1)]
+    points[0].attributes.add(key="a").value.string_value = "x" * 9000
+    metric = Metric(name="some.gauge", gauge=Gauge(data_points=points))
+    scopes = [ScopeMetrics(metrics=[metric])]
+    return ExportMetricsServiceRequest(resource_metrics=[ResourceMetrics(scope_metrics=scopes)]).SerializeToString()

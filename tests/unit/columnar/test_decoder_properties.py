@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.columnar.otlp_messages import Writer, broken, request
 from tests.unit.columnar.otlp_oracle import assert_decodes_as_protobuf_says, decoded_truth, truth
 
-from kernelcast.columnar import Decoder
+from kernelcast.columnar import Decoder, SeriesIdentity
 from kernelcast.columnar.layout import HASH_MASK
 
 seeds = st.integers(0, 2**63)
@@ -95,3 +95,38 @@ def test_forgetting_any_series_at_any_time_never_mixes_identities(seed: int) -> 
     for _ in range(12):
         assert_decodes_as_protobuf_says(decoder, rng.choice(messages))
         decoder.forget(np.array([rng.randrange(-2, 30) for _ in range(rng.randrange(12))], np.int32))
+
+
+@settings(deadline=None, max_examples=100)
+@given(seed=seeds)
+def test_identities_read_together_are_those_read_one_by_one(seed: int) -> None:
+    rng, decoder = random.Random(seed), Decoder()
+    decoded = decoder.decode([request(rng).SerializeToString() for _ in range(4)])
+    numbers = np.concatenate([decoded.numbers.series, decoded.histograms.series])
+    parts = decoder.identities(numbers)
+    for i, number in enumerate(numbers.tolist()):
+        metric, scope = parts.metrics[parts.metric[i]], parts.scopes[parts.scope[i]]
+        assert decoder.identity(number) == SeriesIdentity(
+            scope.resource,
+            scope.name,
+            scope.version,
+            metric.name,
+            metric.unit,
+            metric.type,
+            metric.temporality,
+            metric.monotonic,
+            parts.attributes[parts.attribute_set[i]],
+            scope.attributes,
+            metric.schema_url,
+            metric.part,
+        )
+        assert decoder.identity(number).description == metric.description
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1, 2**31 - 1])
+def test_numbers_that_stand_for_nothing_have_no_identities(number: int) -> None:
+    decoder = Decoder()
+    decoder.decode([request(random.Random(1)).SerializeToString()])
+    decoder.forget(np.arange(100, dtype=np.int32))
+    with pytest.raises(KeyError):
+        decoder.identities(np.array([number], np.int32))

@@ -15,7 +15,7 @@ from kernelcast.bridge.inputs.json_text import loads, no_collection
 from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.parsing import too_long
 from kernelcast.bridge.series.columns import Int32Array
-from kernelcast.columnar import Decoded, Decoder, Limits, SeriesIdentity
+from kernelcast.columnar import Decoded, Decoder, Limits, SeriesIdentity, SharedIdentities
 from kernelcast.wire.errors import DecodeError
 
 DEFAULT_LIMITS: Final = Limits()
@@ -66,6 +66,10 @@ class OtlpJson:
             KeyError: The number stands for nothing.
         """
         return self._decoder.identity(number)
+
+    def identities(self, numbers: Int32Array) -> SharedIdentities:
+        """What many series numbers stand for; see `Decoder.identities`."""
+        return self._decoder.identities(numbers)
 
     def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
         """Which series of the last batch have delta temporality; see `Decoder.deltas`."""

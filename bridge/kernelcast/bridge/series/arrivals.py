@@ -1,26 +1,17 @@
 """Series that come together, in the parts that many of them share: what is one for all is decided once for all."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from kernelcast.bridge.series.columns import Int32Array, Int64Array
 from kernelcast.bridge.series.families import Heading
 from kernelcast.bridge.series.labels import stable_hashes
-from kernelcast.bridge.translation.translate import Placement
-from kernelcast.columnar import Attributes
+from kernelcast.bridge.translation.translate import Origin, Placement
 
 PLACED: Final = 0
-
-
-class Origin(NamedTuple):
-    """Where series come from; see `Placement`."""
-
-    writer: Hashable
-    producer: tuple[str, str]
-    target: Attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +25,7 @@ class Arrivals:
         heading: Shape (m,), index of each series' family.
         origins: Where they come from, in the order of their first series.
         origin: Shape (m,).
-        labels: Sets of labels: `a="b",c="d"`, escaped, without braces.
+        labels: Sets of labels, each once: `a="b",c="d"`, escaped, without braces.
         label_set: Shape (m,).
     """
 

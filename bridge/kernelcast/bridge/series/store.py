@@ -39,7 +39,8 @@ from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers,
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits, Slots
 from kernelcast.bridge.series.view import ALL, View
-from kernelcast.bridge.series.wires import BoolArray, Source, Wires
+from kernelcast.bridge.series.wires import BoolArray, SharingSource, Source, Wires
+from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Placement, Translator
 from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
 
@@ -274,9 +275,14 @@ class SeriesStore:
         unknown = wires.unknown(numbers)
         for begin in range(0, len(unknown), ADMITTED_AT_ONCE):
             chunk = unknown[begin : begin + ADMITTED_AT_ONCE]
-            arrivals = Arrivals.of([self._place(wires.source.identity(wire)) for wire in chunk.tolist()])
+            arrivals = self._arrivals(wires.source, chunk)
             with self._lock:
                 self._admit(wires, chunk, arrivals)
+
+    def _arrivals(self, source: Source, numbers: Int32Array) -> Arrivals:
+        if isinstance(source, SharingSource):
+            return place_together(self._translator, source.identities(numbers))
+        return Arrivals.of([self._place(source.identity(number)) for number in numbers.tolist()])
 
     def _place(self, identity: SeriesIdentity | Placement | int) -> Placement | int:
         return self._translator.place(identity) if isinstance(identity, SeriesIdentity) else identity

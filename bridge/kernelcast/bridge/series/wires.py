@@ -1,6 +1,6 @@
 """What the store knows of an input's series numbers: where each goes, and which may be forgotten."""
 
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from kernelcast.bridge.series.columns import (
     grown,
 )
 from kernelcast.bridge.translation.translate import Placement
-from kernelcast.columnar import SeriesIdentity
+from kernelcast.columnar import SeriesIdentity, SharedIdentities
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
 RETRIED_BESIDES: Final = 1000
@@ -35,6 +35,14 @@ class Source(Protocol):
 
     def forget(self, numbers: Int32Array) -> None:
         """Give numbers back."""
+
+
+@runtime_checkable
+class SharingSource(Source, Protocol):
+    """An input that can say of many series at once what they share."""
+
+    def identities(self, numbers: Int32Array) -> SharedIdentities:
+        """What series numbers stand for."""
 
 
 class Wires:

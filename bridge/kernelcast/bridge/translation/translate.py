@@ -6,16 +6,16 @@ the time they are stored (see `delta`), so both temporalities are one here; a su
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
-from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES
+from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES, Heading
 from kernelcast.bridge.series.schemas import bound_text
 from kernelcast.bridge.translation.attributes import joined, producer_labels, producer_of, rendered, target_of
 from kernelcast.bridge.translation.settings import WITH_SUFFIXES, TranslationSettings
-from kernelcast.columnar import Attributes, PointType, SeriesIdentity, Temporality
+from kernelcast.columnar import Attributes, MetricIdentity, PointType, SeriesIdentity, Temporality
 from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, unit_words
 from kernelcast.wire.catalogue import translate as prometheus_name
 
@@ -37,6 +37,10 @@ _PARTS: Final = {"sum": "_sum", "count": "_count"}
 _HISTOGRAMS: Final = (PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM)
 _OF_THE_SERIES: Final = {Kind.HISTOGRAM: ("le",), Kind.SUMMARY: ("quantile",)}
 """Labels that a kind's own samples have."""
+
+
+Scope = tuple[Attributes, Attributes]
+"""What labels tell of a scope: its names, and its attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,42 @@ class Placement:
     producer: tuple[str, str] = ("", "")
     target: Attributes = ()
     part_of: str = ""
+
+
+class Style(NamedTuple):
+    """How the labels of a metric's series are written.
+
+    Attributes:
+        catalogued: Whether the family is the catalogue's.
+        own: Names of labels that its kind writes itself.
+        quantile: The label that a summary's quantile has, else empty.
+    """
+
+    catalogued: bool
+    own: tuple[str, ...]
+    quantile: bytes
+
+
+class Named(NamedTuple):
+    """The family of a metric's series, and how their labels are written."""
+
+    heading: Heading
+    style: Style
+
+
+class Origin(NamedTuple):
+    """Where series come from; see `Placement`."""
+
+    writer: Hashable
+    producer: tuple[str, str]
+    target: Attributes
+
+
+def scope_of(names: tuple[str, str, str], attributes: Attributes) -> Scope:
+    """A scope by its name, version and schema URL, and its attributes."""
+    name, version, schema_url = names
+    told = (("otel_scope_name", name), ("otel_scope_schema_url", schema_url), ("otel_scope_version", version))
+    return told, attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,33 +140,46 @@ class Translator:
 
     def place(self, identity: SeriesIdentity) -> Placement | int:
         """Where a series goes, or the reason (a code of `columns`) why it is not stored."""
-        family = self._family(identity.name, identity.unit, identity.type, identity.monotonic)
+        named = self.named(identity)
+        if isinstance(named, int):
+            return named
+        names = (identity.scope_name, identity.scope_version, identity.schema_url)
+        scope = scope_of(names, identity.scope_attributes)
+        labels = self.labels(identity.attributes, identity.resource, scope, named.style)
+        if labels is None:
+            return LABELS_TOO_LONG
+        name, kind, text, unit, part_of, cumulative = named.heading
+        writer, producer, target = self.origin(identity.resource, scope, named.style)
+        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of)
+
+    def named(self, metric: MetricIdentity | SeriesIdentity) -> Named | int:
+        """The family of a metric's series, or the reason why they are not stored."""
+        family = self._family(metric.name, metric.unit, metric.type, metric.monotonic)
         if isinstance(family, int):
             return family
-        if identity.type in _WITH_TEMPORALITY and identity.temporality is Temporality.UNSPECIFIED:
+        if metric.type in _WITH_TEMPORALITY and metric.temporality is Temporality.UNSPECIFIED:
             return TEMPORALITY
-        names = (
-            ("otel_scope_name", identity.scope_name),
-            ("otel_scope_schema_url", identity.schema_url),
-            ("otel_scope_version", identity.scope_version),
-        )
-        scope = (names, identity.scope_attributes)
-        own = _OF_THE_SERIES.get(family.kind, ())
-        labels = self._labels(identity.attributes, identity.resource, scope, family.catalogued, own)
+        cumulative = metric.type is not PointType.GAUGE
+        heading = Heading(family.name, family.kind, family.help or metric.description, family.unit, "", cumulative)
+        quantile = b""
+        suffix = _PARTS.get(metric.part)
+        if suffix:
+            heading = heading._replace(name=family.name + suffix, unit="", part_of=family.name)
+        elif metric.part:
+            quantile = f'quantile="{bound_text(float(metric.part))}"'.encode()
+        return Named(heading, Style(family.catalogued, _OF_THE_SERIES.get(family.kind, ()), quantile))
+
+    def origin(self, resource: Attributes, scope: Scope, style: Style) -> Origin:
+        """Where series come from."""
+        target = self._target(resource) if self._target_info and not style.catalogued else ()
+        return Origin((resource, scope, style.catalogued), producer_of(resource), target)
+
+    def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: Style) -> bytes | None:
+        """The labels of a series; None where they are too long."""
+        labels = self._labels(attributes, resource, scope, style.catalogued, style.own)
         if len(labels) > LONGEST_LABELS_BYTES:
-            return LABELS_TOO_LONG
-        placement = Placement(
-            family.name,
-            family.kind,
-            family.help or identity.description,
-            labels,
-            identity.type is not PointType.GAUGE,
-            (identity.resource, scope, family.catalogued),
-            family.unit,
-            producer_of(identity.resource),
-            self._target(identity.resource) if self._target_info and not family.catalogued else (),
-        )
-        return _part_of_summary(placement, identity.part) if identity.part else placement
+            return None
+        return b",".join(filter(None, (labels, style.quantile)))
 
     def _find_family(self, name: str, unit: str, claimed: PointType, monotonic: bool) -> _Family | int:  # noqa: FBT001  cached
         kind = _claimed_kind(claimed, monotonic=monotonic)
@@ -153,7 +206,7 @@ class Translator:
         self,
         attributes: Attributes,
         resource: Attributes,
-        scope: tuple[Attributes, Attributes],
+        scope: Scope,
         catalogued: bool,  # noqa: FBT001  cached
         own: tuple[str, ...],
     ) -> bytes:
@@ -164,7 +217,7 @@ class Translator:
     def _find_surroundings(
         self,
         resource: Attributes,
-        scope: tuple[Attributes, Attributes],
+        scope: Scope,
         catalogued: bool,  # noqa: FBT001  cached
     ) -> tuple[dict[str, str], dict[str, str]]:
         """Labels from resource and scope: those that an attribute cannot replace, and those that it can."""
@@ -186,15 +239,6 @@ def _claimed_kind(claimed: PointType, *, monotonic: bool) -> Kind:
     if claimed is PointType.SUMMARY:
         return Kind.SUMMARY
     return Kind.COUNTER if claimed is PointType.SUM and monotonic else Kind.GAUGE
-
-
-def _part_of_summary(placement: Placement, part: str) -> Placement:
-    """Where one part of a summary goes: a quantile gets its label, sum and count their own names."""
-    suffix = _PARTS.get(part)
-    if suffix:
-        return replace(placement, name=placement.name + suffix, unit="", part_of=placement.name)
-    quantile = f'quantile="{bound_text(float(part))}"'.encode()
-    return replace(placement, labels=b",".join(filter(None, (placement.labels, quantile))))
 
 
 def _unit_in(name: str, unit: str, kind: Kind) -> str:

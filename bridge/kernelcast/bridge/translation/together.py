@@ -1,0 +1,83 @@
+"""Placing many series of OTLP at once: what they share is translated once."""
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.series.arrivals import PLACED, Arrivals
+from kernelcast.bridge.series.columns import LABELS_TOO_LONG, Int32Array
+from kernelcast.bridge.translation.translate import Named, Scope, Style, Translator, scope_of
+from kernelcast.columnar import Attributes, SharedIdentities
+
+V = TypeVar("V", bound=Hashable)
+IndexArray = NDArray[np.int64]
+
+
+class _Surrounding(NamedTuple):
+    """What labels are made from beside a series' own attributes."""
+
+    resource: Attributes
+    scope: Scope
+    style: Style
+
+
+def place_together(translator: Translator, series: SharedIdentities) -> Arrivals:
+    """Where series go, as `Translator.place` says it of each.
+
+    Args:
+        translator: Knows the settings.
+        series: k series.
+    """
+    named = [translator.named(metric) for metric in series.metrics]
+    refused = np.array([one if isinstance(one, int) else PLACED for one in named], np.int32)[series.metric]
+    rows = np.flatnonzero(refused == PLACED)
+    surroundings, surrounding = _surroundings(series, named, rows)
+    own, attribute_set = len(series.attributes), series.attribute_set[rows]
+    pairs, pair = np.unique(surrounding * own + attribute_set, return_inverse=True)
+    labels = [translator.labels(series.attributes[one % own], *surroundings[one // own]) for one in pairs.tolist()]
+    too_long = np.array([text is None for text in labels], np.bool_)[pair]
+    refused[rows[too_long]] = LABELS_TOO_LONG
+    kept = ~too_long
+    headings = [one.heading if isinstance(one, Named) else None for one in named]
+    origins = [translator.origin(*one) for one in surroundings]
+    return Arrivals(
+        refused,
+        *_distinct(headings, series.metric[rows[kept]]),
+        *_distinct(origins, surrounding[kept]),
+        *_distinct(labels, pair[kept]),
+    )
+
+
+def _surroundings(
+    series: SharedIdentities, named: Sequence[Named | int], rows: IndexArray
+) -> tuple[list[_Surrounding], IndexArray]:
+    """What surrounds the series of some rows, and for each of them which of those."""
+    styles: dict[tuple[str, Style], int] = {}
+    style = [
+        styles.setdefault((metric.schema_url, one.style), len(styles)) if isinstance(one, Named) else -1
+        for metric, one in zip(series.metrics, named, strict=True)
+    ]
+    told, scopes = list(styles), series.scopes
+    of_rows = np.array(style, np.int64)[series.metric[rows]]
+    pairs, pair = np.unique(series.scope[rows] * len(told) + of_rows, return_inverse=True)
+    surroundings = []
+    for number in pairs.tolist():
+        scope, (schema_url, own) = scopes[number // len(told)], told[number % len(told)]
+        names = scope_of((scope.name, scope.version, schema_url), scope.attributes)
+        surroundings.append(_Surrounding(scope.resource, names, own))
+    return surroundings, pair
+
+
+def _distinct(values: Sequence[V | None], index: IndexArray | Int32Array) -> tuple[tuple[V, ...], Int32Array]:
+    """The values that an index refers to, each once, in the order of their first use; and the index into those."""
+    used, first, inverse = np.unique(index, return_index=True, return_inverse=True)
+    numbers: dict[V, int] = {}
+    number: Int32Array = np.empty(len(used), np.int32)
+    for at in np.argsort(first).tolist():
+        value = values[used[at]]
+        if value is None:
+            raise AssertionError("a series that is kept has all its parts")
+        number[at] = numbers.setdefault(value, len(numbers))
+    return tuple(numbers), number[inverse]
