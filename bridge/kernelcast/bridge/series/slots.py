@@ -130,11 +130,11 @@ class Slots:
         known = self.labels.find(self.series, hashed, family.number, placement.labels)
         if known >= 0:
             return -TYPE_CONFLICT if self.series.writer[known] != OWN else known
-        slots = self._candidates(1)
+        slot = int(self._candidates(1)[0])
         self._take(1)
-        slot, series = int(slots[0]), self.series
+        series = self.series
         series.hashed[slot], series.family[slot], series.producer[slot] = hashed, family.number, producer
-        self._open(slots, OWN, np.array([NOT_A_HISTOGRAM]))
+        self._open(slot, OWN, NOT_A_HISTOGRAM)
         self.labels.insert(series, slot, self.used, placement.labels)
         self._count(family, 1, 1)
         return slot
@@ -264,8 +264,8 @@ class Slots:
         del self._free[len(self._free) - reused :]
         self.used += count - reused
 
-    def _open(self, slots: Int32Array, writer: int, schema: NDArray[np.int64]) -> None:
-        """Make slots ready for their first points."""
+    def _open(self, slots: Int32Array | int, writer: int, schema: NDArray[np.int64] | int) -> None:
+        """Make slots, or one, ready for their first points."""
         series = self.series
         series.state[slots] = EMPTY
         series.writer[slots] = writer

@@ -47,6 +47,9 @@ from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
 ADMITTED_AT_ONCE: Final = 1000
 """New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
 
+WORTH_SHARING: Final = 4
+"""Fewer new series than this are placed one by one: what they share costs more to find out."""
+
 MOST_BEATS: Final = 10
 """So often a second new producers are told of; a fleet that arrives at once takes a few seconds."""
 
@@ -280,7 +283,7 @@ class SeriesStore:
                 self._admit(wires, chunk, arrivals)
 
     def _arrivals(self, source: Source, numbers: Int32Array) -> Arrivals:
-        if isinstance(source, SharingSource):
+        if len(numbers) >= WORTH_SHARING and isinstance(source, SharingSource):
             return place_together(self._translator, source.identities(numbers))
         return Arrivals.of([self._place(source.identity(number)) for number in numbers.tolist()])
 

@@ -106,7 +106,7 @@ class Wires:
     def try_refused_again(self, room: int) -> None:
         """Give as many refused series another chance as there is new room, and a few more; other ones each time.
 
-        To judge one takes some 20 µs: all of a fleet that is far over its limit, at every expiry, would be all we do.
+        To judge one takes some 5 µs: all of a fleet that is far over its limit, at every expiry, would be all we do.
         """
         slots = self.columns.slot
         refused = np.flatnonzero(np.isin(slots, RETRIED))

@@ -61,7 +61,7 @@ def _surroundings(
     ]
     told, scopes = list(styles), series.scopes
     of_rows = np.array(style, np.int64)[series.metric[rows]]
-    pairs, pair = np.unique(series.scope[rows] * len(told) + of_rows, return_inverse=True)
+    pairs, pair = np.unique(series.scope[rows].astype(np.int64) * len(told) + of_rows, return_inverse=True)
     surroundings = []
     for number in pairs.tolist():
         scope, (schema_url, own) = scopes[number // len(told)], told[number % len(told)]
