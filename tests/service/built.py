@@ -1,23 +1,21 @@
 """Go programs that no package brings in the version we need: built from their modules, once, into a cache folder.
 
-A module whose go.mod replaces another cannot be `go install`ed, so it is built inside its own unpacked source. The
-Debian of CI starts with an empty cache every time; see `Program.found` for what it does then.
+A module whose go.mod replaces another cannot be `go install`ed, so it is built inside its own unpacked source. That
+takes minutes, so no test does it: `python -m tests.service.built` does, and tests take what is in the cache.
 """
 
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.service import require
 
-BUILD: Final = "KERNELCAST_BUILD_GO"
-"""Set to 1 to build even in CI, where minutes count."""
 LINKED: Final = "-s -w"
 """Without symbols: half the size, and less to link."""
 NICE: Final = ("nice", "-n", "10")
@@ -106,18 +104,10 @@ class Program:
         return self.path
 
     def found(self) -> Path:
-        """For tests: its binary, or a skip with the reason.
-
-        In CI it is taken where a cache has it, but not built: that would take minutes of every run.
-        """
-        if self.path.exists():
-            return self.path
-        if require.in_ci() and os.environ.get(BUILD) != "1":
-            pytest.skip(f"{self.name} {self.release} is not in {cache()}; {BUILD}=1 builds it, which takes minutes")
-        try:
-            return self.build()
-        except BuildError as error:
-            pytest.skip(f"{self.name} {self.release} cannot be built: {error}")
+        """For tests: its binary where a cache has it, else a skip that says how to have it built."""
+        if not self.path.exists():
+            pytest.skip(f"{self.name} {self.release} is not in {cache()}; python -m tests.service.built builds it")
+        return self.path
 
 
 PROMETHEUS: Final = Program(
@@ -133,3 +123,10 @@ PROMETHEUS: Final = Program(
 
 From an empty cache: 4 min 12 s, 256 s of CPU, 1.0 GB fetched and 0.8 GB of build cache, on two shared virtual cores.
 """
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{PROMETHEUS.build()}\n")
+    except BuildError as error:
+        sys.exit(str(error))
