@@ -56,3 +56,7 @@ def _take_through(formats: Iterable[Format]) -> None:
             pass
     store.expire({})
     store.drop_partition(0)
+
+
+if __name__ == "__main__":
+    warm_up()

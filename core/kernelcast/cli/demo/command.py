@@ -84,7 +84,7 @@ def demo(  # noqa: PLR0913  a command line's options
         run = Demo(options, folder, address, kind)
         _announce(run, chosen)
         shutdown = Shutdown(exit_now=lambda code: _end_now(run, code))
-        typer.echo("starting the services; the first start on a machine compiles the decoder and takes longer")
+        typer.echo("starting the services; the first start on a machine compiles for about a minute")
         with shutdown.signals(), _screen() as show:
             result = run.run(shutdown, show)
     if summary is not None:

@@ -1,6 +1,7 @@
 """One run of the demo: start everything, watch it, settle, stop in order."""
 
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.errors import KernelcastError
 
-READY_SECONDS: Final = 60.0
+READY_SECONDS: Final = 180.0
+"""A service that ends is noticed at once; this is for one that hangs, on a machine that is busy with other things."""
+COMPILING: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
 SETTLE_SECONDS: Final = 20.0
 SHORT_SETTLE_SECONDS: Final = 8.0
 """For a user who pressed Ctrl-C: enough for the last numbers to reach Prometheus, and a second Ctrl-C ends it."""
@@ -118,6 +121,7 @@ class Demo:
         self.workspace.write_config(nvml=nvml, kernels=options.kernels)
         if self._prometheus:
             self.workspace.write_observability()
+        self._compile(shutdown)
         config = ("--config", str(self.workspace.config))
         for name in ("bridge", "predictor", "exporter"):
             self._start(name, (*KERNELCAST, name, *config))
@@ -125,6 +129,17 @@ class Demo:
         for name in ("bridge", "exporter", "predictor"):
             self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown)
         self._start_servers()
+
+    def _compile(self, shutdown: Shutdown) -> None:
+        """Have machine code on disk before three services start that each would compile the same."""
+        log = self.workspace.log("compile")
+        with log.open("wb") as output, subprocess.Popen(COMPILING, stdout=output, stderr=output) as compiling:
+            while compiling.poll() is None:
+                if shutdown.requested:
+                    compiling.terminate()
+                shutdown.wait(0.1)
+        if compiling.returncode and not shutdown.requested:
+            raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
 
     def _start_servers(self) -> None:
         directory, endpoints = self.workspace.directory, self.workspace.endpoints
