@@ -73,4 +73,5 @@ def test_a_member_that_closes_is_gone_from_the_group(shared_kafka: Broker, proto
 
     wait_for("its absence", lambda: members() == 1, SOON_SECONDS)
     wait_for("all partitions", lambda: members() == 1 and len(stays.partitions) == partitions, SOON_SECONDS)
+    assert stays.partitions == set(range(partitions))
     stays.consumer.close()
