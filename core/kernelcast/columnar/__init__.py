@@ -1,30 +1,38 @@
-"""OTLP metrics, encoded with splitting and decoded into arrays."""
+"""OTLP metrics, encoded with splitting and decoded into arrays.
 
-from kernelcast.columnar.columns import (
-    EXPLICIT,
-    HAS_SUM,
-    IS_INTEGER,
-    NO_RECORDED_VALUE,
-    Decoded,
-    ExemplarColumns,
-    HistogramColumns,
-    NumberColumns,
-)
-from kernelcast.columnar.decoder import Decoder
-from kernelcast.columnar.encoder import encode
-from kernelcast.columnar.ended import EndedSeries
-from kernelcast.columnar.exemplars import PointExemplar, exemplars_of
-from kernelcast.columnar.limits import Limits
-from kernelcast.columnar.samples import Export, Resource, Sample
-from kernelcast.columnar.series import (
-    Attributes,
-    MetricIdentity,
-    PointType,
-    ScopeIdentity,
-    SeriesIdentity,
-    SharedIdentities,
-    Temporality,
-)
+A name's module is imported when the name is first asked for: whoever only encodes, as the exporter does on every GPU
+node, pays neither for numpy nor for the compiler of the decoder, which take 70 MiB. Source: PEP 562.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kernelcast.columnar.columns import (
+        EXPLICIT,
+        HAS_SUM,
+        IS_INTEGER,
+        NO_RECORDED_VALUE,
+        Decoded,
+        ExemplarColumns,
+        HistogramColumns,
+        NumberColumns,
+    )
+    from kernelcast.columnar.decoder import Decoder
+    from kernelcast.columnar.encoder import encode
+    from kernelcast.columnar.ended import EndedSeries
+    from kernelcast.columnar.exemplars import PointExemplar, exemplars_of
+    from kernelcast.columnar.limits import Limits
+    from kernelcast.columnar.samples import Export, Resource, Sample
+    from kernelcast.columnar.series import (
+        Attributes,
+        MetricIdentity,
+        PointType,
+        ScopeIdentity,
+        SeriesIdentity,
+        SharedIdentities,
+        Temporality,
+    )
 
 __all__ = [
     "EXPLICIT",
@@ -52,3 +60,46 @@ __all__ = [
     "encode",
     "exemplars_of",
 ]
+
+_COLUMNS: Final = (
+    "EXPLICIT",
+    "HAS_SUM",
+    "IS_INTEGER",
+    "NO_RECORDED_VALUE",
+    "Decoded",
+    "ExemplarColumns",
+    "HistogramColumns",
+    "NumberColumns",
+)
+_SERIES: Final = (
+    "Attributes",
+    "MetricIdentity",
+    "PointType",
+    "ScopeIdentity",
+    "SeriesIdentity",
+    "SharedIdentities",
+    "Temporality",
+)
+_HOMES: Final = {
+    **dict.fromkeys(_COLUMNS, "columns"),
+    **dict.fromkeys(_SERIES, "series"),
+    **dict.fromkeys(("Export", "Resource", "Sample"), "samples"),
+    **dict.fromkeys(("PointExemplar", "exemplars_of"), "exemplars"),
+    "Decoder": "decoder",
+    "EndedSeries": "ended",
+    "Limits": "limits",
+    "encode": "encoder",
+}
+"""Name to the module that has it."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
-from kernelcast.columnar.columns import Int32Array
+if TYPE_CHECKING:
+    # Whoever encodes needs these classes too, and no arrays.
+    from kernelcast.columnar.columns import Int32Array
 
 Attributes = tuple[tuple[str, str], ...]
 """Pairs of key and value, sorted by key, each key once."""
@@ -103,8 +106,8 @@ class SharedIdentities:
     """
 
     metrics: tuple[MetricIdentity, ...]
-    metric: Int32Array
+    metric: "Int32Array"
     scopes: tuple[ScopeIdentity, ...]
-    scope: Int32Array
+    scope: "Int32Array"
     attributes: tuple[Attributes, ...]
-    attribute_set: Int32Array
+    attribute_set: "Int32Array"
