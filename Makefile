@@ -34,6 +34,8 @@ lint: install  ## style, types, imports, generated files
 	$(BIN)/kernelcast grafana generate --check
 	@$(BIN)/python -m kernelcast.wire.catalogue.document | diff -u docs/metrics.md - || \
 		{ echo "docs/metrics.md is not what the catalogue says: make docs" >&2; exit 1; }
+	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
+		{ echo "docs/runbooks.md is not what the rules say: make docs" >&2; exit 1; }
 
 format: install  ## rewrite to the project's style
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -51,6 +53,7 @@ bench-peers: install  ## the bridge beside other bridges (needs Java, Maven, Go)
 docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.wire.catalogue.document > docs/metrics.md
 	$(BIN)/kernelcast grafana generate
+	$(BIN)/kernelcast grafana runbooks > docs/runbooks.md
 
 lock: install  ## requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \

@@ -119,11 +119,11 @@ def ask(prometheus: PrometheusServer, expr: str) -> list[dict[str, Any]]:
 
 def targets() -> list[Any]:
     boards = [json.loads(text) for text in dashboards.render().values()]
-    shown = [panel for board in boards for panel in board["panels"]]
-    shown += [inner for panel in shown for inner in panel.get("panels", ())]
+    shown = [(board["uid"], panel) for board in boards for panel in board["panels"]]
+    shown += [(uid, inner) for uid, panel in shown for inner in panel.get("panels", ())]
     return [
-        pytest.param(target["expr"], id=f"{panel['title']} {target['refId']}")
-        for panel in shown
+        pytest.param(target["expr"], id=f"{uid}: {panel['title']} {target['refId']}")
+        for uid, panel in shown
         for target in panel.get("targets", ())
     ]
 
@@ -136,7 +136,7 @@ def test_a_panel_is_not_empty_and_not_nan(prometheus: PrometheusServer, expr: st
 
 
 def panel(prometheus: PrometheusServer, title: str) -> list[float]:
-    (expr,) = (parameter.values[0] for parameter in targets() if parameter.id == f"{title} A")
+    (expr,) = (parameter.values[0] for parameter in targets() if parameter.id == f"kernelcast-kernels: {title} A")
     return [float(series["value"][1]) for series in ask(prometheus, substituted(str(expr), DEVICE_METRIC))]
 
 

@@ -29,12 +29,12 @@ ProfileName = Annotated[str, typer.Option("--profile", help="production, or demo
 def generate(
     directory: Annotated[Path, typer.Option("--output", help="Where the files go.")] = output.COMMITTED,
     profile: ProfileName = rules.PRODUCTION.name,
-    dashboard_url: Annotated[str, typer.Option(help="Where alerts lead; your Grafana.")] = rules.DASHBOARD_URL,
-    runbooks_url: Annotated[str, typer.Option(help="Where rules/runbooks.md is published.")] = rules.RUNBOOKS_URL,
+    dashboard_url: Annotated[str, typer.Option(help="The dashboard of kernels in your Grafana.")] = rules.DASHBOARD_URL,
+    runbooks_url: Annotated[str, typer.Option(help="Where docs/runbooks.md is published.")] = rules.RUNBOOKS_URL,
     *,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 where a file differs.")] = False,
 ) -> None:
-    """Write dashboards, rules, runbooks, and example configurations."""
+    """Write dashboards, rules, and example configurations."""
     chosen = replace(_profile(profile), dashboard_url=dashboard_url, runbooks_url=runbooks_url)
     if not check:
         with _told():
@@ -47,6 +47,12 @@ def generate(
         typer.echo(f"{path} is not what is generated; run: kernelcast grafana generate --output {directory}", err=True)
     if different:
         raise typer.Exit(_EXIT_DIFFERENT)
+
+
+@grafana.command("runbooks")
+def runbooks() -> None:
+    """Print what to do when an alert fires: one heading for each, to publish where `--runbooks-url` says."""
+    typer.echo(rules.runbooks(rules.PRODUCTION), nl=False)
 
 
 @grafana.command("prometheus-config")

@@ -16,7 +16,6 @@ def tree(profile: rules.Profile) -> dict[str, str]:
     """Every generated file, by its path relative to the output directory."""
     files = {f"dashboards/{name}": text for name, text in dashboards.render().items()}
     files |= {f"rules/{name}": text for name, text in rules.render(profile).items()}
-    files[f"rules/{rules.RUNBOOKS_FILE}"] = rules.runbooks(profile)
     files[f"alertmanager/{alertmanager.FILE}"] = alertmanager.render(profile=profile)
     files[f"prometheus/{prometheus.FILE}"] = prometheus.render(
         ["localhost:19401"],

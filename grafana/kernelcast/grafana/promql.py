@@ -8,8 +8,10 @@ from kernelcast.wire.catalogue import Metric
 SERVICE_JOBS: Final = "kernelcast-.+"
 """Jobs under which Prometheus scrapes the daemons; see `prometheus.render`."""
 
-_VARIABLES: Final = {"Hostname": "hostname", "gpu": "gpu", "program": "program", "kernel": "kernel"}
+_VARIABLES: Final = {"Hostname": "hostname", "gpu": "gpu", "program": "program", "rank": "rank", "kernel": "kernel"}
 _OPTIONAL_WITH: Final = "metric"
+_MAY_BE_ABSENT: Final = frozenset({"rank"})
+"""Labels that many series lack: a program without ranks is shown whichever rank is chosen."""
 
 
 def name(metric: Metric, suffix: str = "") -> str:
@@ -31,11 +33,11 @@ def series(metric: Metric, suffix: str = "", *, extra: Collection[str] = (), fre
     """
     if not metric.otlp_name:
         return _selector(name(metric, suffix), [f'job=~"{SERVICE_JOBS}"', *extra])
-    absent_too = "|" if _OPTIONAL_WITH in metric.labels else ""
+    absent_too = {"program", "kernel"} if _OPTIONAL_WITH in metric.labels else set()
     matchers = ['job=~"$job"']
     for label, variable in _VARIABLES.items():
         if label in metric.labels and label not in free:
-            optional = absent_too if label in ("program", "kernel") else ""
+            optional = "|" if label in absent_too | _MAY_BE_ABSENT else ""
             matchers.append(f'{label}=~"${variable}{optional}"')
     return _selector(name(metric, suffix), [*matchers, *extra])
 

@@ -169,13 +169,40 @@ def test_a_limit_is_drawn_as_such(board: dict[str, Any]) -> None:
 
 
 def test_every_combination_of_reasons_has_its_words() -> None:
-    (panel,) = (panel for panel in panels(BOARDS["kernelcast-kernels.json"]) if panel["title"] == "Clocks held back")
+    (panel,) = (panel for panel in panels(BOARDS["kernelcast-gpus.json"]) if panel["title"] == "Clocks held back")
     (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]
     assert set(mapping["options"]) == {str(value) for value in range(16)}
     assert mapping["options"]["6"]["text"] == "software thermal + hardware thermal"
 
 
-def test_the_dashboard_of_kernels_answers_its_questions() -> None:
-    titles = {panel["title"] for panel in panels(BOARDS["kernelcast-kernels.json"])}
-    assert {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Where device time goes"} <= titles
-    assert {"Copy throughput", "Predicted degradation", "Tunables", "What became of hints", "Daemons"} <= titles
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("kernels", {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Where device time goes"}),
+        ("kernels", {"Copy throughput", "Predicted degradation", "Tunables", "What became of hints"}),
+        (
+            "overview",
+            {"Hottest kernel", "Alerts firing", "GPU utilisation", "Clocks held back", "Where device time goes"},
+        ),
+        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Power draw", "Clocks held back"}),
+        ("pipeline", {"Daemons", "Messages waiting on Kafka", "Messages lost", "Limits in use"}),
+    ],
+)
+def test_each_dashboard_answers_its_questions(name: str, wanted: set[str]) -> None:
+    assert wanted <= {panel["title"] for panel in panels(BOARDS[f"kernelcast-{name}.json"])}
+
+
+def test_a_choice_made_on_one_dashboard_holds_on_the_next() -> None:
+    """Links carry variables by name, so one name must mean one label everywhere."""
+    meanings: dict[str, set[str]] = {}
+    for board in BOARDS.values():
+        for variable in board["templating"]["list"]:
+            meanings.setdefault(variable["name"], set()).add(variable.get("definition", "").rpartition(", ")[2])
+    assert all(len(meaning) == 1 for meaning in meanings.values()), meanings
+    assert {"job", "hostname", "gpu", "program", "rank", "kernel"} <= meanings.keys()
+
+
+def test_whichever_rank_is_chosen_programs_without_ranks_are_shown() -> None:
+    for board in BOARDS.values():
+        for title, target in targets(board):
+            assert 'rank=~"$rank"' not in target["expr"], title

@@ -1,16 +1,18 @@
 """The rules say what is wrong to whom, from metrics that exist; promtool proves that they fire and that they do not."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import promql_parser
 import pytest
 import yaml
 from tests.service.require import binary
-from tests.unit.grafana.queries import GENERATED, SCRAPED, labels_of, parse, recorded, run
+from tests.unit.grafana.queries import GENERATED, REPOSITORY, SCRAPED, labels_of, parse, recorded, run
 
-from kernelcast.grafana import rules
+from kernelcast.grafana import dashboards, rules
 from kernelcast.wire.errors import ConfigurationError
 
 RECORDED = recorded()
@@ -58,9 +60,23 @@ def test_alerts_of_ours_are_found_by_their_names() -> None:
 
 def test_every_alert_has_a_runbook() -> None:
     page = rules.runbooks(rules.PRODUCTION)
+    assert "{{" not in page, "a page about all alerts of a name cannot fill in one's labels"
     for alert in ALERTS:
-        assert f"## {alert.name}\n" in page
-        assert alert.action in page
+        url = alert.to_rule(rules.PRODUCTION)["annotations"]["runbook_url"]
+        where, _, heading = url.partition("#")
+        assert (REPOSITORY / where).read_text() == page, "run: make docs"
+        assert heading in {line.removeprefix("## ").lower() for line in page.splitlines() if line.startswith("## ")}
+        assert alert.action.partition("{{")[0] in page
+        assert all(step in page for step in alert.steps)
+
+
+def test_an_alert_leads_to_a_dashboard_that_exists_and_has_the_variables_it_sets() -> None:
+    boards = {name.removesuffix(".json"): json.loads(text) for name, text in dashboards.render().items()}
+    for alert in ALERTS:
+        url = urlsplit(alert.to_rule(rules.PRODUCTION)["annotations"]["dashboard_url"])
+        board = boards[url.path.rpartition("/")[2]]
+        variables = {variable["name"] for variable in board["templating"]["list"]}
+        assert {*re.findall(r"var-(\w+)=", url.query)} <= variables, alert.name
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED))

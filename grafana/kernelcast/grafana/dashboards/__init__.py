@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from kernelcast.grafana.dashboards.kernels import gpu_kernels
+from kernelcast.grafana.dashboards import boards
 from kernelcast.grafana.model.dashboard import Dashboard
 
-DASHBOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (gpu_kernels,)
+DASHBOARDS: Final[tuple[Callable[[], Dashboard], ...]] = (boards.overview, boards.gpus, boards.kernels, boards.health)
 
 
 def render() -> dict[str, str]:

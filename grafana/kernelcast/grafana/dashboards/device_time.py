@@ -7,9 +7,14 @@ from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import kernel
 
 
-def row() -> Row:
+def glance() -> Row:
+    """What the overview shows of it."""
+    return Row("GPU time", (_states(),))
+
+
+def rows() -> tuple[Row, ...]:
     """The GPU's side, the link between, and the program's side."""
-    return Row("GPU time, copies and waits", (_states(), _copies(), _waits()))
+    return (Row("GPU time, copies and waits", (_states(), _copies(), _waits())),)
 
 
 def _states() -> Placed:

@@ -23,9 +23,14 @@ _MILD: Final = "software thermal"
 """The driver keeps the GPU from becoming too hot; the others mean that it was, or that power failed."""
 
 
-def row() -> Row:
+def glance() -> Row:
+    """What the overview shows of them."""
+    return Row("GPUs", (_utilisation(), _memory(), _throttling()))
+
+
+def rows() -> tuple[Row, ...]:
     """Utilisation, heat, power, memory, and who holds the clocks back."""
-    return Row("GPUs", (_utilisation(), _temperature(), _power(), _memory(), _throttling()))
+    return (Row("GPUs", (_utilisation(), _memory(), _temperature(), _power(), _throttling())),)
 
 
 def _utilisation() -> Placed:

@@ -10,44 +10,71 @@ from kernelcast.wire.catalogue import device, forecast, kernel
 ALERT_NAMES: Final = "Kernelcast.+"
 """How all of our alerts are named; the heartbeat is called Watchdog and does not count as one."""
 
-_ANY_SUBJECT: Final = "|".join(promql.name(row) for row in (device.GPU_UTIL, kernel.LAUNCHES))
+_ANY_SUBJECT: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES))
+"""Frame buffer memory: the one metric that every GPU has, and every MIG instance, too."""
+
 _ANY_SERIES: Final = f"{_ANY_SUBJECT}|{promql.name(forecast.FORECAST_VALUE)}"
 
 
-def variables() -> tuple[Any, ...]:
-    """Data source, then from the widest choice to the narrowest; the last two choose what the forecast row shows."""
+def nodes_and_gpus() -> tuple[Any, ...]:
+    """Data source, job, node, GPU: for what concerns the hardware."""
     here = f'{{__name__=~"{_ANY_SUBJECT}", job=~"$job"}}'
-    launches = promql.name(kernel.LAUNCHES)
     node = 'job=~"$job", Hostname=~"$hostname"'
-    value = promql.name(forecast.FORECAST_VALUE)
     return (
         DatasourceVariable(),
         LabelVariable("job", "Job", f'{{__name__=~"{_ANY_SERIES}"}}', "job"),
         LabelVariable("hostname", "Node", here, "Hostname"),
         LabelVariable("gpu", "GPU", f'{{__name__=~"{_ANY_SUBJECT}", {node}}}', "gpu"),
-        LabelVariable("program", "Program", f'{launches}{{{node}, gpu=~"$gpu"}}', "program"),
-        LabelVariable("kernel", "Kernel", f'{launches}{{{node}, gpu=~"$gpu", program=~"$program"}}', "kernel"),
+    )
+
+
+def down_to_ranks() -> tuple[Any, ...]:
+    """Then program and rank, for what concerns programs."""
+    launches = promql.name(kernel.LAUNCHES)
+    gpus = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu"'
+    return (
+        *nodes_and_gpus(),
+        LabelVariable("program", "Program", f"{launches}{{{gpus}}}", "program"),
+        LabelVariable("rank", "Rank", f'{launches}{{{gpus}, program=~"$program"}}', "rank"),
+    )
+
+
+def down_to_kernels() -> tuple[Any, ...]:
+    """Then the kernel: from the widest choice to the narrowest."""
+    one = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu", program=~"$program"'
+    return (
+        *down_to_ranks(),
+        LabelVariable("kernel", "Kernel", f"{promql.name(kernel.LAUNCHES)}{{{one}}}", "kernel"),
+    )
+
+
+def which_forecast() -> tuple[Any, ...]:
+    """What the forecast row shows."""
+    value = promql.name(forecast.FORECAST_VALUE)
+    return (
         LabelVariable("metric", "Forecast of", f'{value}{{job=~"$job"}}', "metric", several=False),
         LabelVariable("horizon", "Horizon", f'{value}{{job=~"$job", metric="$metric"}}', "horizon", several=False),
     )
 
 
-def annotations() -> tuple[Annotation, ...]:
-    """Alerts while they fire, and hints when programs act on them."""
+def alerts() -> Annotation:
+    """Alerts while they fire."""
+    return Annotation(
+        "Alerts",
+        f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}}',
+        "{{alertname}}",
+        "{{severity}} {{Hostname}} GPU {{gpu}} {{program}} {{kernel}}",
+        "red",
+    )
+
+
+def hints() -> Annotation:
+    """Hints when programs act on them; needs the variables down to ranks."""
     acted = promql.series(kernel.HINT_OUTCOMES, extra=('state=~"applied|kept|rolled_back"',))
-    return (
-        Annotation(
-            "Alerts",
-            f'ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}}',
-            "{{alertname}}",
-            "{{severity}} {{Hostname}} GPU {{gpu}} {{program}} {{kernel}}",
-            "red",
-        ),
-        Annotation(
-            "Hints",
-            f"sum by (program, tunable, state) ({promql.increase(acted)}) > 0",
-            "Hint {{state}}",
-            "{{program}}: {{tunable}}",
-            "purple",
-        ),
+    return Annotation(
+        "Hints",
+        f"sum by (program, tunable, state) ({promql.increase(acted)}) > 0",
+        "Hint {{state}}",
+        "{{program}}: {{tunable}}",
+        "purple",
     )

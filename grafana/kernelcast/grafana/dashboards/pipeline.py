@@ -8,11 +8,11 @@ from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 
 
-def row() -> Row:
+def rows() -> tuple[Row, ...]:
     """Is it up, does it flow, does it keep up, is anything lost, and how does each daemon fare."""
     flow = (_points(), _lag(), _delay(), _acknowledged())
     losses = (_unreadable(), _not_stored(), _lost(), _dead_letters())
-    return Row("Pipeline", (_up(), *flow, *losses, *daemons.panels()), collapsed=True)
+    return (Row("Pipeline", (_up(), *flow)), Row("Losses", losses), Row("Daemons", daemons.panels(), collapsed=True))
 
 
 def _up() -> Placed:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
 from kernelcast.grafana.rules.recording import BRIDGE_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
@@ -27,6 +28,7 @@ def _down() -> Alert:
         description="Prometheus cannot read {{ $labels.job }} at {{ $labels.instance }}, or has no such target. What "
         "the exporters send waits in Kafka.",
         action="Check the bridge's /-/healthy and its log. Nothing is lost while Kafka's retention lasts.",
+        dashboard=PIPELINE,
     )
 
 
@@ -41,6 +43,7 @@ def _not_ready() -> Alert:
         "hidden until they have caught up.",
         action="Look at its rebalances and its lag; add an instance to the consumer group, or steady the one that "
         "flaps.",
+        dashboard=PIPELINE,
     )
 
 
@@ -54,6 +57,7 @@ def _decode_failures(profile: Profile) -> Alert:
         summary="The bridge at {{ $labels.instance }} cannot decode messages of {{ $labels.topic }}",
         description="Messages are truncated, malformed or over a limit. None of them is used, all else goes on.",
         action="Read kernelcast.error on the dead letters: the source topic, partition and offset name the producer.",
+        dashboard=PIPELINE,
     )
 
 
@@ -68,6 +72,7 @@ def _nearly_full() -> Alert:
         description="At the limit new series are refused and counted, so that Prometheus's own limit does not fail "
         "the scrape.",
         action="Find the metric or producer that grew, lower its --kernels, or raise the bridge's limit and memory.",
+        dashboard=PIPELINE,
     )
 
 
@@ -81,6 +86,7 @@ def _second_writer(profile: Profile) -> Alert:
         summary="Two processes write the same series",
         description="A second live writer of a series is shut out, so that totals stay true; its points are discarded.",
         action="Look for two exporters on one host, or two hosts with one name.",
+        dashboard=PIPELINE,
     )
 
 
@@ -95,6 +101,7 @@ def _unkeyed(profile: Profile) -> Alert:
         description="Without keys one series lies in many partitions, so a consumer group would expose it several "
         "times.",
         action="Run the bridges of this topic with mode: sharded or replica, or have its producers send keys.",
+        dashboard=PIPELINE,
     )
 
 
@@ -108,6 +115,7 @@ def _silent_producer(profile: Profile) -> Alert:
         summary="Nothing comes from {{ $labels.job }} at {{ $labels.instance }} any more",
         description="It has missed several of its own intervals on Kafka. Its series expire; what it last said is old.",
         action="Check that it runs and reaches Kafka. One that was taken away is forgotten by itself.",
+        dashboard=PIPELINE,
     )
 
 
@@ -122,4 +130,5 @@ def _push_behind() -> Alert:
         "retention ends; scraping goes on.",
         action="See push_up and push_retries by cause at the bridge, then the receiver's own log; add consumers if "
         "it is merely slow.",
+        dashboard=PIPELINE,
     )

@@ -1,6 +1,7 @@
 """Alerts about the GPUs themselves."""
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import DAY, MINUTE, Alert, Group, Profile, Severity
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED
 from kernelcast.wire.catalogue import device
@@ -28,6 +29,7 @@ def _throttling() -> Alert:
         action="Compare temperature and power with the node's other GPUs: thermal reasons point to cooling or "
         "neighbours, a power brake to the supply. Move the job if it waits for this GPU.",
         subject=_SUBJECT,
+        dashboard=GPUS,
     )
 
 
@@ -43,6 +45,7 @@ def _memory(profile: Profile) -> Alert:
         action="Look at the memory pools of the programs on this GPU; free caches, or lower the batch size before it "
         "runs out.",
         subject=_SUBJECT,
+        dashboard=GPUS,
     )
 
 
@@ -56,6 +59,7 @@ def _remap_failure() -> Alert:
         description="The GPU ran out of spare rows; further memory errors will hit programs.",
         action="Drain the GPU and replace it (NVIDIA GPU memory error management, row remapping failure).",
         subject=_SUBJECT,
+        dashboard=GPUS,
     )
 
 
@@ -70,4 +74,5 @@ def _remapped_rows(profile: Profile) -> Alert:
         description="At least one row was remapped within a day because of uncorrectable errors.",
         action="Reset the GPU at the next chance so that the remapping takes effect, and watch whether it grows.",
         subject=_SUBJECT,
+        dashboard=GPUS,
     )

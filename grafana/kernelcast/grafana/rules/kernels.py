@@ -3,6 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
@@ -63,6 +64,7 @@ def _overhead(profile: Profile) -> Alert:
         description="The probe took more than 2 % of a thread's time in rank {{ $labels.rank }}.",
         action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
         subject=("Hostname", "gpu", "program"),
+        dashboard=PIPELINE,
     )
 
 
@@ -77,4 +79,5 @@ def _dropping(profile: Profile) -> Alert:
         description="Totals are cumulative, so nothing is lost while some frames arrive, but figures come late.",
         action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
         subject=("Hostname", "gpu", "program"),
+        dashboard=PIPELINE,
     )

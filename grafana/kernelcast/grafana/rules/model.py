@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import urljoin
 
 import yaml
 
+from kernelcast.grafana.addresses import KERNELS
 from kernelcast.wire.errors import ConfigurationError
 
 MINUTE: Final = 60
@@ -14,8 +16,10 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 _UNITS: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"))
 
-RUNBOOKS_URL: Final = "https://github.com/kernelcast/kernelcast/blob/main/grafana/rules/runbooks.md"
-DASHBOARD_URL: Final = "http://localhost:3000/d/kernelcast-kernels"
+RUNBOOKS_URL: Final = "docs/runbooks.md"
+"""The page's place in the source tree: where it is published is for each site to say."""
+
+DASHBOARD_URL: Final = f"http://localhost:3000/d/{KERNELS}"
 
 
 class Severity(StrEnum):
@@ -39,7 +43,7 @@ class Profile:
         baseline_age_seconds: How far back a kernel's own baseline lies.
         baseline_window_seconds: How long it is.
         runbooks_url: The page with one heading for each alert.
-        dashboard_url: The dashboard that alerts lead to.
+        dashboard_url: The dashboard of kernels; the others are its neighbours.
     """
 
     name: str
@@ -112,6 +116,9 @@ class Alert:
         description: What was seen and how it was judged.
         action: What to do first.
         subject: Labels that the dashboard's variables take from the alert, by the variable's name.
+        dashboard: The uid of the dashboard that it leads to.
+        steps: What to do next, for the runbook.
+        source: Where a judgement comes from that is not ours, for the runbook.
     """
 
     name: str
@@ -122,6 +129,9 @@ class Alert:
     description: str
     action: str
     subject: tuple[str, ...] = ()
+    dashboard: str = KERNELS
+    steps: tuple[str, ...] = ()
+    source: str = ""
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it."""
@@ -134,7 +144,7 @@ class Alert:
             "description": self.description,
             "action": self.action,
             "runbook_url": f"{profile.runbooks_url}#{self.name.lower()}",
-            "dashboard_url": profile.dashboard_url + self._variables(),
+            "dashboard_url": urljoin(profile.dashboard_url, self.dashboard) + self._variables(),
         }
         return rule
 

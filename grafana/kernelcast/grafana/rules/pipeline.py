@@ -3,6 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
 from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import device, exporter, predictor, runtime
@@ -27,6 +28,7 @@ def _predictor_down() -> Alert:
         summary="The predictor is down: there are no forecasts and no hints",
         description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected.",
         action="Check its /-/healthy and its log; after a restart it comes back with its windows.",
+        dashboard=PIPELINE,
     )
 
 
@@ -43,6 +45,7 @@ def _exporter_stale(profile: Profile) -> Alert:
         action="Check the node and its exporter. If the node was drained on purpose, this ends by itself within the "
         "hour.",
         subject=("Hostname",),
+        dashboard=PIPELINE,
     )
 
 
@@ -55,6 +58,7 @@ def _ticks(profile: Profile) -> Alert:
         summary="The exporter at {{ $labels.instance }} cannot read one of its sources",
         description="Intervals end in an error, and nothing is published for them.",
         action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
+        dashboard=PIPELINE,
     )
 
 
@@ -67,6 +71,7 @@ def _sweeps(profile: Profile) -> Alert:
         summary="Sweeps of the predictor at {{ $labels.instance }} fail",
         description="Forecasts and hints are not renewed.",
         action="Read its log; a failing sweep is a defect worth reporting.",
+        dashboard=PIPELINE,
     )
 
 
@@ -83,6 +88,7 @@ def _lag(profile: Profile) -> Alert:
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",
         description="More messages arrive than are read, and have for ten minutes.",
         action="Start another instance of the same consumer group, or look for what keeps this one busy.",
+        dashboard=PIPELINE,
     )
 
 
@@ -97,6 +103,7 @@ def _dropping(profile: Profile) -> Alert:
         description="Its queue towards Kafka is full, or Kafka refuses its messages. Totals are cumulative, so "
         "counters recover with the next message; gauges have gaps.",
         action="Check the brokers and the topic's limits; the daemon's log names the cause.",
+        dashboard=PIPELINE,
     )
 
 
@@ -111,6 +118,7 @@ def _dead_letters(profile: Profile) -> Alert:
         description="Messages that could not be used went to kernelcast.deadletter with the error in their headers.",
         action="Read the headers kernelcast.error and kernelcast.topic on that topic; usually a producer of another "
         "format.",
+        dashboard=PIPELINE,
     )
 
 
@@ -123,4 +131,5 @@ def _watchdog() -> Alert:
         summary="Alerting works",
         description="This alert always fires. If it stops arriving, Prometheus or Alertmanager is broken.",
         action="None while it fires; connect its receiver to a service that notices silence.",
+        dashboard=PIPELINE,
     )

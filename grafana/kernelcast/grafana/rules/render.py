@@ -1,5 +1,6 @@
 """Rule files and the runbooks, as text."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -9,7 +10,19 @@ from kernelcast.grafana.rules.model import Alert, Group, Profile, to_yaml
 CLASSIC_FILE: Final = "recording.yaml"
 NATIVE_FILE: Final = "recording-native.yaml"
 ALERTS_FILE: Final = "alerts.yaml"
-RUNBOOKS_FILE: Final = "runbooks.md"
+
+_RUNBOOKS_GENERATED: Final = (
+    "Made by `kernelcast grafana runbooks > docs/runbooks.md`; change grafana/kernelcast/grafana/rules instead."
+)
+_INTRODUCTION: Final = (
+    "One heading for each alert; `runbook_url` of an alert ends in it. Publish this page where people who are woken "
+    "can read it, and say where: `kernelcast grafana generate --runbooks-url https://wiki.example/kernelcast`. Without "
+    "that, `runbook_url` is this page's place in the source tree. `kernelcast grafana runbooks` prints the page of the "
+    "version that is installed."
+)
+_OPTIONAL: Final = re.compile(r"{{ with .*?{{ end }}")
+_FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
+"""What an alert fills in for its own subject, and a page about all alerts of that name can only name."""
 
 _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
 _ALERT_GROUPS: Final = (hardware.group, kernels.group, forecasts.group, hints.group, bridge.group, pipeline.group)
@@ -39,15 +52,26 @@ def alerts(profile: Profile) -> tuple[Alert, ...]:
 
 def runbooks(profile: Profile) -> str:
     """One heading for each alert, where its `runbook_url` leads."""
-    return (
-        "\n".join(["# What to do when an alert fires", "", f"<!-- {_GENERATED} -->", *map(_runbook, alerts(profile))])
-        + "\n"
-    )
+    head = ("# What to do when an alert fires", f"<!-- {_RUNBOOKS_GENERATED} -->", _INTRODUCTION)
+    return "\n\n".join((*head, *(_runbook(alert, profile) for alert in alerts(profile)))) + "\n"
 
 
-def _runbook(alert: Alert) -> str:
-    lines = (f"\n## {alert.name}", f"Severity: {alert.severity}.", alert.description, f"**First:** {alert.action}")
-    return "\n\n".join((*lines, f"```promql\n{alert.expr}\n```"))
+def _runbook(alert: Alert, profile: Profile) -> str:
+    held = f", after {profile.hold(alert.hold_seconds)}" if alert.hold_seconds else ", at once"
+    parts = [
+        f"## {alert.name}",
+        f"Severity: {alert.severity}{held}. Dashboard: `{alert.dashboard}`.",
+        _of_any(alert.description),
+        f"**First:** {_of_any(alert.action)}",
+        "\n".join(f"{number}. {step}" for number, step in enumerate(alert.steps, start=1)),
+        f"Source: {alert.source}." if alert.source else "",
+        f"```promql\n{alert.expr}\n```",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _of_any(text: str) -> str:
+    return _FILLED_IN.sub(r"*\1*", _OPTIONAL.sub("", text))
 
 
 def _file(groups: Iterable[Group], profile: Profile, heading: str) -> str:
