@@ -8,9 +8,10 @@ import pytest
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.devices import boot_time_ns
-from kernelcast.exporter.nvml import NvmlSource
+from kernelcast.exporter.nvml.samples import DRIVER_VERSION
+from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric, device
-from kernelcast.wire.identity import Device
+from kernelcast.wire.identity import Device, Labels
 
 LIMITS: dict[Metric, tuple[float, float]] = {
     device.GPU_UTIL: (0, 100),
@@ -38,7 +39,11 @@ def source(nvml: Any) -> Iterator[NvmlSource]:
 
 def rows(source: NvmlSource, gpu: Device) -> dict[Metric, Sample]:
     samples = source.poll(time.time_ns()).samples
-    return {sample.metric: sample for sample in samples if sample.attributes == gpu.device_labels()}
+    return {sample.metric: sample for sample in samples if without_version(sample) == gpu.device_labels()}
+
+
+def without_version(sample: Sample) -> Labels:
+    return tuple(pair for pair in sample.attributes if pair[0] != DRIVER_VERSION)
 
 
 def number(sample: Sample) -> float:

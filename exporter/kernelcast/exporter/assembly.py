@@ -15,7 +15,7 @@ from kernelcast.exporter.daemon import Daemon, Parts
 from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
-from kernelcast.exporter.nvml import NvmlSource
+from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.probe_devices import DeviceResolver

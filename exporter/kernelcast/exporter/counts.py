@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.hints import OUTCOMES as HINT_OUTCOMES
-from kernelcast.exporter.nvml_calls import CALL_NAMES
+from kernelcast.exporter.nvml.fields import CALL_NAMES
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.schedule import Lateness
 from kernelcast.exporter.state import StateFile

@@ -8,7 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kernelcast.exporter.nvml import ErrorListener, NvmlSource
+from kernelcast.exporter.nvml.source import ErrorListener, NvmlSource
 from kernelcast.exporter.report import Batch
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger

@@ -33,6 +33,7 @@ class FakeNvml:
     NVML_SUCCESS = 0
     NVML_ERROR_UNINITIALIZED = 1
     NVML_ERROR_NOT_SUPPORTED = 3
+    NVML_ERROR_NO_PERMISSION = 4
     NVML_ERROR_NOT_FOUND = 6
     NVML_ERROR_DRIVER_NOT_LOADED = 9
     NVML_ERROR_FUNCTION_NOT_FOUND = 13
@@ -105,10 +106,20 @@ class FakeNvml:
     def nvmlDeviceGetTemperatureThreshold(self, gpu: FakeGpu, _threshold: int) -> Any:  # noqa: N802  pynvml's name
         return self._value(gpu, "slowdown")
 
-    def nvmlDeviceGetFieldValues(self, gpu: FakeGpu, _fields: list[int]) -> list[SimpleNamespace]:  # noqa: N802
+    def nvmlDeviceGetFieldValues(self, gpu: FakeGpu, fields: list[tuple[int, int]]) -> list[SimpleNamespace]:  # noqa: N802
+        assert fields == [(self.NVML_FI_DEV_MEMORY_TEMP, 0)]
         celsius = self._value(gpu, "memory_temperature")
         code = self.NVML_ERROR_NOT_SUPPORTED if celsius is None else self.NVML_SUCCESS
-        return [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=celsius or 0))]
+        return [SimpleNamespace(nvmlReturn=code, valueType=1, value=SimpleNamespace(uiVal=celsius or 0))]
+
+    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802  pynvml's name
+        return "590.48.01"
+
+    def nvmlSystemGetNVMLVersion(self) -> str:  # noqa: N802  pynvml's name
+        return "13.590.48.01"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802  pynvml's name
+        return 13010
 
     def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu, version: int) -> Any:  # noqa: N802  pynvml's name
         assert version == self.nvmlMemory_v2

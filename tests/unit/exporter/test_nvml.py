@@ -9,7 +9,8 @@ import pytest
 from tests.unit.exporter.nvml_double import FakeGpu, FakeNvml, NVMLError
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml import FIRST_RETRY_NS, NvmlSource
+from kernelcast.exporter.nvml.sampler import FIRST_RETRY_NS
+from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind, device
 from kernelcast.wire.errors import DeviceError
 
@@ -100,6 +101,7 @@ def test_labels_are_dcgm_exporters() -> None:
         "gpu": "0",
         "modelName": "NVIDIA H200",
         "pci_bus_id": "00000000:00:00.0",
+        "DCGM_FI_DRIVER_VERSION": "590.48.01",
     }
 
 

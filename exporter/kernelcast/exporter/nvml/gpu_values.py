@@ -1,0 +1,113 @@
+"""The values of one GPU: the table of calls, asked row by row; what is not told stands with its reason."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kernelcast.exporter.nvml import fields, reading
+from kernelcast.exporter.nvml.codes import Codes, error_name
+from kernelcast.exporter.nvml.fields import Call, FieldValue, Number
+from kernelcast.exporter.nvml.inventory import Gpu
+from kernelcast.wire.catalogue import Metric
+
+Failed = Callable[[str, str], None]
+"""Told the call and NVML's name for the error."""
+
+MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
+
+
+class LostGpuError(Exception):
+    """The GPU is gone; nothing more can be asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What one GPU tells: values, and reasons for absent ones, by OTLP name."""
+
+    values: dict[str, Number] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def put(self, row: Metric, value: Number | None, reason: str = reading.NO_DATA) -> None:
+        """A row's value, or why it has none."""
+        if value is None:
+            self.absent[row.otlp_name] = reason
+        else:
+            self.values[row.otlp_name] = value
+
+
+class ValueReader:
+    """Asks one NVML.
+
+    Args:
+        nvml: pynvml, or a double of it.
+        codes: Its error codes.
+        failed: Told of errors other than that something is not there.
+    """
+
+    def __init__(self, nvml: Any, codes: Codes, failed: Failed) -> None:
+        self._nvml = nvml
+        self._codes = codes
+        self._failed = failed
+
+    def read(self, gpu: Gpu, wanted: frozenset[str]) -> Values:
+        """The wanted rows of a GPU, by OTLP name.
+
+        Raises:
+            LostGpuError: The GPU is gone.
+        """
+        into = Values()
+        for call in fields.MIG_CALLS if gpu.gi_id else fields.CALLS:
+            if any(row.otlp_name in wanted for row in call.rows):
+                self._call(gpu, call, wanted, into)
+        if not gpu.gi_id:
+            self._fields(gpu, [one for one in fields.FIELD_VALUES if one.row.otlp_name in wanted], into)
+        return into
+
+    def _call(self, gpu: Gpu, call: Call, wanted: frozenset[str], into: Values) -> None:
+        reason = reading.NO_DATA
+        values: tuple[Number | None, ...] = (None,) * len(call.rows)
+        try:
+            values = call.read(self._nvml, gpu.handle)
+        except self._nvml.NVMLError as error:
+            reason = self._reason(gpu, call.name, error)
+        for row, value in zip(call.rows, values, strict=True):
+            if row.otlp_name in wanted:
+                into.put(row, value, reason)
+
+    def _fields(self, gpu: Gpu, asked: list[FieldValue], into: Values) -> None:
+        if not asked:
+            return
+        nvml = self._nvml
+        ids = [(getattr(nvml, name), one.scope) for one in asked for name in one.fields]
+        try:
+            told = iter(nvml.nvmlDeviceGetFieldValues(gpu.handle, ids))
+        except nvml.NVMLError as error:
+            reason = self._reason(gpu, fields.FIELDS_CALL, error)
+            for one in asked:
+                into.put(one.row, None, reason)
+            return
+        for one in asked:
+            into.put(one.row, *self._sum(gpu, one, [next(told) for _ in one.fields]))
+
+    def _sum(self, gpu: Gpu, one: FieldValue, told: Iterable[Any]) -> tuple[Number | None, str]:
+        total: Number = 0
+        for part in told:
+            if part.nvmlReturn != self._nvml.NVML_SUCCESS:
+                return None, self._reason(gpu, fields.FIELDS_CALL, self._nvml.NVMLError(part.nvmlReturn))
+            total += getattr(part.value, MEMBERS[part.valueType])
+        return (total if total <= one.limit else None), reading.NO_DATA
+
+    def _reason(self, gpu: Gpu, call: str, error: Any) -> str:
+        """Why the rows of a failed call are absent.
+
+        Raises:
+            LostGpuError: Because the GPU is gone.
+        """
+        if self._codes.lost(error.value):
+            self._failed(call, error_name(error))
+            raise LostGpuError
+        if not self._codes.expected(error.value):
+            self._failed(call, error_name(error))
+        reason = self._codes.reason(error.value)
+        return reading.MIG if gpu.mig_mode and reason == reading.NOT_SUPPORTED else reason

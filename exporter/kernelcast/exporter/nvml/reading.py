@@ -1,0 +1,144 @@
+"""What one look at the node's GPUs gave: values, reasons for absent ones, processes, XIDs.
+
+Everything here survives JSON, so that another process may do the looking. Standard library only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+NOT_SUPPORTED: Final = "not_supported"
+NO_PERMISSION: Final = "no_permission"
+NO_DATA: Final = "no_data"
+NEEDS_HOPPER: Final = "needs_hopper"
+MIG: Final = "mig"
+LOST: Final = "lost"
+IMPLAUSIBLE: Final = "implausible"
+ERROR: Final = "error"
+REASONS: Final = (NOT_SUPPORTED, NO_PERMISSION, NO_DATA, NEEDS_HOPPER, MIG, LOST, IMPLAUSIBLE, ERROR)
+"""Why a row is absent. `mig`: not told of a GPU in MIG mode. `implausible`: contradicts another row. `lost`: the GPU is
+gone. `no_data`: supported, and no value at this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessUse:
+    """What one process uses of one GPU, or of one MIG instance.
+
+    Attributes:
+        pid: In the namespace that NVML answers in: the host's, unless the driver cannot see it.
+        type: compute, graphics or mps.
+        memory_bytes: Device memory; None where the driver does not say.
+        sm_percent: Of the sampling period, the share with its kernels on the GPU; None where it is not told.
+        memory_percent: The share with its memory read or written.
+        enc_percent: The encoder's share.
+        dec_percent: The decoder's share.
+        name: The program's name as the kernel has it (at most 15 characters); empty where it cannot be read.
+    """
+
+    pid: int
+    type: str
+    memory_bytes: int | None = None
+    sm_percent: int | None = None
+    memory_percent: int | None = None
+    enc_percent: int | None = None
+    dec_percent: int | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class XidTotal:
+    """How often one XID has occurred on one GPU since the sampler began.
+
+    Attributes:
+        xid: NVIDIA's number.
+        count: Cumulative.
+        last_ns: When it occurred last, Unix nanoseconds.
+    """
+
+    xid: int
+    count: int
+    last_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReading:
+    """One GPU, or one MIG instance of it, at one moment.
+
+    Attributes:
+        uuid: NVML's; of an instance its parent's, as dcgm-exporter has it.
+        index: On this node, as text.
+        pci_bus_id: Bus address.
+        device: The device file's name; empty where there is none.
+        model_name: The product.
+        gi_id: MIG GPU instance; empty without MIG.
+        gi_profile: Its profile, such as `1g.18gb`.
+        mig_uuid: The UUID of its first compute instance: what `CUDA_VISIBLE_DEVICES` names.
+        mig_uuids: Of all its compute instances.
+        parent_uuid: The GPU an instance is part of; empty without MIG.
+        values: OTLP name of a catalogue row to its value, in the row's unit.
+        absent: OTLP name of a row that was asked for to the reason why it has no value.
+        processes: Who uses it.
+        xids: Its XIDs, cumulative.
+    """
+
+    uuid: str
+    index: str
+    pci_bus_id: str = ""
+    device: str = ""
+    model_name: str = ""
+    gi_id: str = ""
+    gi_profile: str = ""
+    mig_uuid: str = ""
+    mig_uuids: tuple[str, ...] = ()
+    parent_uuid: str = ""
+    values: Mapping[str, int | float] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    processes: tuple[ProcessUse, ...] = ()
+    xids: tuple[XidTotal, ...] = ()
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> Self:
+        """The reading that `NodeReading.to_json` was made from."""
+        parts = {
+            "mig_uuids": tuple(made["mig_uuids"]),
+            "processes": tuple(ProcessUse(**one) for one in made["processes"]),
+            "xids": tuple(XidTotal(**one) for one in made["xids"]),
+        }
+        return cls(**{**made, **parts})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """All GPUs of the node at one moment.
+
+    Attributes:
+        time_ns: When they were read, Unix nanoseconds.
+        driver_version: Such as `590.48.01`; empty while the driver does not answer.
+        nvml_version: The library's.
+        cuda_version: The newest CUDA that the driver knows, such as `13.1`.
+        gpus: In NVML's order, each followed by its MIG instances. A lost GPU stays, without values, for its XIDs.
+        errors: NVML calls that failed since the last reading, and NVML's name for the error.
+        missing: UUIDs of GPUs that were there before and are not now.
+    """
+
+    time_ns: int
+    driver_version: str = ""
+    nvml_version: str = ""
+    cuda_version: str = ""
+    gpus: tuple[GpuReading, ...] = ()
+    errors: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As dictionaries, lists, numbers and text."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> Self:
+        """The reading that `to_json` was made from."""
+        parts = {
+            "gpus": tuple(GpuReading.from_json(one) for one in made["gpus"]),
+            "errors": tuple((call, error) for call, error in made["errors"]),
+            "missing": tuple(made["missing"]),
+        }
+        return cls(**{**made, **parts})

@@ -1,0 +1,194 @@
+"""Looks at every GPU of the node. Neither numpy nor pydantic nor Kafka: it may run in a small process of its own."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from kernelcast.exporter.nvml import fields, reading
+from kernelcast.exporter.nvml.codes import Codes, error_name
+from kernelcast.exporter.nvml.gpu_values import LostGpuError, ValueReader, Values
+from kernelcast.exporter.nvml.inventory import Gpu, find
+from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
+from kernelcast.wire.errors import DeviceError
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+
+FIRST_RETRY_NS: Final = 5 * NANOSECONDS_PER_SECOND
+LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
+LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
+"""How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
+MOST_ERRORS: Final = 1000
+"""Kept between two readings; far beyond what one reading makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerOptions:
+    """What is looked at.
+
+    Attributes:
+        rows: OTLP names of rows that are asked for.
+    """
+
+    rows: tuple[str, ...] = tuple(fields.ROWS)
+
+    def to_json(self) -> dict[str, Any]:
+        """As lists and text."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> Self:
+        """The options that `to_json` was made from."""
+        return cls(**{**made, "rows": tuple(made["rows"])})
+
+
+class Sampler:
+    """Reads the GPUs when asked, and finds them again when they were gone.
+
+    A GPU that vanishes is looked for after 5 seconds, then at doubling intervals up to 5 minutes.
+
+    Args:
+        nvml: The pynvml module, or a double of it; initialised by `start`.
+        options: What is looked at.
+    """
+
+    def __init__(self, nvml: Any, options: SamplerOptions | None = None) -> None:
+        self._nvml = nvml
+        self._codes = Codes(nvml)
+        self._errors: list[tuple[str, str]] = []
+        self._values = ValueReader(nvml, self._codes, self._failed)
+        self._gpus: list[Gpu] = []
+        self._known: dict[str, Gpu] = {}
+        self._versions = ("", "", "")
+        self._open = False
+        self._expected = 0
+        self._look_ns = 0
+        self._retry = False
+        self._wait_ns = FIRST_RETRY_NS
+        self.change(options or SamplerOptions())
+
+    def change(self, options: SamplerOptions) -> None:
+        """Look at something else from now on."""
+        self._wanted = frozenset(options.rows)
+
+    def start(self) -> Self:
+        """Load NVML and find the GPUs.
+
+        Raises:
+            DeviceError: There is no driver, or it does not answer.
+        """
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            raise DeviceError(
+                f"NVML cannot be used: {error}; install the NVIDIA driver, give the container the GPU "
+                "(--gpus all), or set exporter.nvml to off"
+            ) from None
+        self._open = True
+        self._retry = not self._enumerate()
+        return self
+
+    def found(self) -> tuple[GpuReading, ...]:
+        """The GPUs and MIG instances that are there, without values."""
+        return tuple(_reading(gpu, Values()) for gpu in self._gpus)
+
+    def sample(self, time_ns: int) -> NodeReading:
+        """Read every GPU, as of `time_ns`; what NVML refuses is in the reading, never raised."""
+        if time_ns >= self._look_ns:
+            self._look(time_ns)
+        gpus = tuple(self._read(gpu, time_ns) for gpu in list(self._gpus))
+        present = {gpu.uuid for gpu in self._gpus}
+        gone = tuple(uuid for uuid in self._known if uuid not in present)
+        absent = tuple(self._absent(self._known[uuid]) for uuid in gone if not any(gpu.uuid == uuid for gpu in gpus))
+        errors, self._errors = tuple(self._errors), []
+        return NodeReading(time_ns, *self._versions, gpus=(*gpus, *absent), errors=errors, missing=gone)
+
+    def close(self) -> None:
+        """Release NVML; safe to call twice."""
+        if self._open:
+            self._open = False
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+
+    def _look(self, now_ns: int) -> None:
+        """See which GPUs there are now; where one was lost, from the beginning."""
+        if self._retry:
+            self._begin_anew()
+        complete = self._enumerate()
+        if complete:
+            self._retry, self._wait_ns, self._look_ns = False, FIRST_RETRY_NS, now_ns + LOOK_NS
+        else:
+            self._retry, self._look_ns = True, now_ns + self._wait_ns
+            self._wait_ns = min(self._wait_ns * 2, LONGEST_RETRY_NS)
+
+    def _begin_anew(self) -> None:
+        """A handle from before a reset may stay dead for ever."""
+        try:
+            self._nvml.nvmlShutdown()
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            self._failed(fields.INIT_CALL, error_name(error))
+
+    def _enumerate(self) -> bool:
+        """Find the GPUs; False where one did not answer, or fewer are there than once were."""
+        gpus: list[Gpu] = []
+        found = 0
+        try:
+            self._versions = _versions(self._nvml)
+            for index in range(self._nvml.nvmlDeviceGetCount()):
+                self._expected = max(self._expected, index + 1)
+                added = self._found(index)
+                found += bool(added)
+                gpus += added
+        except self._nvml.NVMLError as error:
+            self._failed(fields.COUNT_CALL, error_name(error))
+        self._gpus = gpus
+        self._known |= {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
+        return found >= max(self._expected, 1)
+
+    def _found(self, index: int) -> list[Gpu]:
+        try:
+            return find(self._nvml, self._codes, index)
+        except self._nvml.NVMLError as error:
+            self._failed(fields.ENUMERATE_CALL, error_name(error))
+            return []
+
+    def _read(self, gpu: Gpu, now_ns: int) -> GpuReading:
+        try:
+            return _reading(gpu, self._values.read(gpu, self._wanted))
+        except LostGpuError:
+            self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
+            if not self._retry:
+                self._retry, self._look_ns = True, now_ns + FIRST_RETRY_NS
+            return self._absent(gpu)
+
+    def _absent(self, gpu: Gpu) -> GpuReading:
+        asked = {row.otlp_name for call in fields.MIG_CALLS for row in call.rows} if gpu.gi_id else fields.ROWS
+        return _reading(gpu, Values(absent=dict.fromkeys(self._wanted.intersection(asked), reading.LOST)))
+
+    def _failed(self, call: str, error: str) -> None:
+        if len(self._errors) < MOST_ERRORS:
+            self._errors.append((call, error))
+
+
+def _reading(gpu: Gpu, told: Values) -> GpuReading:
+    return GpuReading(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        pci_bus_id=gpu.pci_bus_id,
+        device=gpu.device,
+        model_name=gpu.model_name,
+        gi_id=gpu.gi_id,
+        gi_profile=gpu.gi_profile,
+        mig_uuid=gpu.mig_uuids[0] if gpu.mig_uuids else "",
+        mig_uuids=gpu.mig_uuids,
+        parent_uuid=gpu.uuid if gpu.gi_id else "",
+        values=told.values,
+        absent=told.absent,
+    )
+
+
+def _versions(nvml: Any) -> tuple[str, str, str]:
+    """Of the driver, of NVML, and of the newest CUDA that the driver knows."""
+    cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
+    driver, library = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetNVMLVersion()
+    return str(driver), str(library), f"{cuda // 1000}.{cuda % 1000 // 10}"

@@ -1,0 +1,86 @@
+"""The GPUs as a source of the daemon, read in this process."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kernelcast.exporter.nvml.reading import NodeReading
+from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.samples import CounterStarts, device_of, to_samples
+from kernelcast.exporter.report import Batch
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.identity import LIVE, Device
+
+ErrorListener = Callable[[str, str], None]
+
+_log = get_logger(__name__)
+
+
+def ignore_error(_call: str, _error: str) -> None:
+    """The listener of those who count no errors."""
+
+
+class NvmlSource:
+    """Polls every GPU of the node.
+
+    Args:
+        nvml: The pynvml module, or a double of it; initialised by `start`.
+        hostname: The node's name.
+        boot_ns: Since when the driver's counters run, Unix nanoseconds.
+        on_error: Told the call and NVML's name for the error, once for each.
+        options: What is looked at.
+        source: One of `wire.identity.SOURCES`.
+    """
+
+    def __init__(
+        self,
+        nvml: Any,
+        *,
+        hostname: str,
+        boot_ns: int,
+        on_error: ErrorListener = ignore_error,
+        options: SamplerOptions | None = None,
+        source: str = LIVE,
+    ) -> None:
+        self._sampler = Sampler(nvml, options)
+        self._hostname = hostname
+        self._starts = CounterStarts(boot_ns)
+        self._on_error = on_error
+        self._source = source
+        self._missing: frozenset[str] = frozenset()
+        self._devices: tuple[Device, ...] = ()
+
+    def start(self) -> "NvmlSource":
+        """Load NVML and find the GPUs.
+
+        Raises:
+            DeviceError: There is no driver, or it does not answer.
+        """
+        # Programs ask where they run before the first interval.
+        self._devices = tuple(device_of(gpu, self._hostname) for gpu in self._sampler.start().found())
+        return self
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs found, MIG instances included."""
+        return self._devices
+
+    def poll(self, now_ns: int) -> Batch:
+        """Every series of each GPU, as of `now_ns`."""
+        node = self._sampler.sample(now_ns)
+        self._notice(node)
+        samples = to_samples(node, hostname=self._hostname, start_of=self._starts, source=self._source)
+        return Batch(samples=tuple(samples))
+
+    def close(self) -> None:
+        """Release NVML; safe to call twice."""
+        self._sampler.close()
+
+    def _notice(self, node: NodeReading) -> None:
+        for call, error in node.errors:
+            self._on_error(call, error)
+        missing = frozenset(node.missing)
+        for uuid in missing - self._missing:
+            _log.warning("GPU is gone", uuid=uuid)
+        self._missing = missing
+        # Other threads read it: exchanged as a whole.
+        self._devices = tuple(device_of(gpu, self._hostname) for gpu in node.gpus if gpu.uuid not in missing)
