@@ -8,6 +8,7 @@
     ├── BrokerError             Kafka refused, timed out or lost something we were promised
     ├── SourceError             an input of the exporter cannot be used
     │   ├── TraceError          a recording that is not what it claims to be
+    │   ├── ServiceError        a service of the node (kubelet, a TPU's runtime) that refused or did not answer
     │   └── DeviceError         a device or its driver
     ├── WireError               bytes that break the contract
     │   ├── DecodeError         a message that is truncated, malformed or over a limit
@@ -41,6 +42,18 @@ class SourceError(KernelcastError):
 
 class TraceError(SourceError):
     """A recording that cannot be read as the format it is said to be."""
+
+
+class ServiceError(SourceError):
+    """A service of this node that refused, did not answer in time, or is not there.
+
+    Attributes:
+        reason: gRPC's name for it in lower case, such as `unavailable` or `deadline_exceeded`.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class DeviceError(SourceError):

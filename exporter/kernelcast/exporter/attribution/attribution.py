@@ -1,0 +1,228 @@
+"""The labels that say who uses a GPU: of its device series, and of each process on it.
+
+Reading them never waits: the kubelet, directories and files are read by threads of their own (`refreshed`); only
+`/proc/PID/cgroup` is read as it is asked for, which the kernel answers from memory.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
+
+from kernelcast.exporter.attribution.cgroup import PROC, Membership, membership
+from kernelcast.exporter.attribution.gpu_ids import names_of
+from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
+from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
+from kernelcast.exporter.attribution.pod_resources import SOCKET, PodResources
+from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
+from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
+from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
+
+KUBELET: Final = "kubelet"
+POD_NAMES: Final = "pod_names"
+JOBS: Final = "jobs"
+USERS: Final = "users"
+SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS)
+"""Values of the label `source` of attribution's own metrics."""
+
+KUBELET_SECONDS: Final = 10.0
+JOBS_SECONDS: Final = 2.0
+USERS_SECONDS: Final = 300.0
+KEEP_SECONDS: Final = 120.0
+"""While the kubelet is down it gives no GPU to anybody, so its last answer is still right; a pod may have ended."""
+SHORT_ID: Final = 12
+"""Digits of a container's id that Docker shows."""
+
+NO_JOBS: Final[Jobs] = {}
+NO_USERS: Final[Mapping[int, str]] = {}
+
+ErrorListener = Callable[[str], None]
+
+
+class Gpu(Protocol):
+    """What is needed of a GPU, or of a MIG instance: `nvml.reading.GpuReading` has it."""
+
+    @property
+    def uuid(self) -> str:
+        """Of the physical GPU."""
+        ...
+
+    @property
+    def index(self) -> str:
+        """NVML's."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """The device file's name."""
+        ...
+
+    @property
+    def gi_id(self) -> str:
+        """The GPU instance of MIG; empty for a whole GPU."""
+        ...
+
+    @property
+    def mig_uuids(self) -> tuple[str, ...]:
+        """Of the instance."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AttributionSettings:
+    """Where to look; tests give other places.
+
+    Attributes:
+        kubernetes: Whether to ask the kubelet: `auto` does where its socket is, at the start or later.
+        socket: The kubelet's.
+        shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
+            KUBERNETES_VIRTUAL_GPUS); otherwise once, with the labels on which all agree.
+        job_directory: dcgm-exporter's mapping directory; None where there is none.
+        logs: The kubelet's log directories.
+        proc: Processes.
+        passwd: Users.
+    """
+
+    kubernetes: str = "auto"
+    socket: Path = SOCKET
+    shared_gpus: bool = False
+    job_directory: Path | None = None
+    logs: Path = LOGS
+    proc: Path = PROC
+    passwd: Path = PASSWD
+
+
+class Attribution:
+    """Answers who uses a GPU, from what was heard last. Use as a context manager.
+
+    Args:
+        settings: Where to look.
+        on_error: Told the source, once for each attempt that failed.
+
+    Raises:
+        MissingExtraError: `kubernetes` is on, and grpcio is not installed.
+    """
+
+    def __init__(self, settings: AttributionSettings, *, on_error: ErrorListener) -> None:
+        self._settings = settings
+        self._client = PodResources(settings.socket) if settings.kubernetes == "on" else None
+        self._closing = ExitStack()
+        often, seldom = Pace(KUBELET_SECONDS, KEEP_SECONDS), Pace(USERS_SECONDS, 2 * USERS_SECONDS)
+        self._pods = Refreshed(KUBELET, self._ask_kubelet, PodUses(), pace=often, on_error=on_error)
+        self._names = Refreshed(POD_NAMES, self._read_names, PodNames(), pace=often, on_error=on_error)
+        self._users = Refreshed(USERS, self._read_users, NO_USERS, pace=seldom, on_error=on_error)
+        self._jobs = Refreshed(
+            JOBS, self._job_reader(on_error), NO_JOBS, pace=Pace(JOBS_SECONDS, KEEP_SECONDS), on_error=on_error
+        )
+
+    @property
+    def refreshed(self) -> Sequence[Refreshed[Any]]:
+        """Everything that is kept up to date."""
+        sources: list[Refreshed[Any]] = [self._users]
+        if self._settings.kubernetes != "off":
+            sources += [self._pods, self._names]
+        if self._settings.job_directory is not None:
+            sources.append(self._jobs)
+        return sources
+
+    def __enter__(self) -> Self:
+        for source in self.refreshed:
+            source.start()
+            self._closing.callback(source.close)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+        if self._client is not None:
+            self._client.close()
+
+    def refresh(self) -> None:
+        """Look at everything once, now, on the caller's thread."""
+        for source in self.refreshed:
+            source.refresh()
+
+    def labels_for(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+        """The label sets of a GPU's device series: each series stands once for each set, at least once.
+
+        Several sets come from several jobs on one GPU, as with dcgm-exporter, and from `shared_gpus`.
+        """
+        pods = self._pod_labels(gpu)
+        jobs = self._jobs_of(gpu)
+        if not jobs:
+            return pods
+        return tuple({**labels, "hpc_job": job} for job in jobs for labels in pods)
+
+    def process_labels(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+        """Pod, namespace and container of a process on a GPU; else its job and its user. What is not known is absent.
+
+        Args:
+            gpu: Where it runs.
+            pid: In this process's own pid namespace.
+        """
+        member = membership(pid, self._settings.proc)
+        if member is None:
+            return NO_LABELS
+        if member.pod_uid:
+            return self._of_pod(gpu, member)
+        found = {"hpc_job": member.job or self._only_job(gpu), "container": member.container_id[:SHORT_ID]}
+        if not member.container_id:
+            found["user"] = user_of(pid, self._users.value, self._settings.proc)
+        return {name: value for name, value in found.items() if value}
+
+    def _pod_labels(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+        uses = [use.labels() for use in self._uses(gpu)]
+        if not uses:
+            return (NO_LABELS,)
+        return tuple(uses) if self._settings.shared_gpus else (agreed(uses),)
+
+    def _of_pod(self, gpu: Gpu, member: Membership) -> Mapping[str, str]:
+        found = self._names.value.of(member)
+        if found is None:
+            self._names.soon()
+            return NO_LABELS
+        if found.name:
+            return container_labels(found)
+        own = [use.container for use in self._uses(gpu)]
+        same_pod = [one for one in own if (one.pod, one.namespace) == (found.pod, found.namespace)]
+        return agreed(container_labels(one) for one in same_pod or [found])
+
+    def _uses(self, gpu: Gpu) -> tuple[Use, ...]:
+        names = names_of(gpu.uuid, gpu.device, gpu.index, gi_id=gpu.gi_id, mig_uuids=gpu.mig_uuids)
+        return self._pods.value.of(names)
+
+    def _jobs_of(self, gpu: Gpu) -> tuple[str, ...]:
+        return self._jobs.value.get(f"{gpu.index}.{gpu.gi_id}" if gpu.gi_id else gpu.index, ())
+
+    def _only_job(self, gpu: Gpu) -> str:
+        jobs = self._jobs_of(gpu)
+        return jobs[0] if len(jobs) == 1 else ""
+
+    def _ask_kubelet(self) -> PodUses | None:
+        if self._client is None:
+            if not self._settings.socket.exists():
+                return None
+            self._client = PodResources(self._settings.socket)
+        return PodUses(self._client.allocations())
+
+    def _read_names(self) -> PodNames | None:
+        if self._settings.kubernetes == "auto" and not (self._settings.logs / "pods").exists():
+            return None
+        return read_names(self._settings.logs)
+
+    def _read_users(self) -> Mapping[int, str]:
+        return read_users(self._settings.passwd)
+
+    def _job_reader(self, on_error: ErrorListener) -> Callable[[], Jobs | None]:
+        directory = self._settings.job_directory
+        if directory is None:
+            return lambda: None
+        return JobDirectory(directory, on_bad=lambda: on_error(JOBS)).jobs
+
+
+def age_of(sources: Sequence[Refreshed[Any]]) -> Iterator[tuple[str, float]]:
+    """The age of what each source said last, in seconds; those that never answered are left out."""
+    for source in sources:
+        age = source.age_seconds
+        if age is not None:
+            yield source.source, age

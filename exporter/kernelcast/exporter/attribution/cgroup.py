@@ -1,0 +1,71 @@
+"""Where a process belongs, from `/proc/PID/cgroup`: a pod, a container, a Slurm job.
+
+Both versions of cgroups, and what kubelet, containerd, CRI-O, Docker, Podman and Slurm make of them:
+
+* `kubepods-burstable-pod0123_4567….slice/cri-containerd-<id>.scope` (systemd driver; `crio-`, `docker-` likewise)
+* `/kubepods/burstable/pod0123-4567…/<id>` (cgroupfs driver)
+* `…/kubepods-pod….slice:cri-containerd:<id>` (containerd under systemd without delegation)
+* `/docker/<id>`, `docker-<id>.scope`, `libpod-<id>.scope`
+* `/slurm/uid_1000/job_42/step_0` (cgroup v1), `slurmstepd.scope/job_42/step_0` (v2)
+
+Format: cgroups(7); one line for each hierarchy, `number:controllers:path`, v2 is number 0.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+PROC: Final = Path("/proc")
+REMEMBERED: Final = 1024
+"""Texts kept parsed: a process's is the same at every interval."""
+
+_HEX: Final = "[0-9a-f]"
+_POD: Final = re.compile(
+    rf"pod({_HEX}{{8}}[-_]{_HEX}{{4}}[-_]{_HEX}{{4}}[-_]{_HEX}{{4}}[-_]{_HEX}{{12}}|{_HEX}{{32}})(?!{_HEX})"
+)
+_CONTAINER: Final = re.compile(rf"(?<!{_HEX})({_HEX}{{64}})(?!{_HEX})")
+_SLURM: Final = re.compile(r"/(?:uid_\d+|slurmstepd\.scope|[^/]*_slurmstepd\.scope)/job_(\d+)(?:/|$)")
+
+
+class Membership(NamedTuple):
+    """What a process is part of; empty where it is not.
+
+    Attributes:
+        pod_uid: Kubernetes's, with hyphens (static pods have none).
+        container_id: 64 hex digits.
+        job: Slurm's job id.
+    """
+
+    pod_uid: str = ""
+    container_id: str = ""
+    job: str = ""
+
+
+def membership(pid: int, proc: Path = PROC) -> Membership | None:
+    """Where a process belongs; None where it has ended or may not be looked at."""
+    try:
+        text = (proc / str(pid) / "cgroup").read_text(errors="replace")
+    except OSError:
+        return None
+    return parse(text)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def parse(text: str) -> Membership:
+    """Read the text of a cgroup file; the first hierarchy that says something wins, field by field."""
+    paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
+    return Membership(
+        _first(_POD, paths).replace("_", "-"),
+        _last(_CONTAINER, paths),
+        _first(_SLURM, paths),
+    )
+
+
+def _first(pattern: re.Pattern[str], paths: list[str]) -> str:
+    return next((found[1] for path in paths if (found := pattern.search(path))), "")
+
+
+def _last(pattern: re.Pattern[str], paths: list[str]) -> str:
+    """The innermost: a container may run containers."""
+    return next((found[-1] for path in paths if (found := pattern.findall(path))), "")

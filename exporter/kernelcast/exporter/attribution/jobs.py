@@ -1,0 +1,94 @@
+"""Which jobs run on which GPU, by dcgm-exporter's convention: a scheduler's prolog writes it, its epilog removes it.
+
+A directory has a file for each GPU, named by its index (`0`) or, for a MIG instance, index and GPU instance (`0.3`);
+each line is a job's id. Source: dcgm-exporter, internal/pkg/transformation/hpc.go.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kernelcast.runtime.logging import get_logger
+
+MAX_FILE_BYTES: Final = 64 * 1024
+MAX_JOBS: Final = 64
+"""Of one GPU; each is a copy of every series of it."""
+MAX_ID_CHARACTERS: Final = 128
+
+_log = get_logger(__name__)
+
+_NAME: Final = re.compile(r"\d{1,4}(?:\.\d{1,4})?")
+
+Jobs = Mapping[str, tuple[str, ...]]
+"""A file's name to the job ids in it."""
+
+
+class _Seen(NamedTuple):
+    """A file as it was read last."""
+
+    mark: tuple[int, int, int]
+    jobs: tuple[str, ...]
+
+
+class JobDirectory:
+    """Reads the directory; files that have not changed are not read again.
+
+    Args:
+        path: Where it is.
+        on_bad: Told of each file that is not one of job ids; its GPU has no job, the others keep theirs.
+    """
+
+    def __init__(self, path: Path, *, on_bad: Callable[[], None]) -> None:
+        self._path = path
+        self._on_bad = on_bad
+        self._seen: dict[str, _Seen] = {}
+        self.reads = 0
+        """How many files were read since the start."""
+
+    def jobs(self) -> Jobs:
+        """The jobs of every GPU that has any.
+
+        Raises:
+            OSError: The directory cannot be read.
+        """
+        seen: dict[str, _Seen] = {}
+        with os.scandir(self._path) as entries:
+            for entry in entries:
+                if _NAME.fullmatch(entry.name):
+                    self._look(entry, seen)
+        self._seen = seen
+        return {name: found.jobs for name, found in seen.items() if found.jobs}
+
+    def _look(self, entry: os.DirEntry[str], seen: dict[str, _Seen]) -> None:
+        try:
+            status = entry.stat()
+            if not stat.S_ISREG(status.st_mode):
+                return
+            mark = (status.st_mtime_ns, status.st_size, status.st_ino)
+            before = self._seen.get(entry.name)
+            seen[entry.name] = before if before and before.mark == mark else _Seen(mark, self._read(entry.path))
+        except FileNotFoundError:
+            return  # an epilog was quicker
+
+    def _read(self, path: str) -> tuple[str, ...]:
+        self.reads += 1
+        with open(path, "rb") as file:  # noqa: PTH123  scandir gives a text
+            raw = file.read(MAX_FILE_BYTES + 1)
+        lines = [line.strip() for line in raw.decode(errors="replace").splitlines()]
+        ids = tuple(dict.fromkeys(line for line in lines if line))
+        longest = max(map(len, ids), default=0)
+        if len(raw) <= MAX_FILE_BYTES and len(ids) <= MAX_JOBS and longest <= MAX_ID_CHARACTERS:
+            return ids
+        self._on_bad()
+        _log.warning(
+            "job file is not used; write one job id per line",
+            path=path,
+            ids=len(ids),
+            most_ids=MAX_JOBS,
+            longest_id=longest,
+            longest_allowed=MAX_ID_CHARACTERS,
+        )
+        return ()

@@ -1,0 +1,69 @@
+"""What pods and containers are called, from the log directories that the kubelet keeps on every node.
+
+The kubelet's API tells no pod's uid and no container's id, and cgroups tell nothing else; dcgm-exporter asks the API
+server, with credentials. The names of two directories say the same to anybody:
+
+* `/var/log/containers/<pod>_<namespace>_<container>-<container id>.log`
+* `/var/log/pods/<namespace>_<pod>_<pod uid>`
+
+Source: Kubernetes, pkg/kubelet/kuberuntime (legacyLogSymlink, BuildPodLogsDirectory). No name holds an underscore.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kernelcast.exporter.attribution.cgroup import Membership
+from kernelcast.exporter.attribution.pod_resources import Container
+
+LOGS: Final = Path("/var/log")
+MAX_ENTRIES: Final = 20_000
+"""Of each directory: nodes run hundreds of pods, and the kubelet removes what has long ended."""
+
+_LINK: Final = re.compile(r"([^_]+)_([^_]+)_(.+)-([0-9a-f]{64})\.log")
+_DIRECTORY: Final = re.compile(r"([^_]+)_([^_]+)_([0-9a-f-]{32,36})")
+
+
+@dataclass(frozen=True, slots=True)
+class PodNames:
+    """Names by what cgroups tell.
+
+    Attributes:
+        containers: By container id.
+        pods: By pod uid; the container's name is empty.
+    """
+
+    containers: Mapping[str, Container] = field(default_factory=dict)
+    pods: Mapping[str, Container] = field(default_factory=dict)
+
+    def of(self, member: Membership) -> Container | None:
+        """The container, or at least the pod, that a process is part of; None where its name is not known."""
+        return self.containers.get(member.container_id) or self.pods.get(member.pod_uid)
+
+
+def read_names(logs: Path = LOGS) -> PodNames:
+    """Read both directories.
+
+    Raises:
+        OSError: Neither can be read.
+    """
+    containers = {found[4]: Container(found[2], found[1], found[3]) for found in _matches(logs / "containers", _LINK)}
+    pods = {found[3]: Container(found[1], found[2], "") for found in _matches(logs / "pods", _DIRECTORY)}
+    if not containers and not pods:
+        os.stat(logs / "pods")  # noqa: PTH116  raises what is to be told
+    return PodNames(containers, pods)
+
+
+def _matches(directory: Path, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            for number, entry in enumerate(entries):
+                if number >= MAX_ENTRIES:
+                    return
+                if found := pattern.fullmatch(entry.name):
+                    yield found
+    except OSError:
+        return

@@ -1,0 +1,137 @@
+"""What the kubelet has given to containers: its pod-resources API, v1, over the socket in the node's file system.
+
+Field numbers: Kubernetes, staging/src/k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kernelcast.exporter.grpc_client import UnaryClient
+from kernelcast.exporter.grpc_messages import Field, message_classes
+
+SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+SERVICE: Final = "v1.PodResourcesLister"
+TIMEOUT_SECONDS: Final = 10.0
+"""dcgm-exporter waits as long; a kubelet that starts is slow, and nobody waits here but a thread for this."""
+MAX_DEVICES: Final = 65_536
+"""Of the whole node: time-slicing may make hundreds of one GPU, and this is what one answer may cost us."""
+
+_MESSAGES: Final = message_classes(
+    "v1",
+    {
+        "ListPodResourcesRequest": (),
+        "ListPodResourcesResponse": (Field("pod_resources", 1, "PodResources", repeated=True),),
+        "PodResources": (
+            Field("name", 1, "string"),
+            Field("namespace", 2, "string"),
+            Field("containers", 3, "ContainerResources", repeated=True),
+        ),
+        "ContainerResources": (
+            Field("name", 1, "string"),
+            Field("devices", 2, "ContainerDevices", repeated=True),
+            Field("dynamic_resources", 5, "DynamicResource", repeated=True),
+        ),
+        "ContainerDevices": (
+            Field("resource_name", 1, "string"),
+            Field("device_ids", 2, "string", repeated=True),
+        ),
+        "DynamicResource": (
+            Field("claim_name", 2, "string"),
+            Field("claim_namespace", 3, "string"),
+            Field("claim_resources", 4, "ClaimResource", repeated=True),
+        ),
+        "ClaimResource": (
+            Field("driver_name", 2, "string"),
+            Field("pool_name", 3, "string"),
+            Field("device_name", 4, "string"),
+        ),
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container, as Kubernetes names it."""
+
+    namespace: str
+    pod: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One device of a resource claim (dynamic resource allocation)."""
+
+    name: str
+    namespace: str
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """One device that a container was given.
+
+    Attributes:
+        container: Who has it.
+        resource: What was asked for, such as `nvidia.com/gpu`; empty for a claim.
+        device_id: As the device plugin named it; empty for a claim.
+        claim: The claim's device; None for a device plugin's.
+    """
+
+    container: Container
+    resource: str = ""
+    device_id: str = ""
+    claim: Claim | None = None
+
+
+class PodResources:
+    """The kubelet's answers.
+
+    Args:
+        socket: Where the kubelet listens.
+        timeout_seconds: How long one answer may take.
+
+    Raises:
+        MissingExtraError: grpcio is not installed.
+    """
+
+    def __init__(self, socket: Path = SOCKET, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._client = UnaryClient(f"unix:{socket}", SERVICE, timeout_seconds=timeout_seconds)
+
+    def allocations(self) -> tuple[Allocation, ...]:
+        """Every device of every container on this node.
+
+        Raises:
+            ServiceError: The kubelet is not there, refuses, or is slow.
+        """
+        request = _MESSAGES["ListPodResourcesRequest"]()
+        answer = self._client.call("List", request, _MESSAGES["ListPodResourcesResponse"])
+        found: list[Allocation] = []
+        for allocation in _allocations(answer):
+            if len(found) >= MAX_DEVICES:
+                break
+            found.append(allocation)
+        return tuple(found)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._client.close()
+
+
+def _allocations(answer: Any) -> Iterator[Allocation]:
+    for pod in answer.pod_resources:
+        for resources in pod.containers:
+            container = Container(pod.namespace, pod.name, resources.name)
+            for devices in resources.devices:
+                for device_id in devices.device_ids:
+                    yield Allocation(container, devices.resource_name, device_id)
+            for dynamic in resources.dynamic_resources:
+                for one in dynamic.claim_resources:
+                    claim = Claim(
+                        dynamic.claim_name, dynamic.claim_namespace, one.driver_name, one.pool_name, one.device_name
+                    )
+                    yield Allocation(container, claim=claim)

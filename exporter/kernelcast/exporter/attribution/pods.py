@@ -1,0 +1,72 @@
+"""Which containers have which GPU, from what the kubelet says."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernelcast.exporter.attribution.gpu_ids import gpu_of
+from kernelcast.exporter.attribution.pod_resources import Allocation, Claim, Container
+
+NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A container's use of a GPU.
+
+    Attributes:
+        container: Who.
+        replica: Its share of a shared GPU; empty where it has all of it.
+        claim: The claim through which it came by it, if any.
+    """
+
+    container: Container
+    replica: str = ""
+    claim: Claim | None = None
+
+    def labels(self) -> Mapping[str, str]:
+        """Under dcgm-exporter's names (internal/pkg/transformation/const.go)."""
+        found = {**container_labels(self.container), "vgpu": self.replica}
+        if self.claim is not None:
+            found |= {
+                "dra_claim_name": self.claim.name,
+                "dra_claim_namespace": self.claim.namespace,
+                "dra_driver_name": self.claim.driver,
+                "dra_pool_name": self.claim.pool,
+                "dra_device_name": self.claim.device,
+            }
+        return {name: value for name, value in found.items() if value}
+
+
+class PodUses:
+    """The uses of every GPU of the node.
+
+    Args:
+        allocations: From the kubelet.
+    """
+
+    def __init__(self, allocations: Iterable[Allocation] = ()) -> None:
+        self._uses: dict[str, list[Use]] = {}
+        for allocation in allocations:
+            gpu = gpu_of(allocation)
+            if gpu is not None:
+                use = Use(allocation.container, gpu.replica, allocation.claim)
+                self._uses.setdefault(gpu.name, []).append(use)
+
+    def of(self, names: Iterable[str]) -> tuple[Use, ...]:
+        """The uses of a GPU, given all its names; each once."""
+        return tuple(dict.fromkeys(use for name in names for use in self._uses.get(name, ())))
+
+
+def container_labels(container: Container) -> Mapping[str, str]:
+    """Pod, namespace and container; what is not known is left out."""
+    found = {"pod": container.pod, "namespace": container.namespace, "container": container.name}
+    return {name: value for name, value in found.items() if value}
+
+
+def agreed(label_sets: Iterable[Mapping[str, str]]) -> Mapping[str, str]:
+    """The labels on which all agree: what may be said of a GPU that several share."""
+    sets = list(label_sets)
+    if not sets:
+        return NO_LABELS
+    first, *others = sets
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}

@@ -1,0 +1,114 @@
+"""A value that a thread of its own keeps up to date, so that nobody who reads it ever waits."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from kernelcast.runtime.logging import get_logger
+
+STOP_SECONDS: Final = 2.0
+MIN_PAUSE_SECONDS: Final = 1.0
+
+_Value = TypeVar("_Value")
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often to fetch, and how long an answer stands.
+
+    Attributes:
+        interval_seconds: Between two fetches.
+        keep_seconds: How long an answer stands while none follows.
+        monotonic: Seconds.
+    """
+
+    interval_seconds: float
+    keep_seconds: float
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class Refreshed(Generic[_Value]):
+    """Fetches at intervals, and earlier when asked; what is too old is not shown.
+
+    Args:
+        source: What it is called in metrics and logs.
+        fetch: Gets the value; may block and raise. None says that there is nobody to ask, which is no error.
+        empty: What is shown before the first answer, and after the last one grew too old.
+        pace: How often, and how long an answer stands.
+        on_error: Told the source, once for each fetch that failed.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        fetch: Callable[[], _Value | None],
+        empty: _Value,
+        *,
+        pace: Pace,
+        on_error: Callable[[str], None],
+    ) -> None:
+        self.source = source
+        self._fetch = fetch
+        self._empty = empty
+        self._pace = pace
+        self._on_error = on_error
+        self._answer: tuple[float, _Value] | None = None
+        self._trouble = ""
+        self._stopping = threading.Event()
+        self._asked = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{source}-refresh", daemon=True)
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Fetch no more; a fetch under way is not waited for long. Safe to call twice."""
+        self._stopping.set()
+        self._asked.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+
+    @property
+    def value(self) -> _Value:
+        """The last answer, or the empty one."""
+        answer = self._answer
+        if answer is None or self._pace.monotonic() - answer[0] > self._pace.keep_seconds:
+            return self._empty
+        return answer[1]
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How old the last answer is; None before the first."""
+        answer = self._answer
+        return None if answer is None else self._pace.monotonic() - answer[0]
+
+    def soon(self) -> None:
+        """Ask for an answer before the interval is over: somebody met what the last one does not know."""
+        self._asked.set()
+
+    def refresh(self) -> None:
+        """Fetch once; a failure is counted, and logged where the last fetch had not failed alike."""
+        try:
+            value = self._fetch()
+        except Exception as error:  # noqa: BLE001  whatever a service answers, the node's other metrics go on
+            self._on_error(self.source)
+            trouble = f"{type(error).__name__}: {error}"
+            if trouble != self._trouble:
+                _log.warning("attribution cannot be refreshed", source=self.source, reason=trouble)
+            self._trouble = trouble
+            return
+        self._answer = None if value is None else (self._pace.monotonic(), value)
+        if self._trouble:
+            _log.info("attribution is refreshed again", source=self.source)
+            self._trouble = ""
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._asked.clear()
+            self.refresh()
+            self._stopping.wait(MIN_PAUSE_SECONDS)
+            self._asked.wait(max(0.0, self._pace.interval_seconds - MIN_PAUSE_SECONDS))

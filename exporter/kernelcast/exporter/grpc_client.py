@@ -1,0 +1,77 @@
+"""gRPC to services of this node: the kubelet, a TPU's runtime. gRPC is imported when the first client is made.
+
+Measured: importing grpcio 1.85 and one call cost 21 MB of resident memory, 8 MB of it the process's own; so nodes
+without such a service do without.
+"""
+
+import importlib
+from typing import Any, Final
+
+from kernelcast.wire.errors import MissingExtraError, ServiceError
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.max_receive_message_length", 16 * 1024 * 1024),
+)
+"""Nodes set proxies that must not see local calls; a service that comes back is found within seconds."""
+
+
+def load_grpc() -> Any:
+    """The grpc module.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        return importlib.import_module("grpc")
+    except ImportError:
+        raise MissingExtraError(
+            "the Python package grpcio is not installed; pip install 'kernelcast[exporter]', "
+            "or set exporter.kubernetes and exporter.tpu to off"
+        ) from None
+
+
+class UnaryClient:
+    """Calls one service with one request and one answer each. Not for several threads.
+
+    Args:
+        target: gRPC's address: `unix:/path` or `host:port`.
+        service: The service's full name.
+        timeout_seconds: Of each call, connecting included.
+
+    Raises:
+        MissingExtraError: grpcio is not installed.
+    """
+
+    def __init__(self, target: str, service: str, *, timeout_seconds: float) -> None:
+        self._grpc = load_grpc()
+        self._channel = self._grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
+        self._service = service
+        self._timeout_seconds = timeout_seconds
+
+    def call(self, method: str, request: Any, answer: Any) -> Any:
+        """Call a method.
+
+        Args:
+            method: Its name within the service.
+            request: The message to send.
+            answer: The class of the message that comes back.
+
+        Raises:
+            ServiceError: The service refused, did not answer in time, or is not there.
+        """
+        stub = self._channel.unary_unary(
+            f"/{self._service}/{method}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=answer.FromString,
+        )
+        try:
+            return stub(request, timeout=self._timeout_seconds)
+        except self._grpc.RpcError as error:
+            reason = error.code().name.lower()
+            raise ServiceError(f"{self._service}/{method}: {reason}: {error.details()}", reason=reason) from None
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._channel.close()

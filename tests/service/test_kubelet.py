@@ -1,0 +1,206 @@
+"""Who uses the GPU, by a kubelet that answers real gRPC: in every form of names, and when it does not answer."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from tests.service.kubelet_double import FakeKubelet, claim, container, pod
+from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE, MIG_0, MIG_0B, UUID_0, UUID_1, SomeGpu
+
+from kernelcast.exporter.attribution import Attribution, AttributionSettings
+from kernelcast.exporter.attribution.pod_resources import PodResources
+from kernelcast.wire.errors import ServiceError
+
+PATIENCE_SECONDS = 20.0
+TRAIN = {"pod": "train-0", "namespace": "ml", "container": "torch"}
+SERVE = {"pod": "serve-0", "namespace": "ml", "container": "vllm"}
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[FakeKubelet]:
+    double = FakeKubelet(tmp_path / "kubelet.sock").start()
+    yield double
+    double.stop()
+
+
+class Node:
+    """The attribution of one node, and its errors."""
+
+    def __init__(self, tmp_path: Path, **settings: object) -> None:
+        self.errors: list[str] = []
+        (tmp_path / "passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+        places = {
+            "kubernetes": "on",
+            "socket": tmp_path / "kubelet.sock",
+            "logs": tmp_path / "log",
+            "passwd": tmp_path / "passwd",
+            "proc": tmp_path / "proc",
+        }
+        (tmp_path / "log" / "pods").mkdir(parents=True, exist_ok=True)
+        self.attribution = Attribution(AttributionSettings(**(places | settings)), on_error=self.errors.append)  # type: ignore[arg-type]
+
+    def labels(self, gpu: SomeGpu) -> tuple[dict[str, str], ...]:
+        return tuple(dict(labels) for labels in self.attribution.labels_for(gpu))
+
+
+def given(kubelet: FakeKubelet, *devices: tuple[str, str]) -> None:
+    kubelet.answer = pod("train-0", "ml", container("torch", *devices))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device_id"),
+    [
+        (GPU_0, UUID_0),
+        (GPU_0, "nvidia0"),
+        (GPU_0, f"{UUID_0}::0"),
+        (GPU_0, f"{UUID_0}::11"),
+        (GPU_0, "nvidia0/vgpu1"),
+        (GPU_0, "gpu0/vgpu1"),
+        (INSTANCE, MIG_0),
+        (INSTANCE, MIG_0B),
+        (INSTANCE, f"{MIG_0}::1"),
+        (INSTANCE, "nvidia0/gi3"),
+        (INSTANCE, "nvidia0/gi3/vgpu2"),
+        (INSTANCE, f"MIG-{UUID_0}/3/0"),
+    ],
+)
+def test_a_gpu_under_any_of_its_names_carries_its_pods_labels(
+    kubelet: FakeKubelet, tmp_path: Path, gpu: SomeGpu, device_id: str
+) -> None:
+    given(kubelet, ("nvidia.com/mig-1g.5gb" if gpu.gi_id else "nvidia.com/gpu", device_id))
+    node = Node(tmp_path)
+    node.attribution.refresh()
+    (labels,) = node.labels(gpu)
+    assert TRAIN.items() <= labels.items()
+    others = [other for other in (GPU_0, GPU_1, INSTANCE) if other is not gpu]
+    assert all(node.labels(other) == ({},) for other in others), "nobody else's"
+    assert node.errors == []
+
+
+def test_a_renamed_resource_is_taken_by_its_uuid_and_another_vendors_number_is_not(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    given(kubelet, ("example.com/shared-gpu", UUID_0), ("other.com/fpga", "nvidia1"), ("cpu.com/x", "gpu1"))
+    node = Node(tmp_path)
+    node.attribution.refresh()
+    assert node.labels(GPU_0) == (TRAIN,)
+    assert node.labels(GPU_1) == ({},)
+
+
+def test_a_gpu_that_pods_share_keeps_only_the_labels_on_which_they_agree(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    kubelet.answer = pod("train-0", "ml", container("torch", ("nvidia.com/gpu.shared", f"{UUID_0}::0"))) + pod(
+        "serve-0", "ml", container("vllm", ("nvidia.com/gpu.shared", f"{UUID_0}::1"))
+    )
+    node = Node(tmp_path)
+    node.attribution.refresh()
+    assert node.labels(GPU_0) == ({"namespace": "ml"},)
+
+
+def test_with_shared_gpus_each_series_stands_once_for_each_container_and_its_share(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    kubelet.answer = pod("train-0", "ml", container("torch", ("nvidia.com/gpu", f"{UUID_0}::0"))) + pod(
+        "serve-0", "ml", container("vllm", ("nvidia.com/gpu", f"{UUID_0}::1"))
+    )
+    node = Node(tmp_path, shared_gpus=True)
+    node.attribution.refresh()
+    assert node.labels(GPU_0) == ({**TRAIN, "vgpu": "0"}, {**SERVE, "vgpu": "1"})
+    assert node.labels(GPU_1) == ({},), "a GPU that nobody has is still written"
+
+
+def test_a_gpu_by_resource_claim_carries_the_claim_too(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    claims = claim("train-gpu", "gpu-1") + claim("nic", "gpu-0", driver="other.example.com")
+    kubelet.answer = pod("train-0", "ml", container("torch", claims=claims))
+    node = Node(tmp_path)
+    node.attribution.refresh()
+    (labels,) = node.labels(GPU_1)
+    assert labels == {
+        **TRAIN,
+        "dra_claim_name": "train-gpu",
+        "dra_claim_namespace": "claims",
+        "dra_driver_name": "gpu.nvidia.com",
+        "dra_pool_name": "node-pool",
+        "dra_device_name": "gpu-1",
+    }
+    assert node.labels(GPU_0) == ({},)
+
+
+def test_the_last_answer_stands_while_the_kubelet_restarts_and_the_failure_is_counted(
+    kubelet: FakeKubelet, tmp_path: Path
+) -> None:
+    given(kubelet, ("nvidia.com/gpu", UUID_0))
+    node = Node(tmp_path)
+    node.attribution.refresh()
+    kubelet.stop()
+    node.attribution.refresh()
+    assert node.errors == ["kubelet"]
+    assert node.labels(GPU_0) == (TRAIN,)
+    kubelet.start()
+    kubelet.answer = pod("serve-0", "ml", container("vllm", ("nvidia.com/gpu", UUID_0)))
+
+    def renewed() -> bool:
+        node.attribution.refresh()
+        return node.labels(GPU_0) == (SERVE,)
+
+    eventually(renewed)
+
+
+def test_a_kubelet_that_refuses_is_counted_with_grpcs_reason(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    kubelet.status = grpc.StatusCode.PERMISSION_DENIED
+    client = PodResources(kubelet.socket)
+    with pytest.raises(ServiceError, match="told to refuse") as refused:
+        client.allocations()
+    client.close()
+    assert refused.value.reason == "permission_denied"
+
+
+def test_an_answer_that_is_no_answer_is_an_error_and_changes_nothing(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    given(kubelet, ("nvidia.com/gpu", UUID_0))
+    node = Node(tmp_path)
+    node.attribution.refresh()
+    kubelet.answer = b"\xff\xff\xff"
+    node.attribution.refresh()
+    assert node.errors == ["kubelet"]
+    assert node.labels(GPU_0) == (TRAIN,)
+
+
+def test_a_slow_kubelet_keeps_nobody_waiting(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    given(kubelet, ("nvidia.com/gpu", UUID_0))
+    kubelet.may_answer.clear()
+    with Node(tmp_path).attribution as attribution:
+        eventually(lambda: kubelet.calls == 1)
+        began = time.perf_counter()
+        assert attribution.labels_for(GPU_0) == ({},)
+        assert time.perf_counter() - began < 0.1
+        kubelet.may_answer.set()
+        eventually(lambda: attribution.labels_for(GPU_0) == (TRAIN,))
+
+
+def test_a_node_without_a_kubelet_is_no_error_and_one_that_comes_later_is_found(tmp_path: Path) -> None:
+    node = Node(tmp_path, kubernetes="auto")
+    node.attribution.refresh()
+    assert node.labels(GPU_1) == ({},)
+    assert node.errors == []
+    kubelet = FakeKubelet(tmp_path / "kubelet.sock").start()
+    try:
+        given(kubelet, ("nvidia.com/gpu", UUID_1))
+        node.attribution.refresh()
+        assert node.labels(GPU_1) == (TRAIN,)
+    finally:
+        kubelet.stop()
+
+
+def test_turned_off_the_kubelet_is_never_asked(kubelet: FakeKubelet, tmp_path: Path) -> None:
+    given(kubelet, ("nvidia.com/gpu", UUID_0))
+    node = Node(tmp_path, kubernetes="off")
+    node.attribution.refresh()
+    assert (kubelet.calls, node.labels(GPU_0)) == (0, ({},))
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not check():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.01)

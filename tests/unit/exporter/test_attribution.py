@@ -1,0 +1,221 @@
+"""Who a process belongs to, by its cgroup and the kubelet's log directories; jobs by the mapping directory."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE
+
+from kernelcast.exporter.attribution import Attribution, AttributionSettings
+from kernelcast.exporter.attribution.cgroup import Membership, parse
+from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
+from kernelcast.exporter.attribution.pods import agreed
+from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
+
+UID = "0a1b2c3d-1111-2222-3333-444455556666"
+FLAT = UID.replace("-", "_")
+STATIC = "0123456789abcdef0123456789abcdef"
+ID = "ab" * 32
+OUTER = "cd" * 32
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (
+            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{FLAT}.slice/cri-containerd-{ID}.scope",
+            Membership(UID, ID),
+        ),
+        (f"/kubepods.slice/kubepods-pod{FLAT}.slice/crio-{ID}.scope/container", Membership(UID, ID)),
+        (
+            f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{FLAT}.slice/docker-{ID}.scope",
+            Membership(UID, ID),
+        ),
+        (f"/kubepods/burstable/pod{UID}/{ID}", Membership(UID, ID)),
+        (
+            f"/system.slice/containerd.service/kubepods-burstable-pod{FLAT}.slice:cri-containerd:{ID}",
+            Membership(UID, ID),
+        ),
+        (
+            f"/docker/{OUTER}/kubelet.slice/kubelet-kubepods-pod{FLAT}.slice/cri-containerd-{ID}.scope",
+            Membership(UID, ID),
+        ),
+        (f"/../../kubepods-pod{STATIC}.slice/cri-containerd-{ID}.scope", Membership(STATIC, ID)),
+        (f"/docker/{ID}", Membership("", ID)),
+        (f"/system.slice/docker-{ID}.scope", Membership("", ID)),
+        (f"/machine.slice/libpod-{ID}.scope", Membership("", ID)),
+        ("/slurm/uid_1000/job_4242/step_0/task_0", Membership("", "", "4242")),
+        ("/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0", Membership("", "", "77")),
+        ("/system.slice/node7_slurmstepd.scope/job_78", Membership("", "", "78")),
+        ("/user.slice/user-1000.slice/session-3.scope", Membership()),
+        ("/podman/pod-of-mine", Membership()),
+        ("/", Membership()),
+    ],
+)
+@pytest.mark.parametrize("form", ["0::{}\n", "12:devices:{}\n11:memory:{}\n1:name=systemd:{}\n0::/\n"])
+def test_every_form_of_cgroup_tells_pod_container_and_job(path: str, expected: Membership, form: str) -> None:
+    assert parse(form.replace("{}", path)) == expected
+
+
+class Node:
+    """A node in a directory."""
+
+    def __init__(self, root: Path, *, jobs: bool = False) -> None:
+        self.root = root
+        self.errors: list[str] = []
+        (root / "log" / "pods").mkdir(parents=True)
+        (root / "log" / "containers").mkdir()
+        (root / "passwd").write_text(f"someone:x:{os.getuid()}:0::/:/bin/sh\nbroken\n")
+        self.jobs = root / "jobs"
+        if jobs:
+            self.jobs.mkdir()
+        self.settings = AttributionSettings(
+            kubernetes="auto",
+            socket=root / "kubelet.sock",
+            logs=root / "log",
+            proc=root / "proc",
+            passwd=root / "passwd",
+            job_directory=self.jobs if jobs else None,
+        )
+        self.attribution = Attribution(self.settings, on_error=self.errors.append)
+
+    def process(self, pid: int, path: str) -> None:
+        (self.root / "proc" / str(pid)).mkdir(parents=True)
+        (self.root / "proc" / str(pid) / "cgroup").write_text(f"0::{path}\n")
+
+    def log_of(self, pod: str, namespace: str, container: str, container_id: str = "", uid: str = UID) -> None:
+        (self.root / "log" / "pods" / f"{namespace}_{pod}_{uid}" / container).mkdir(parents=True)
+        if container_id:
+            (self.root / "log" / "containers" / f"{pod}_{namespace}_{container}-{container_id}.log").touch()
+
+    def labels(self, pid: int) -> dict[str, str]:
+        self.attribution.refresh()
+        return dict(self.attribution.process_labels(GPU_0, pid))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_two_pods_on_one_gpu_each_own_their_processes(node: Node) -> None:
+    node.log_of("train-0", "ml", "torch", ID)
+    node.log_of("serve-0", "web", "vllm", OUTER, uid=STATIC)
+    node.process(7, f"/kubepods.slice/kubepods-pod{FLAT}.slice/cri-containerd-{ID}.scope")
+    node.process(8, f"/kubepods.slice/kubepods-pod{STATIC}.slice/cri-containerd-{OUTER}.scope")
+    assert node.labels(7) == {"pod": "train-0", "namespace": "ml", "container": "torch"}
+    assert node.labels(8) == {"pod": "serve-0", "namespace": "web", "container": "vllm"}
+
+
+def test_without_the_container_logs_the_pod_is_still_told(node: Node) -> None:
+    node.log_of("train-0", "ml", "torch")
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    assert node.labels(7) == {"pod": "train-0", "namespace": "ml"}
+
+
+def test_a_pod_whose_name_is_not_known_has_no_labels_rather_than_wrong_ones(node: Node) -> None:
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    assert node.labels(7) == {}
+    node.log_of("train-0", "ml", "torch", ID)
+    assert node.labels(7)["pod"] == "train-0", "and it is looked for again"
+
+
+def test_outside_of_containers_the_user_and_the_slurm_job_are_told(node: Node) -> None:
+    node.process(7, "/slurm/uid_1000/job_4242/step_0")
+    assert node.labels(7) == {"hpc_job": "4242", "user": "someone"}
+
+
+def test_a_user_whom_the_node_does_not_list_is_told_by_number(node: Node) -> None:
+    (node.root / "passwd").write_text("root:x:123456:0::/:/bin/sh\n")
+    node.process(7, "/user.slice")
+    assert node.labels(7) == {"user": f"uid:{os.getuid()}"}
+
+
+def test_a_docker_container_is_told_by_its_short_id(node: Node) -> None:
+    node.process(7, f"/system.slice/docker-{ID}.scope")
+    assert node.labels(7) == {"container": ID[:12]}
+
+
+def test_a_process_that_has_ended_has_no_labels(node: Node) -> None:
+    assert node.labels(7) == {}
+    assert node.errors == []
+
+
+def test_each_job_of_a_gpu_is_a_label_set_and_instances_have_files_of_their_own(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    (node.jobs / "0").write_text("1001\n 1002 \n\n1001\n")
+    (node.jobs / "0.3").write_text("2001")
+    (node.jobs / "README").write_text("not a GPU")
+    (node.jobs / "1").mkdir()
+    node.attribution.refresh()
+    attribution = node.attribution
+    assert attribution.labels_for(GPU_0) == ({"hpc_job": "1001"}, {"hpc_job": "1002"})
+    assert attribution.labels_for(INSTANCE) == ({"hpc_job": "2001"},)
+    assert attribution.labels_for(GPU_1) == ({},)
+    assert node.errors == []
+
+
+def test_a_process_has_the_gpus_job_only_where_there_is_but_one(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    node.process(7, "/user.slice")
+    (node.jobs / "0").write_text("1001\n")
+    assert node.labels(7)["hpc_job"] == "1001"
+    (node.jobs / "0").write_text("1001\n1002\n")
+    assert "hpc_job" not in node.labels(7)
+
+
+def test_job_files_are_read_again_when_they_change_and_not_otherwise(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path, on_bad=lambda: pytest.fail("nothing is wrong"))
+    (tmp_path / "0").write_text("1\n")
+    assert (directory.jobs(), directory.jobs(), directory.reads) == ({"0": ("1",)}, {"0": ("1",)}, 1)
+    (tmp_path / "0").write_text("12\n")
+    assert (directory.jobs(), directory.reads) == ({"0": ("12",)}, 2)
+    (tmp_path / "0").unlink()
+    assert directory.jobs() == {}
+
+
+def test_a_file_that_is_no_list_of_jobs_is_counted_once_and_takes_nobody_elses_jobs(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    (node.jobs / "0").write_text("".join(f"{job}\n" for job in range(MAX_JOBS + 1)))
+    (node.jobs / "1").write_text("5\n")
+    node.attribution.refresh()
+    node.attribution.refresh()
+    assert node.errors == ["jobs"]
+    assert node.attribution.labels_for(GPU_0) == ({},)
+    assert node.attribution.labels_for(GPU_1) == ({"hpc_job": "5"},)
+
+
+def test_a_missing_job_directory_is_counted(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    node.jobs.rmdir()
+    node.attribution.refresh()
+    assert node.errors == ["jobs"]
+
+
+def test_an_answer_stands_until_it_is_too_old() -> None:
+    now = [100.0]
+    answers: list[str | Exception] = ["pods", OSError("gone"), OSError("gone")]
+
+    def fetch() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    errors: list[str] = []
+    pace = Pace(10.0, 60.0, lambda: now[0])
+    value: Refreshed[str] = Refreshed("kubelet", fetch, "", pace=pace, on_error=errors.append)
+    assert (value.value, value.age_seconds) == ("", None)
+    value.refresh()
+    now[0] += 60.0
+    value.refresh()
+    assert (value.value, value.age_seconds, errors) == ("pods", 60.0, ["kubelet"])
+    now[0] += 0.5
+    value.refresh()
+    assert (value.value, value.age_seconds, len(errors)) == ("", 60.5, 2)
+
+
+def test_what_may_be_said_of_many_is_what_all_agree_on() -> None:
+    assert agreed([]) == {}
+    assert agreed([{"pod": "a", "namespace": "n"}]) == {"pod": "a", "namespace": "n"}
+    assert agreed([{"pod": "a", "namespace": "n"}, {"pod": "b", "namespace": "n", "vgpu": "1"}]) == {"namespace": "n"}
