@@ -37,6 +37,7 @@ class Device:
         model_name: The product's name; label `modelName`.
         gi_id: MIG GPU instance id; empty without MIG.
         gi_profile: MIG profile such as `1g.18gb`; empty without MIG.
+        mig_uuids: What CUDA calls the instance: UUIDs of its compute instances. No label; programs name them.
     """
 
     hostname: str
@@ -47,6 +48,7 @@ class Device:
     model_name: str = ""
     gi_id: str = ""
     gi_profile: str = ""
+    mig_uuids: tuple[str, ...] = ()
 
     def device_labels(self, source: str = LIVE) -> Labels:
         """All labels that dcgm-exporter gives a device metric, and `source`."""

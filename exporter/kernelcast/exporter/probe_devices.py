@@ -1,6 +1,9 @@
 """Completes a program's idea of its GPU with what the node knows."""
 
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
 
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.frames import DeviceClaim
@@ -8,9 +11,16 @@ from kernelcast.wire.identity import Device
 
 PSEUDO_CPU = "cpu"
 
+_OLD_MIG: Final = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d+)/\d+", re.IGNORECASE)
+"""A MIG instance as drivers before 470 name it: the GPU's UUID, GPU instance, compute instance."""
+
 
 class DeviceResolver:
-    """Finds the node's device for a claim.
+    """Finds the node's device for a claim, whatever form of its UUID the program has.
+
+    Under MIG a program knows a compute instance (`MIG-…`) and nothing of the GPU it is part of; device series carry
+    the GPU's UUID and the GPU instance, and so must its kernels. The claim's number is the program's own, after
+    CUDA_VISIBLE_DEVICES; the label `gpu` is the node's.
 
     Args:
         hostname: The node's name.
@@ -28,14 +38,33 @@ class DeviceResolver:
             DeviceError: The claim names none, and the node has not exactly one.
         """
         known = self._known() if claim.uuid != PSEUDO_CPU else ()
-        for device in known:
-            if device.uuid == claim.uuid:
-                return device
+        found = _find(known, claim)
+        if found is not None:
+            return _labelled(found)
         if claim.uuid:
             return Device(self._hostname, claim.uuid, claim.gpu, model_name=claim.model_name, gi_id=claim.gi_id)
         if len(known) == 1:
-            return known[0]
+            return _labelled(known[0])
         raise DeviceError(
             f"a program named no GPU, and this node has {len(known)}; pass devices= to kernelcast.probe.start, "
             'or source="simulated" where there is none'
         )
+
+
+def _labelled(device: Device) -> Device:
+    """The device as its series carry it: which compute instances it has does not tell one series from another."""
+    return replace(device, mig_uuids=()) if device.mig_uuids else device
+
+
+def _find(known: Sequence[Device], claim: DeviceClaim) -> Device | None:
+    old = _OLD_MIG.fullmatch(claim.uuid)
+    uuid, gi_id = (_digits(old[1]), old[2]) if old else (_digits(claim.uuid), claim.gi_id)
+    for device in known:
+        if uuid in map(_digits, device.mig_uuids) or (_digits(device.uuid), device.gi_id) == (uuid, gi_id):
+            return device
+    return None
+
+
+def _digits(uuid: str) -> str:
+    """A UUID's hex digits: some tools leave out the prefix `GPU-`, or write capitals."""
+    return re.sub(r"^(?:gpu|mig)-|-", "", uuid.lower())

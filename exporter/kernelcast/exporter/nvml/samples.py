@@ -1,7 +1,7 @@
 """A reading as series: the catalogue's rows with dcgm-exporter's labels."""
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.fields import ROWS
@@ -12,13 +12,34 @@ from kernelcast.wire.identity import LIVE, Device, Labels
 DRIVER_VERSION: Final = "DCGM_FI_DRIVER_VERSION"
 """The label that dcgm-exporter's default table gives every row."""
 
-LabelsOf = Callable[[GpuReading], Labels]
 StartOf = Callable[[GpuReading, Metric, float, int], int]
 
 
-def no_labels(_gpu: GpuReading) -> Labels:
+class Users(Protocol):
+    """Who uses a GPU; `exporter.attribution` knows."""
+
+    def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """Label sets of a GPU's series; each series stands once for each set, so there is at least one."""
+        ...
+
+    def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
+        """Labels of a process on a GPU."""
+        ...
+
+
+class Nobody:
     """Where nobody knows who uses a GPU."""
-    return ()
+
+    def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
+        """One empty set."""
+        return ({},)
+
+    def process_labels(self, _gpu: GpuReading, _pid: int) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+
+NOBODY: Final = Nobody()
 
 
 class CounterStarts:
@@ -44,7 +65,7 @@ class CounterStarts:
 
 
 def to_samples(
-    node: NodeReading, *, hostname: str, start_of: StartOf, labels_of: LabelsOf = no_labels, source: str = LIVE
+    node: NodeReading, *, hostname: str, start_of: StartOf, users: Users = NOBODY, source: str = LIVE
 ) -> list[Sample]:
     """Every series of a reading.
 
@@ -52,20 +73,31 @@ def to_samples(
         node: The reading.
         hostname: The node's name.
         start_of: Since when a counter runs.
-        labels_of: Who uses a GPU: pod, namespace, job.
+        users: Who uses a GPU: pod, namespace, job.
         source: One of `wire.identity.SOURCES`.
     """
     samples: list[Sample] = []
+    version = ((DRIVER_VERSION, node.driver_version),) if node.driver_version else ()
     for gpu in node.gpus:
-        own = (*device_of(gpu, hostname).device_labels(source), *labels_of(gpu))
-        version = ((DRIVER_VERSION, node.driver_version),) if node.driver_version else ()
-        samples.extend(_values(gpu, tuple(sorted((*own, *version))), node.time_ns, start_of))
+        own = (*device_of(gpu, hostname).device_labels(source), *version)
+        for used_by in users.labels_for(gpu):
+            samples.extend(_values(gpu, tuple(sorted((*own, *used_by.items()))), node.time_ns, start_of))
     return samples
 
 
 def device_of(gpu: GpuReading, hostname: str) -> Device:
     """Its labels."""
-    return Device(hostname, gpu.uuid, gpu.index, gpu.pci_bus_id, gpu.device, gpu.model_name, gpu.gi_id, gpu.gi_profile)
+    return Device(
+        hostname,
+        gpu.uuid,
+        gpu.index,
+        gpu.pci_bus_id,
+        gpu.device,
+        gpu.model_name,
+        gpu.gi_id,
+        gpu.gi_profile,
+        gpu.mig_uuids,
+    )
 
 
 def _values(gpu: GpuReading, labels: Labels, time_ns: int, start_of: StartOf) -> Iterator[Sample]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kernelcast.exporter.nvml.reading import NodeReading
 from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
-from kernelcast.exporter.nvml.samples import CounterStarts, device_of, to_samples
+from kernelcast.exporter.nvml.samples import NOBODY, CounterStarts, Users, device_of, to_samples
 from kernelcast.exporter.report import Batch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.identity import LIVE, Device
@@ -29,6 +29,9 @@ class NvmlSource:
         on_error: Told the call and NVML's name for the error, once for each.
         options: What is looked at.
         source: One of `wire.identity.SOURCES`.
+
+    Attributes:
+        users: Who uses a GPU; set before the first poll by whoever knows.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class NvmlSource:
         self._hostname = hostname
         self._starts = CounterStarts(boot_ns)
         self._on_error = on_error
+        self.users: Users = NOBODY
         self._source = source
         self._missing: frozenset[str] = frozenset()
         self._devices: tuple[Device, ...] = ()
@@ -68,7 +72,9 @@ class NvmlSource:
         """Every series of each GPU, as of `now_ns`."""
         node = self._sampler.sample(now_ns)
         self._notice(node)
-        samples = to_samples(node, hostname=self._hostname, start_of=self._starts, source=self._source)
+        samples = to_samples(
+            node, hostname=self._hostname, start_of=self._starts, users=self.users, source=self._source
+        )
         return Batch(samples=tuple(samples))
 
     def close(self) -> None:
