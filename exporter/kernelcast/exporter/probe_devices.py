@@ -67,4 +67,4 @@ def _find(known: Sequence[Device], claim: DeviceClaim) -> Device | None:
 
 def _digits(uuid: str) -> str:
     """A UUID's hex digits: some tools leave out the prefix `GPU-`, or write capitals."""
-    return re.sub(r"^(?:gpu|mig)-|-", "", uuid.lower())
+    return re.sub(r"^(?:gpu|mig)-?|-", "", uuid.lower())

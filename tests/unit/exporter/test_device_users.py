@@ -17,7 +17,7 @@ class TwoJobs:
     def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         return ({"pod": "a", "hpc_job": "1"}, {"pod": "a", "hpc_job": "2"}) if gpu.index == "0" else ({},)
 
-    def process_labels(self, gpu: GpuReading, pid: int) -> Mapping[str, str]:
+    def process_labels(self, _gpu: GpuReading, _pid: int) -> Mapping[str, str]:
         return {}
 
 
