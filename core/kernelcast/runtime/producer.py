@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 import confluent_kafka
 import structlog
@@ -15,14 +16,36 @@ from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.catalogue import runtime
 
 Headers = Sequence[tuple[str, bytes]]
-DeliveryListener = Callable[[str | None], None]
+DeliveryListener = Callable[["Undelivered | None"], None]
 """Called with None once Kafka has acknowledged a message, else with the reason."""
+
+_HOPELESS: Final = frozenset(
+    (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD)
+)
+"""Errors that a message meets however often it is sent."""
 
 FULL_QUEUE_WAIT_SECONDS: Final = 0.05
 """How long `send` waits for room; then the message is dropped, and counted."""
 
 OUTCOMES: Final = ("sent", "acknowledged", "failed", "dropped")
 CAUSES: Final = ("queue_full", "too_large", "refused")
+
+
+class Undelivered(str):
+    """Why Kafka has not got a message, in words.
+
+    Attributes:
+        final: Sending it again cannot help.
+    """
+
+    __slots__ = ("final",)
+    final: bool
+
+    def __new__(cls, reason: str, *, final: bool = False) -> Self:
+        """Words, and whether they are the last."""
+        made = super().__new__(cls, reason)
+        made.final = final
+        return made
 
 
 class Producer:
@@ -42,6 +65,7 @@ class Producer:
         client_id: str,
         registry: CollectorRegistry | None = None,
         topics: Iterable[str] = (),
+        properties: Mapping[str, str] = MappingProxyType({}),
         client: Client = confluent_kafka.Producer,
     ) -> None:
         """Prepare to write; connecting happens in the background.
@@ -51,6 +75,7 @@ class Producer:
             client_id: Names this client in the broker's logs and quotas.
             registry: Where the producer's own metrics go; None keeps them to itself.
             topics: What will be written to, so that their counters start at 0.
+            properties: What this service sets beside our own; those of the settings win.
             client: Stands in for librdkafka's in tests.
 
         Raises:
@@ -64,6 +89,7 @@ class Producer:
         self._known: set[str] = set()
         self._trouble = ""
         self._settings, self._client_id, self._make = settings, client_id, client
+        self._properties = properties
         self.sent = self.acknowledged = self.failed = self.dropped = 0
         for topic in topics:
             self._introduce(topic)
@@ -95,7 +121,7 @@ class Producer:
         def delivered(error: KafkaError | None, _message: Message) -> None:
             self._settle(topic, error)
             if on_delivery is not None:
-                on_delivery(error.str() if error is not None else None)
+                on_delivery(None if error is None else Undelivered(error.str(), final=error.code() in _HOPELESS))
 
         parts: dict[str, Any] = {"key": key, "value": value, "headers": list(headers)}
         if partition is not None:
@@ -108,7 +134,7 @@ class Producer:
             self._count(topic, "dropped")
             self._log.warning("message dropped", topic=topic, cause=cause, reason=reason)
             if on_delivery is not None:
-                on_delivery(reason)
+                on_delivery(Undelivered(reason, final=cause == "too_large"))
         self._client.poll(0)
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
@@ -136,7 +162,7 @@ class Producer:
         return len(self._client)
 
     def _connect(self) -> Any:
-        own = {**PRODUCER_PROPERTIES, "client.id": self._client_id, "error_cb": self._on_error}
+        own = {**PRODUCER_PROPERTIES, **self._properties, "client.id": self._client_id, "error_cb": self._on_error}
         return connect(self._make, self._settings, properties=own)
 
     def _produce(

@@ -17,6 +17,7 @@ from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.outcomes import OutcomeRelay
+from kernelcast.exporter.outlet import outlet
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_server import ProbeServer
@@ -31,10 +32,8 @@ from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.producer import Producer
 from kernelcast.runtime.web import WebServer
 from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.topics import DEADLETTER, DEVICE, HINTS, KERNELS, OUTCOMES
+from kernelcast.wire.topics import HINTS
 
-FLUSH_SECONDS: Final = 10.0
-"""How long the end waits for Kafka; what it has not taken by then is told again by the next start."""
 READER_STOP_SECONDS: Final = 5.0
 RELOADED: Final = ("log", "interval_seconds")
 """Settings that SIGHUP changes while the daemon runs."""
@@ -74,18 +73,18 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         sources: list[Source] = [server, *_device_sources(settings, nvml, stack)]
         for source in sources:
             stack.callback(source.close)
-        producer = _producer(settings, hostname, registry, stack)
-        publisher = Publisher(producer, hostname_label=settings.hostname_label)
+        out = stack.enter_context(outlet(settings, hostname, registry))
+        publisher = Publisher(out.sender, hostname_label=settings.hostname_label)
         exposition = Exposition(registry, hostname_label=settings.hostname_label)
-        hints = _hint_reader(settings, hostname, shutdown, _inbox(server, producer, counts, registry))
-        outcomes = OutcomeRelay(server, aggregator, producer, hostname=hostname, count=counts.outcome)
+        hints = _hint_reader(settings, hostname, shutdown, _inbox(server, out.producer, counts, registry))
+        outcomes = OutcomeRelay(server, aggregator, out.sender, hostname=hostname, count=counts.outcome)
         parts = Parts(
             pipeline=Pipeline(sources, aggregator, publisher, state, outcomes),
             aggregator=aggregator,
             exposition=exposition,
             counts=counts,
             state=state,
-            kafka_ready=lambda: _first_trouble(producer.ready(), hints.ready()),
+            kafka_ready=lambda: _first_trouble(out.producer.ready(), hints.ready()),
         )
         daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
         server.start()
@@ -134,19 +133,6 @@ def _probe_server(
         devices=resolver,
         allowed_uids=settings.allowed_uids,
     )
-
-
-def _producer(settings: ExporterSettings, hostname: str, registry: CollectorRegistry, stack: ExitStack) -> Producer:
-    topics = (DEVICE.name, KERNELS.name, OUTCOMES.name, DEADLETTER.name)
-    producer = Producer(settings.kafka, client_id=f"{SERVICE_NAME}-{hostname}", registry=registry, topics=topics)
-    stack.callback(_close, producer)
-    return producer
-
-
-def _close(producer: Producer) -> None:
-    lost = producer.close(FLUSH_SECONDS)
-    if lost:
-        _log.warning("Kafka did not take the last messages", messages=lost)
 
 
 def _inbox(

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from kernelcast.exporter.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
-from kernelcast.runtime.settings import Remedy, ServiceSettings, WebSettings
+from kernelcast.runtime.settings import Remedy, Section, ServiceSettings, WebSettings
 
 ALL_KERNELS: Final = "all"
 DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
@@ -24,6 +24,29 @@ def _as_switch(value: Any) -> Any:
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_as_switch), Remedy("write auto, on or off")]
 
 
+class SpoolSettings(Section):
+    """Where messages wait while Kafka is away.
+
+    Attributes:
+        directory: On disk; a relative one is below `state_directory`. null, or a relative one without
+            `state_directory`, keeps them in memory alone, and loses what finds no room there.
+        max_bytes: What they may take on disk; over it the oldest are dropped, and counted.
+        max_age_seconds: Older ones are dropped, and counted.
+        memory_bytes: What Kafka has not confirmed may take in memory; then it is written to disk.
+        memory_seconds: For how long it stays in memory alone: what `kill -9` may cost.
+        replay_bytes_per_second: How quickly each topic follows once Kafka is back, beside as much as comes in.
+        replay_jitter_seconds: Each node begins after a wait of up to this, so that a fleet does not begin as one.
+    """
+
+    directory: Path | None = Path("spool")
+    max_bytes: Annotated[int, Field(ge=2**20, le=2**40), Remedy("give bytes, at least 1 MiB")] = 256 * 2**20
+    max_age_seconds: Annotated[float, Field(ge=60, allow_inf_nan=False)] = 86_400.0
+    memory_bytes: Annotated[int, Field(ge=0, le=32 * 2**20)] = 8 * 2**20
+    memory_seconds: Annotated[float, Field(ge=1, le=3600, allow_inf_nan=False)] = 30.0
+    replay_bytes_per_second: Annotated[float, Field(ge=1024, allow_inf_nan=False)] = 1.0 * 2**20
+    replay_jitter_seconds: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 10.0
+
+
 class ExporterSettings(ServiceSettings):
     """The node daemon.
 
@@ -34,6 +57,7 @@ class ExporterSettings(ServiceSettings):
         socket_path: Where programs hand over their kernels.
         allowed_uids: Users whose programs may report; null lets every user of the node.
         state_directory: Where totals survive a crash; null keeps none, and a crash resets every counter.
+        spool: Where messages wait while Kafka is away.
         kernels: Kernels with a series of their own per program and GPU; None, written `all`, for every one.
         detailed_kernels: How many of those have histogram buckets.
         retire_after_seconds: How long a program that has ended is still written.
@@ -53,6 +77,7 @@ class ExporterSettings(ServiceSettings):
     socket_path: Path = Path("/run/kernelcast/probe.sock")
     allowed_uids: frozenset[Annotated[int, Field(ge=0)]] | None = None
     state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
+    spool: SpoolSettings = SpoolSettings()
     kernels: Annotated[
         Annotated[int, Field(ge=1)] | None, BeforeValidator(_as_number), Remedy("give a number, or all")
     ] = DEFAULT_KERNELS

@@ -8,6 +8,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 
 from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.intake.consume import Intake
+from kernelcast.runtime.producer import DeliveryListener, Undelivered
 from kernelcast.wire.errors import BrokerError
 
 
@@ -217,7 +218,7 @@ class StateLog:
         *,
         key: bytes | None,
         value: bytes | None,
-        on_delivery: Callable[[str | None], None] | None = None,
+        on_delivery: DeliveryListener | None = None,
         partition: int | None = None,
     ) -> None:
         assert partition is not None
@@ -226,7 +227,7 @@ class StateLog:
             log = self.logs.setdefault(partition, [])
             log.append(StateRecord((partition, len(log)), key, value, self.clock.now_ns()))
         if on_delivery is not None:
-            on_delivery("lost" if self.fails else None)
+            on_delivery(Undelivered("lost") if self.fails else None)
 
     def flush(self, _timeout_seconds: float) -> int:
         return 0

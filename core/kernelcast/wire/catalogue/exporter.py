@@ -146,7 +146,39 @@ NVML_ERRORS: Final = Metric(
     labels=("call",),
     source=_DAEMON,
 )
+_SPOOL: Final = "exporter, spool"
 
+SPOOL_BYTES: Final = Metric(
+    "kernelcast_exporter_spool_bytes", Kind.GAUGE, "What messages for Kafka take on disk.", source=_SPOOL
+)
+SPOOL_MESSAGES: Final = Metric(
+    "kernelcast_exporter_spool_messages",
+    Kind.GAUGE,
+    "Messages on disk that Kafka has not confirmed.",
+    source=_SPOOL,
+)
+SPOOL_WRITTEN: Final = Metric(
+    "kernelcast_exporter_spool_written_total",
+    Kind.COUNTER,
+    "Messages written to disk because Kafka did not confirm them in time.",
+    source=_SPOOL,
+)
+SPOOL_REPLAYED: Final = Metric(
+    "kernelcast_exporter_spool_replayed_total",
+    Kind.COUNTER,
+    "Messages from disk that Kafka has confirmed since.",
+    source=_SPOOL,
+)
+SPOOL_DROPPED: Final = Metric(
+    "kernelcast_exporter_spool_dropped_total",
+    Kind.COUNTER,
+    "Messages lost, by reason: bound (the oldest, over exporter.spool.max_bytes), age (over max_age_seconds), disk (it "
+    "is full or fails), torn (cut short by a crash) or refused (Kafka will never take them).",
+    labels=("reason",),
+    source=_SPOOL,
+)
+
+SPOOL_ROWS: Final[tuple[Metric, ...]] = (SPOOL_BYTES, SPOOL_MESSAGES, SPOOL_WRITTEN, SPOOL_REPLAYED, SPOOL_DROPPED)
 DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     TICKS,
     TICKS_MISSED,
@@ -164,4 +196,4 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     STATE_ERRORS,
     NVML_ERRORS,
 )
-ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS)
+ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *SPOOL_ROWS)

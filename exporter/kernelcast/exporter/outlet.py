@@ -1,0 +1,98 @@
+"""The way to Kafka, as the settings ask for it: a producer, and a backlog on disk between it and the publisher."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.publish import SERVICE_NAME, Sender
+from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
+from kernelcast.exporter.spool import Backlog, DiskSpool
+from kernelcast.exporter.spool.backlog import ENDLESS, Limits
+from kernelcast.exporter.spool.counts import SpoolCounts
+from kernelcast.exporter.spool.pump import Pump
+from kernelcast.runtime.logging import get_logger
+from kernelcast.runtime.producer import Producer
+from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
+
+FLUSH_SECONDS: Final = 10.0
+"""How long the end waits for Kafka; what it has not taken by then is on disk, or told again by the next start."""
+SPOOLED: Final = (DEVICE.name, KERNELS.name, OUTCOMES.name)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where messages go.
+
+    Attributes:
+        producer: To Kafka, for what may be lost.
+        sender: For what may not: a backlog, or the producer where nothing is kept on disk.
+    """
+
+    producer: Producer
+    sender: Sender
+
+
+@contextmanager
+def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[Outlet]:
+    """The way to Kafka for as long as the block lasts.
+
+    Raises:
+        ConfigurationError: librdkafka refuses a property, or the spool's directory cannot be used.
+    """
+    directory = spool_directory(settings)
+    if directory is None:
+        producer = _producer(settings, hostname, registry, spooling=False)
+        try:
+            yield Outlet(producer, producer)
+        finally:
+            if lost := producer.close(FLUSH_SECONDS):
+                _log.warning("Kafka did not take the last messages", messages=lost)
+        return
+    counts = SpoolCounts(registry)
+    spool = settings.spool
+    disk = DiskSpool(
+        directory, max_bytes=spool.max_bytes, max_age_seconds=spool.max_age_seconds, on_drop=counts.drop
+    ).open(SPOOLED)
+    producer = _producer(settings, hostname, registry, spooling=True)
+    backlog = Backlog(producer, disk, _limits(spool), counts)
+    counts.show(backlog.on_disk)
+    try:
+        with Pump(backlog):
+            yield Outlet(producer, backlog)
+    finally:
+        if left := backlog.close(FLUSH_SECONDS):
+            _log.warning("Kafka did not take the last messages; they stay on disk", messages=left, path=str(directory))
+
+
+def spool_directory(settings: ExporterSettings) -> Path | None:
+    """Where the spool is; None without one."""
+    directory = settings.spool.directory
+    if directory is None or directory.is_absolute():
+        return directory
+    return None if settings.state_directory is None else settings.state_directory / directory
+
+
+def _producer(settings: ExporterSettings, hostname: str, registry: CollectorRegistry, *, spooling: bool) -> Producer:
+    return Producer(
+        settings.kafka,
+        client_id=f"{SERVICE_NAME}-{hostname}",
+        registry=registry,
+        topics=(*SPOOLED, DEADLETTER.name),
+        properties=ENDLESS if spooling else {},
+    )
+
+
+def _limits(spool: SpoolSettings) -> Limits:
+    return Limits(
+        memory_bytes=spool.memory_bytes,
+        memory_seconds=spool.memory_seconds,
+        replay_bytes_per_second=spool.replay_bytes_per_second,
+        jitter=lambda: random.uniform(0, spool.replay_jitter_seconds),  # noqa: S311  no secret
+    )

@@ -1,0 +1,73 @@
+"""How quickly a spool is replayed, so that a thousand nodes whose Kafka comes back do not bring it down again."""
+
+from collections.abc import Callable
+from typing import Final
+
+BURST_SECONDS: Final = 2.0
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 60.0
+
+
+class Pace:
+    """Judges whether the next message of one topic may go.
+
+    While nobody knows whether Kafka is there, one message goes ahead of all others. Once it has been confirmed, the
+    others follow after a wait that is different on every node, at a bounded rate.
+
+    Args:
+        bytes_per_second: The rate.
+        jitter: Draws the wait, seconds.
+    """
+
+    def __init__(self, bytes_per_second: float, jitter: Callable[[], float]) -> None:
+        self._rate = bytes_per_second
+        self._jitter = jitter
+        self._allowance = self._granted = 0.0
+        self._refilled = 0.0
+        self._not_before = 0.0
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self.is_up = False
+        """Whether the last that was heard of Kafka is that it took a message."""
+        self.is_doubted = False
+        """Whether Kafka has been silent or has refused since it last took one."""
+
+    def confirmed(self, now: float) -> None:
+        """Kafka took a message; `now` is monotonic seconds."""
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self.is_doubted = False
+        if not self.is_up:
+            self.is_up = True
+            self._not_before = now + self._jitter()
+            self._refilled, self._allowance, self._granted = self._not_before, 0.0, 0.0
+
+    def doubted(self) -> None:
+        """Kafka has not answered for a while."""
+        self.is_up, self.is_doubted = False, True
+
+    def failed(self, now: float) -> None:
+        """Messages came back: wait, longer each time."""
+        self.doubted()
+        self._not_before = now + self._retry_seconds
+        self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
+
+    def allows(self, now: float, *, in_flight: int) -> bool:
+        """Whether one more message may go, with so many unconfirmed."""
+        if now < self._not_before:
+            return False
+        if not self.is_up:
+            return in_flight == 0
+        burst = self._rate * BURST_SECONDS
+        self._allowance = min(self._allowance + (now - self._refilled) * self._rate, burst)
+        self._refilled = now
+        return self._allowance + self._granted >= 0
+
+    def granted(self, size_bytes: int) -> None:
+        """So much has come in: so much more may go out, or a busy node would never catch up."""
+        if self.is_up:
+            self._granted += size_bytes
+
+    def spent(self, size_bytes: int) -> None:
+        """A message of this size has gone."""
+        granted = min(self._granted, size_bytes)
+        self._granted -= granted
+        self._allowance -= size_bytes - granted

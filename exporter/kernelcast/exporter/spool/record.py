@@ -1,0 +1,65 @@
+"""One message as bytes in a segment: length, checksum, and what was to be sent."""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+_HEAD: Final = struct.Struct("<II")
+"""Length of the body in bytes, and its CRC-32."""
+_BODY: Final = struct.Struct("<Qii")
+"""When it was sent, Unix nanoseconds; lengths of key and value in bytes, -1 for none."""
+
+HEAD_BYTES: Final = _HEAD.size
+MAX_BODY_BYTES: Final = 16 * 2**20
+"""Above what any topic takes; a length beyond it is no length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A message that waits for Kafka.
+
+    Attributes:
+        time_ns: When it was sent, Unix nanoseconds.
+        key: Its key; None without.
+        value: Its value; None for a tombstone.
+    """
+
+    time_ns: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, about, and on disk."""
+        return HEAD_BYTES + _BODY.size + len(self.key or b"") + len(self.value or b"")
+
+
+def pack(record: Record) -> bytes:
+    """The record as a segment holds it."""
+    key, value = (b"" if part is None else part for part in (record.key, record.value))
+    lengths = (-1 if part is None else len(part) for part in (record.key, record.value))
+    body = _BODY.pack(record.time_ns, *lengths) + key + value
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def body_length(head: bytes) -> int:
+    """The length that a record's head tells; -1 where it is cut short or no length."""
+    if len(head) < HEAD_BYTES:
+        return -1
+    length: int = _HEAD.unpack(head)[0]
+    return length if _BODY.size <= length <= MAX_BODY_BYTES else -1
+
+
+def unpack(data: bytes) -> Record | None:
+    """The record of these bytes, head and body; None where they are cut short or are not what was written."""
+    length = body_length(data[:HEAD_BYTES])
+    body = data[HEAD_BYTES:]
+    if length < 0 or len(body) != length or zlib.crc32(body) != _HEAD.unpack(data[:HEAD_BYTES])[1]:
+        return None
+    time_ns, key_length, value_length = _BODY.unpack_from(body)
+    key_end = _BODY.size + max(key_length, 0)
+    if key_end + max(value_length, 0) != length:
+        return None
+    key = None if key_length < 0 else body[_BODY.size : key_end]
+    return Record(time_ns, key, None if value_length < 0 else body[key_end:])
