@@ -1,32 +1,59 @@
 """Frames on the probe's Unix socket (SOCK_SEQPACKET: one frame is one packet, so a reader never sees half of one).
 
 Every frame starts with `HEADER`: magic, protocol version, frame type. Control frames carry JSON; kernel totals, which
-flow all the time, carry packed rows. All totals are cumulative since the process's start: a frame that is lost is made
-good by the next one that arrives, and a daemon that restarts has everything back after one interval.
+flow all the time, carry packed rows (`kernelcast.wire.rows`). All totals are cumulative since the process's start: a
+frame that is lost is made good by the next one that arrives, and a daemon that restarts has everything back after one
+interval.
 
-From the program: `Hello` first, then `Names` before any row that uses them, `KernelRows`, `Counters`, `Tunables`,
-`OutcomeFrame`, `Bye`. From the exporter: `HintFrame`.
+From the program: `Hello` first, then `Names` before any row that uses them, `KernelRows`, `VariantRows`, `Counters`,
+`Status`, `Tunables`, `OutcomeFrame`, `Bye`. From the exporter: `HintFrame`.
 """
 
 import json
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from sys import float_info
 from typing import Any, ClassVar, Final, TypeVar
 
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.rows import KernelRow, KernelRows, VariantRow, VariantRows, pack, unpack
+
+__all__ = [
+    "HEADER",
+    "MAGIC",
+    "MAX_FRAME_BYTES",
+    "MAX_VARIANTS",
+    "PROTOCOL_VERSION",
+    "Bye",
+    "Counters",
+    "DeviceClaim",
+    "Frame",
+    "Hello",
+    "HintFrame",
+    "KernelName",
+    "KernelRow",
+    "KernelRows",
+    "Names",
+    "OutcomeFrame",
+    "Status",
+    "TunableClaim",
+    "Tunables",
+    "VariantRow",
+    "VariantRows",
+    "decode",
+    "encode",
+]
 
 MAGIC: Final = b"KC"
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 MAX_FRAME_BYTES: Final = 64 * 1024
 """Well under the default socket buffer (net.core.wmem_default, 208 KiB), so one frame always fits."""
+MAX_VARIANTS: Final = 64
+"""Variants of one kernel that a process tells apart; the rest are summed as `other`."""
 
 HEADER: Final = struct.Struct("<2sBB")
-_ROWS: Final = struct.Struct("<HH")  # device index, rows
-_ROW: Final = struct.Struct("<QQQQQQQH")  # kernel, launches, count, sum_ns, squares (low, high), zero_count, buckets
-_LOW: Final = 2**64 - 1
-_BUCKET: Final = struct.Struct("<hQ")  # scale-3 index, count
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +86,18 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """A kernel's identity and the launch configuration last seen."""
+    """A kernel's identity and the launch configuration last seen.
+
+    Attributes:
+        kernel: The number that rows refer to.
+        signature: Normalised.
+        grid: Blocks, as `64x1x1`; empty where unknown.
+        block: Threads, as `128x1x1`; empty where unknown.
+        registers: Per thread.
+        shared_memory_bytes: Per block, static and dynamic together.
+        local_memory_bytes: Per thread.
+        occupancy: Theoretical: resident warps by what a multiprocessor can hold, 0 to 1; 0 where unknown.
+    """
 
     kernel: int
     signature: str
@@ -67,6 +105,8 @@ class KernelName:
     block: str = ""
     registers: int = 0
     shared_memory_bytes: int = 0
+    local_memory_bytes: int = 0
+    occupancy: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,46 +119,56 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelRow:
-    """Cumulative totals of one kernel on one device."""
-
-    kernel: int
-    launches: int
-    durations: DurationTotals
-
-
-@dataclass(frozen=True, slots=True)
-class KernelRows:
-    """Totals of some kernels on one device; the rest stay as last reported."""
-
-    TYPE: ClassVar = 3
-
-    device: int
-    rows: tuple[KernelRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Counters:
-    """Cumulative totals that are not per kernel, on one device.
+    """Totals that are not per kernel, on one device; cumulative, `pools` excepted.
 
     Attributes:
         device: Index into `Hello.devices`.
         memcpy: Rows of kind (`h2d`, `d2h`, `d2d`, `p2p`, `h2h`), pinned (`true`, `false`, empty), bytes,
             operations, ns.
-        sync: Rows of type and ns waited.
+        sync: Rows of type, calls and ns waited.
         device_time: Rows of state and ns.
         overhead_ns: What the probe took from the program's threads.
         dropped_frames: Frames that could not be handed over.
+        launch_gaps: How long the device stood idle between two things it did; None where the method cannot tell.
+        pools: Rows of pool (`device`, `pinned`), state (`used`, `free`, `total`, `limit`) and bytes, as of now.
+        regions: Rows of region, launches within it, their GPU time in ns, and wall time in ns.
+        unseen: Rows of reason and launches that the method knows of but cannot time or name; not in any kernel's row.
+        dropped_records: Activity records that were lost before they could be added up.
     """
 
     TYPE: ClassVar = 4
 
     device: int
     memcpy: tuple[tuple[str, str, int, int, int], ...] = ()
-    sync: tuple[tuple[str, int], ...] = ()
+    sync: tuple[tuple[str, int, int], ...] = ()
     device_time: tuple[tuple[str, int], ...] = ()
     overhead_ns: int = 0
     dropped_frames: int = 0
+    launch_gaps: DurationTotals | None = None
+    pools: tuple[tuple[str, str, int], ...] = ()
+    regions: tuple[tuple[str, int, int, int], ...] = ()
+    unseen: tuple[tuple[str, int], ...] = ()
+    dropped_records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the process is measured right now; a later one replaces it.
+
+    Attributes:
+        method: `cupti`, `event`, `count` or `manual`.
+        state: `active`, `backed_off`, `off`, `yielded` or `dormant`.
+        reason: Why, in at most 200 characters.
+        sample_ratio: Share of launches that the method tries to time, 0 to 1.
+    """
+
+    TYPE: ClassVar = 10
+
+    method: str
+    state: str
+    reason: str = ""
+    sample_ratio: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +222,23 @@ class Bye:
     reason: str = "exit"
 
 
-Frame = Hello | Names | KernelRows | Counters | Tunables | HintFrame | OutcomeFrame | Bye
-_CONTROL: Final = {kind.TYPE: kind for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, Bye)}
+Frame = Hello | Names | KernelRows | Counters | Tunables | HintFrame | OutcomeFrame | Bye | VariantRows | Status
+_CONTROL: Final = {kind.TYPE: kind for kind in (Hello, Names, Counters, Tunables, HintFrame, OutcomeFrame, Bye, Status)}
+_PACKED: Final[dict[int, type[KernelRows | VariantRows]]] = {kind.TYPE: kind for kind in (KernelRows, VariantRows)}
 _NESTED: Final[dict[str, type[Any]]] = {"devices": DeviceClaim, "names": KernelName, "tunables": TunableClaim}
+_KINDS: Final[dict[Any, tuple[type, ...]]] = {int: (int,), str: (str,), float: (int, float)}
 _Item = TypeVar("_Item")
 
 
 def encode(frame: Frame) -> Iterator[bytes]:
-    """Packets for a frame; `KernelRows`, `Names` and `Tunables` that are too long become several frames.
+    """Packets for a frame; `KernelRows`, `VariantRows` and `Names` that are too long become several frames.
 
     Raises:
         FrameError: A single item is longer than a frame may be.
     """
     head = HEADER.pack(MAGIC, PROTOCOL_VERSION, frame.TYPE)
-    if isinstance(frame, KernelRows):
-        yield from _encode_rows(head, frame)
+    if isinstance(frame, KernelRows | VariantRows):
+        yield from (head + body for body in pack(frame, MAX_FRAME_BYTES - HEADER.size))
         return
     body = json.dumps(asdict(frame), separators=(",", ":"), ensure_ascii=False).encode()
     if len(head) + len(body) <= MAX_FRAME_BYTES:
@@ -218,10 +270,10 @@ def decode(packet: bytes) -> Frame:
             "install the same kernelcast in the program and on the node"
         )
     body = packet[HEADER.size :]
-    if kind == KernelRows.TYPE:
-        return _decode_rows(body)
+    if kind in _PACKED:
+        return unpack(_PACKED[kind], body)
     if kind not in _CONTROL:
-        raise FrameError(f"frame type is {kind}; known types are 1 to 8; install the same kernelcast on both sides")
+        raise FrameError(f"frame type is {kind}; known types are 1 to 10; install the same kernelcast on both sides")
     return _decode_control(_CONTROL[kind], body)
 
 
@@ -234,7 +286,7 @@ def _decode_control(kind: type[Any], body: bytes) -> Frame:
         arguments = {name: _thaw(name, value) for name, value in values.items() if name in known}
         frame: Frame = kind(**arguments)
         _check_types(frame)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise FrameError(f"{kind.__name__} frame is malformed: {error}; it is ignored") from error
     return frame
 
@@ -242,15 +294,19 @@ def _decode_control(kind: type[Any], body: bytes) -> Frame:
 def _check_types(frame: Any) -> None:
     for item in fields(frame):
         value = getattr(frame, item.name)
-        default_kind = {"int": int, "str": str}.get(str(getattr(item.type, "__name__", item.type)))
-        if default_kind and (not isinstance(value, default_kind) or isinstance(value, bool)):
-            raise TypeError(f"{item.name} is {value!r}, not {default_kind.__name__}")
+        allowed = _KINDS.get(item.type)
+        if allowed and (not isinstance(value, allowed) or isinstance(value, bool)):
+            raise TypeError(f"{item.name} is {value!r}, not {allowed[-1].__name__}")
         if isinstance(value, int) and not -(2**63) <= value < 2**64:
             raise ValueError(f"{item.name} is {value}, beyond 64 bits")
+        if isinstance(value, float) and not abs(value) <= float_info.max:
+            raise ValueError(f"{item.name} is {value}, not a number")
 
 
 def _thaw(name: str, value: Any) -> Any:
     """JSON lists back into tuples, and the nested records back into their classes."""
+    if name == "launch_gaps" and value is not None:
+        return _thaw_durations(value)
     if not isinstance(value, list):
         return value
     kind = _NESTED.get(name)
@@ -263,60 +319,16 @@ def _thaw(name: str, value: Any) -> Any:
     return items
 
 
-def _encode_rows(head: bytes, frame: KernelRows) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    size = 0
-    for row in frame.rows:
-        part = _encode_row(row)
-        if parts and HEADER.size + _ROWS.size + size + len(part) > MAX_FRAME_BYTES:
-            yield head + _ROWS.pack(frame.device, len(parts)) + b"".join(parts)
-            parts, size = [], 0
-        parts.append(part)
-        size += len(part)
-    if parts:
-        yield head + _ROWS.pack(frame.device, len(parts)) + b"".join(parts)
-
-
-def _encode_row(row: KernelRow) -> bytes:
-    totals = row.durations
-    fixed = _ROW.pack(
-        row.kernel,
-        row.launches,
-        totals.count,
-        totals.sum_ns,
-        totals.sum_squares_ns2 & _LOW,
-        totals.sum_squares_ns2 >> 64,
-        totals.zero_count,
-        len(totals.buckets),
-    )
-    return fixed + b"".join(_BUCKET.pack(index, count) for index, count in sorted(totals.buckets.items()))
-
-
-def _decode_rows(body: bytes) -> KernelRows:
-    try:
-        device, count = _ROWS.unpack_from(body)
-        position = _ROWS.size
-        rows = []
-        for _ in range(count):
-            row, position = _decode_row(body, position)
-            rows.append(row)
-    except struct.error as error:
-        raise FrameError(f"KernelRows frame is cut off: {error}; it is ignored") from error
-    if position != len(body):
-        raise FrameError(f"KernelRows frame has {len(body) - position} bytes too many; it is ignored")
-    return KernelRows(device, tuple(rows))
-
-
-def _decode_row(body: bytes, position: int) -> tuple[KernelRow, int]:
-    kernel, launches, count, sum_ns, low, high, zero_count, buckets = _ROW.unpack_from(body, position)
-    position += _ROW.size
-    end = position + buckets * _BUCKET.size
-    if end > len(body):
-        raise FrameError(f"KernelRows frame announces {buckets} buckets beyond its end; it is ignored")
-    histogram = dict(_BUCKET.iter_unpack(body[position:end]))
-    if zero_count + sum(histogram.values()) != count:
-        raise FrameError(f"KernelRows frame counts {count} launches but its buckets do not add up to it; it is ignored")
-    return KernelRow(kernel, launches, DurationTotals(count, sum_ns, high << 64 | low, zero_count, histogram)), end
+def _thaw_durations(value: dict[str, Any]) -> DurationTotals:
+    buckets = {int(index): count for index, count in value["buckets"].items()}
+    count, sum_ns, squares, zero_count = (value[name] for name in ("count", "sum_ns", "sum_squares_ns2", "zero_count"))
+    numbers = (count, sum_ns, squares, zero_count, *buckets.values())
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("durations are no whole numbers from 0 on")
+    totals = DurationTotals(count, sum_ns, squares, zero_count, buckets)
+    if totals.zero_count + sum(buckets.values()) != totals.count:
+        raise ValueError(f"durations count {totals.count} but their buckets do not add up to it")
+    return totals
 
 
 def _halves(items: Sequence[_Item]) -> tuple[tuple[_Item, ...], tuple[_Item, ...]]:

@@ -1,6 +1,6 @@
 """Series of a program as samples under the catalogue's rows."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from kernelcast.columnar import Sample
@@ -18,9 +18,15 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "memcpy_operations": (kernel.MEMCPY_OPERATIONS, ("kind", "pinned")),
     "memcpy_ns": (kernel.MEMCPY_SECONDS, ("kind", "pinned")),
     "sync_ns": (kernel.SYNC_WAIT, ("type",)),
+    "sync_calls": (kernel.SYNC_CALLS, ("type",)),
     "device_ns": (kernel.DEVICE_TIME, ("state",)),
     "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
     "dropped_frames": (kernel.PROBE_DROPPED, ()),
+    "dropped_records": (kernel.PROBE_RECORDS, ()),
+    "region_launches": (kernel.REGION_LAUNCHES, ("region",)),
+    "region_gpu_ns": (kernel.REGION_GPU, ("region",)),
+    "region_wall_ns": (kernel.REGION_WALL, ("region",)),
+    "unseen_launches": (kernel.PROBE_UNSEEN, ("reason",)),
 }
 """Name of a counter, as `process.flatten` gives it, to its row and the labels of its key; `_ns` becomes seconds."""
 
@@ -36,7 +42,7 @@ class Emitter:
         key = series.key
         self._base = {**series.device.join_labels(key.source), "program": key.program, "rank": key.rank}
 
-    def samples(self, live: Iterable[ProcessTotals]) -> Iterator[Sample]:
+    def samples(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
         """Everything there is to say; `live` are the processes that have not ended."""
         for shown in self._series.admitted:
             yield from self._kernel(shown)
@@ -44,6 +50,7 @@ class Emitter:
             base = self._labels(kernel=OTHER, kernel_class=kernel_class)
             yield from self._launches(base, totals, detailed=False)
         yield from self._counters()
+        yield from self._gaps()
         yield from self._coverage()
         yield from self._processes(live)
         yield from self._hints()
@@ -62,6 +69,8 @@ class Emitter:
         yield from self._launches(self._labels(**own), shown.totals, detailed=shown.detailed)
         if shown.config is not None and (shown.config.grid or shown.config.block):
             yield self._gauge(kernel.KERNEL_INFO, self._labels(**own, **_config(shown.config)), 1)
+        if shown.config is not None and shown.config.occupancy:
+            yield self._gauge(kernel.OCCUPANCY, self._labels(**own), shown.config.occupancy)
         for variant, totals in shown.variants.items():
             yield from self._variant(self._labels(**own, variant=variant), totals)
 
@@ -73,6 +82,12 @@ class Emitter:
         yield Sample(kernel.DURATION, attributes, self._time_ns, shown, start_ns, detailed)
         yield self._counter(kernel.LAUNCHES, attributes, totals.launches)
         yield self._counter(kernel.TIMED_LAUNCHES, attributes, durations.count)
+        if totals.queue_delays:
+            delay_seconds = totals.queue_delay_ns / NANOSECONDS_PER_SECOND
+            yield self._counter(kernel.QUEUE_DELAY, attributes, delay_seconds)
+            yield self._counter(kernel.QUEUE_DELAYS, attributes, totals.queue_delays)
+        if totals.graph_launches:
+            yield self._counter(kernel.GRAPH_LAUNCHES, attributes, totals.graph_launches)
 
     def _variant(self, attributes: Labels, totals: DurationTotals) -> Iterator[Sample]:
         squares = totals.sum_squares_ns2 / SQUARE_NANOSECONDS_PER_SQUARE_SECOND
@@ -87,23 +102,44 @@ class Emitter:
             own = dict(zip(label_names, values, strict=True))
             yield self._counter(metric, self._labels(**own), value)
 
+    def _gaps(self) -> Iterator[Sample]:
+        series = self._series
+        if series.gaps is not None:
+            gaps = series.gaps.copy()
+            yield Sample(kernel.LAUNCH_GAP, self._labels(), self._time_ns, gaps, series.start_ns, detailed=True)
+
     def _coverage(self) -> Iterator[Sample]:
+        """Timed launches by all that are known of; a launch that the method cannot see is one that it did not time."""
         series = self._series
         parts = [*(one.totals for one in series.admitted), *series.other.values()]
         launches = sum(part.launches for part in parts)
+        launches += sum(total for key, total in series.counters.items() if key[0] == "unseen_launches")
         if launches:
             timed = sum(part.durations.count for part in parts)
             yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches)
 
-    def _processes(self, live: Iterable[ProcessTotals]) -> Iterator[Sample]:
-        infos: set[Labels] = set()
-        claims: set[Labels] = set()
+    def _processes(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
+        """What living processes say of themselves: states are shown once however many are in them, pools add up."""
+        facts: set[tuple[Labels, Metric]] = set()
+        pools: dict[tuple[str, str], int] = {}
         for process in live:
-            if process.method or process.version:
-                infos.add(self._labels(method=process.method, version=process.version))
-            claims.update(self._labels(**_claim(claim)) for claim in process.tunables)
-        yield from (self._gauge(kernel.PROBE_INFO, attributes, 1) for attributes in sorted(infos))
-        yield from (self._gauge(kernel.TUNABLE_INFO, attributes, 1) for attributes in sorted(claims))
+            facts.update(self._facts(process))
+            for key, size_bytes in process.pools.items():
+                pools[key] = pools.get(key, 0) + size_bytes
+        yield from (self._gauge(metric, attributes, 1) for attributes, metric in sorted(facts, key=_fact_order))
+        for (pool, state), size_bytes in pools.items():
+            yield self._gauge(kernel.MEMORY_POOL, self._labels(pool=pool, state=state), size_bytes)
+        ratios = [process.status.sample_ratio for process in live if process.status]
+        if ratios:
+            yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))
+
+    def _facts(self, process: ProcessTotals) -> Iterator[tuple[Labels, Metric]]:
+        if process.method or process.version:
+            yield self._labels(method=process.method, version=process.version), kernel.PROBE_INFO
+        if process.status:
+            yield self._labels(state=process.status.state, reason=process.status.reason), kernel.PROBE_STATE
+        for claim in process.tunables:
+            yield self._labels(**_claim(claim)), kernel.TUNABLE_INFO
 
     def _hints(self) -> Iterator[Sample]:
         for (tunable, state), count in self._series.outcomes.items():
@@ -118,7 +154,12 @@ def _config(config: KernelName) -> dict[str, str]:
         "block": config.block,
         "registers": str(config.registers) if config.registers else "",
         "shared_memory": str(config.shared_memory_bytes),
+        "local_memory": str(config.local_memory_bytes) if config.local_memory_bytes else "",
     }
+
+
+def _fact_order(fact: tuple[Labels, Metric]) -> tuple[str, Labels]:
+    return fact[1].prometheus_name, fact[0]
 
 
 def _claim(claim: TunableClaim) -> dict[str, str]:

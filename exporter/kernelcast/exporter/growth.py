@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kernelcast.wire.frames import KernelName
+from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
 
 CounterKey = tuple[str, ...]
@@ -11,10 +11,27 @@ CounterKey = tuple[str, ...]
 
 @dataclass(slots=True)
 class Launches:
-    """Launches of a kernel, and what those that were timed add up to."""
+    """Launches of a kernel, and what those that were timed add up to.
+
+    Attributes:
+        launches: Timed or not.
+        durations: GPU time of the timed ones.
+        queue_delays: Launches whose queue delay is known.
+        queue_delay_ns: The sum of those delays.
+        graph_launches: Launches that came from a CUDA graph.
+    """
 
     launches: int = 0
     durations: DurationTotals = field(default_factory=DurationTotals)
+    queue_delays: int = 0
+    queue_delay_ns: int = 0
+    graph_launches: int = 0
+
+    @classmethod
+    def of(cls, row: KernelRow) -> "Launches":
+        """The totals in a row; a source may go on counting in the object it reported, so they are a copy."""
+        queue = (row.queue_delays, row.queue_delay_ns, row.graph_launches)
+        return cls(row.launches, row.durations.copy(), *queue)
 
     @property
     def gpu_time_ns(self) -> int:
@@ -25,17 +42,28 @@ class Launches:
         """Add another set of launches to this one."""
         self.launches += other.launches
         self.durations.add(other.durations)
+        self.queue_delays += other.queue_delays
+        self.queue_delay_ns += other.queue_delay_ns
+        self.graph_launches += other.graph_launches
 
     def copy(self) -> "Launches":
         """An independent copy."""
-        return Launches(self.launches, self.durations.copy())
+        queue = (self.queue_delays, self.queue_delay_ns, self.graph_launches)
+        return Launches(self.launches, self.durations.copy(), *queue)
 
     def since(self, before: "Launches") -> "Launches | None":
         """What was added since `before`; None where any total is lower than it was."""
-        if self.launches < before.launches or _fell(self.durations, before.durations):
+        grown = Launches(
+            self.launches - before.launches,
+            self.durations.copy(),
+            self.queue_delays - before.queue_delays,
+            self.queue_delay_ns - before.queue_delay_ns,
+            self.graph_launches - before.graph_launches,
+        )
+        if min(grown.launches, grown.queue_delays, grown.queue_delay_ns, grown.graph_launches) < 0:
             return None
-        grown = self.copy()
-        grown.launches -= before.launches
+        if _fell(self.durations, before.durations):
+            return None
         grown.durations.subtract(before.durations)
         return grown
 
@@ -48,6 +76,7 @@ class Growth:
         kernels: By normalised signature; empty for kernels whose name has not arrived.
         variants: By signature and variant.
         counters: By counter.
+        gaps: Idle times of the device between two things it did; None where none were reported.
         configs: Names and launch configurations that came with it, signatures normalised.
         fallen: Totals that were lower than the same process's last ones, and were ignored.
         refused: Totals that were ignored because the process reports more things than are kept for one.
@@ -56,6 +85,7 @@ class Growth:
     kernels: dict[str, Launches] = field(default_factory=dict)
     variants: dict[tuple[str, str], DurationTotals] = field(default_factory=dict)
     counters: dict[CounterKey, int] = field(default_factory=dict)
+    gaps: DurationTotals | None = None
     configs: list[KernelName] = field(default_factory=list)
     fallen: int = 0
     refused: int = 0

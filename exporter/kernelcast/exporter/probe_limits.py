@@ -5,10 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kernelcast.wire.errors import FrameError
-from kernelcast.wire.frames import Counters, Hello, KernelRows, Names, Tunables
+from kernelcast.wire.frames import Counters, Hello, KernelRows, Names, Status, Tunables, VariantRows
+from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Process
 
 MAX_TEXT: Final = 256
+MAX_REASON: Final = 200
+MAX_VARIANT: Final = 128
+MAX_GAP_BUCKETS: Final = 400
+BUCKET_INDICES: Final = range(-(2**15), 2**15)
 MAX_KINDS: Final = 33
 MAX_TOTAL: Final = 2**64
 
@@ -22,6 +27,7 @@ class ProbeLimits:
         processes: Processes remembered at one time, connected or not.
         devices: GPUs of one process.
         kernels: Kernels of one process.
+        variants: Combinations of kernel and variant of one process.
         names_bytes: Kernel signatures of one process, together.
         buckets: Histogram buckets of one process that wait for the next poll.
         bad_frames: Frames of one connection that may break the contract before it is closed.
@@ -35,6 +41,7 @@ class ProbeLimits:
     processes: int = 1024
     devices: int = 64
     kernels: int = 8192
+    variants: int = 8192
     names_bytes: int = 8 * 1024 * 1024
     buckets: int = 400_000
     bad_frames: int = 8
@@ -67,6 +74,11 @@ def check_names(frame: Names) -> None:
     for name in names:
         if not name.signature or name.kernel < 0:
             raise FrameError(f"Names has kernel {name.kernel} called {name.signature!r}; it is ignored")
+        if name.local_memory_bytes < 0 or not 0 <= name.occupancy <= 1:
+            raise FrameError(
+                f"Names has local memory {name.local_memory_bytes} and occupancy {name.occupancy}; "
+                "these lie from 0 on, and between 0 and 1; it is ignored"
+            )
 
 
 def check_rows(frame: KernelRows, devices: int, known: Container[int]) -> None:
@@ -77,6 +89,29 @@ def check_rows(frame: KernelRows, devices: int, known: Container[int]) -> None:
             raise FrameError(f"KernelRows has kernel {row.kernel:x} without a name; Names must come first")
         if row.launches < row.durations.count:
             raise FrameError(f"KernelRows has {row.launches} launches but {row.durations.count} timed; it is ignored")
+        if row.launches < max(row.queue_delays, row.graph_launches):
+            raise FrameError(
+                f"KernelRows has {row.launches} launches but {row.queue_delays} queue delays and "
+                f"{row.graph_launches} from graphs; it is ignored"
+            )
+
+
+def check_variants(frame: VariantRows, devices: int, known: Container[int]) -> None:
+    """Raises FrameError where rows speak of what was not introduced, or a variant cannot be a label."""
+    _check_device(frame.device, devices)
+    for row in frame.rows:
+        if row.kernel not in known:
+            raise FrameError(f"VariantRows has kernel {row.kernel:x} without a name; Names must come first")
+        if not row.variant:
+            raise FrameError(f"VariantRows has a variant of kernel {row.kernel:x} without a text; it is ignored")
+    _check_texts("VariantRows", [row.variant for row in frame.rows], MAX_VARIANT)
+
+
+def check_status(frame: Status) -> None:
+    """Raises FrameError where a status cannot be shown."""
+    _check_texts("Status", [frame.method, frame.state, frame.reason], MAX_REASON)
+    if not 0 <= frame.sample_ratio <= 1:
+        raise FrameError(f"Status has sample_ratio {frame.sample_ratio}; it lies between 0 and 1; it is ignored")
 
 
 def check_counters(frame: Counters, devices: int) -> None:
@@ -84,8 +119,11 @@ def check_counters(frame: Counters, devices: int) -> None:
     _check_device(frame.device, devices)
     shapes = (
         ("memcpy", frame.memcpy, (str, str, int, int, int)),
-        ("sync", frame.sync, (str, int)),
+        ("sync", frame.sync, (str, int, int)),
         ("device_time", frame.device_time, (str, int)),
+        ("pools", frame.pools, (str, str, int)),
+        ("regions", frame.regions, (str, int, int, int)),
+        ("unseen", frame.unseen, (str, int)),
     )
     for name, rows, shape in shapes:
         if len(_items("Counters", name, rows)) > MAX_KINDS:
@@ -94,6 +132,9 @@ def check_counters(frame: Counters, devices: int) -> None:
             _check_row(name, row, shape)
     _check_total("overhead_ns", frame.overhead_ns)
     _check_total("dropped_frames", frame.dropped_frames)
+    _check_total("dropped_records", frame.dropped_records)
+    if frame.launch_gaps is not None:
+        _check_gaps(frame.launch_gaps)
 
 
 def check_tunables(frame: Tunables) -> None:
@@ -117,12 +158,23 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
     return texts
 
 
-def _check_texts(frame: str, texts: list[str]) -> None:
+def _check_texts(frame: str, texts: list[str], limit: int = MAX_TEXT) -> None:
     for text in texts:
-        if len(text) > MAX_TEXT or "\x00" in text:
-            raise FrameError(
-                f"{frame} has {text[:40]!r} of {len(text)} characters; the limit is {MAX_TEXT}; shorten it"
-            )
+        if len(text) > limit or "\x00" in text:
+            raise FrameError(f"{frame} has {text[:40]!r} of {len(text)} characters; the limit is {limit}; shorten it")
+
+
+def _check_gaps(gaps: DurationTotals) -> None:
+    buckets = gaps.buckets
+    if len(buckets) > MAX_GAP_BUCKETS or not all(index in BUCKET_INDICES for index in buckets):
+        raise FrameError(
+            f"Counters has launch_gaps of {len(buckets)} buckets; the limits are {MAX_GAP_BUCKETS} buckets and "
+            "indices of 16 bits; it is ignored"
+        )
+    for total in (gaps.count, gaps.sum_ns, *buckets.values()):
+        _check_total("launch_gaps", total)
+    if gaps.sum_squares_ns2 > gaps.sum_ns**2:
+        raise FrameError("Counters has launch_gaps whose squares no such times can have; it is ignored")
 
 
 def _check_device(device: int, devices: int) -> None:

@@ -8,12 +8,15 @@ from kernelcast.exporter.probe_limits import (
     check_counters,
     check_names,
     check_rows,
+    check_status,
     check_tunables,
+    check_variants,
 )
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.errors import EventError, FrameError
 from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event
 from kernelcast.wire.frames import (
+    MAX_VARIANTS,
     Bye,
     Counters,
     Frame,
@@ -24,10 +27,14 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    Status,
     TunableClaim,
     Tunables,
+    VariantRow,
+    VariantRows,
     encode,
 )
+from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 
 
@@ -46,6 +53,7 @@ class ProbeSession:
         self.hello = hello
         self.devices = devices
         self.tunables: tuple[TunableClaim, ...] = ()
+        self.status: Status | None = None
         self.ended = False
         self._limits = limits
         self._names: dict[int, KernelName] = {}
@@ -53,7 +61,11 @@ class ProbeSession:
         self._told: dict[int, dict[int, KernelName]] = {}
         self._new_rows: dict[int, dict[int, KernelRow]] = {}
         self._new_counters: dict[int, Counters] = {}
-        self._tunables_told: set[int] = set()
+        self._new_variants: dict[int, dict[tuple[int, str], VariantRow]] = {}
+        self._variants: dict[int, dict[int, set[str]]] = {}
+        self._variants_known = 0
+        self._described: set[int] = set()
+        """Devices whose reports have told the tunables and the status."""
         self._buckets = 0
         self._active: set[int] = set()
         self._hints: deque[bytes] = deque()
@@ -79,6 +91,12 @@ class ProbeSession:
                 check_counters(frame, len(self.devices))
                 self._new_counters[frame.device] = frame
                 self._active.add(frame.device)
+            case VariantRows():
+                self._take_variants(frame)
+            case Status():
+                check_status(frame)
+                self.status = frame
+                self._described.clear()
             case Tunables():
                 self._take_tunables(frame)
             case OutcomeFrame():
@@ -91,12 +109,14 @@ class ProbeSession:
 
     def reports(self) -> list[ProcessReport]:
         """What is new since the last call, one report per device; all devices in use where the process has ended."""
-        untold = self._active - self._tunables_told
-        changed = self._active if self.ended else untold | self._new_counters.keys() | self._new_rows.keys()
+        untold = self._active - self._described
+        new = self._new_counters.keys() | self._new_rows.keys() | self._new_variants.keys()
+        changed = self._active if self.ended else untold | new
         found = [self._report(device) for device in sorted(changed)]
         self._new_rows = {}
         self._new_counters = {}
-        self._tunables_told |= changed
+        self._new_variants = {}
+        self._described |= changed
         self._buckets = 0
         return found
 
@@ -161,10 +181,29 @@ class ProbeSession:
         self._new_rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
         self._active.add(frame.device)
 
+    def _take_variants(self, frame: VariantRows) -> None:
+        check_variants(frame, len(self.devices), self._names)
+        rows = {(row.kernel, row.variant): row for row in frame.rows}
+        known = self._variants.setdefault(frame.device, {})
+        texts: dict[int, set[str]] = {}
+        for kernel, variant in rows:
+            texts.setdefault(kernel, set(known.get(kernel, ()))).add(variant)
+        most = max(map(len, texts.values()), default=0)
+        total = self._variants_known + sum(len(found) - len(known.get(kernel, ())) for kernel, found in texts.items())
+        if most > MAX_VARIANTS or total > self._limits.variants:
+            raise FrameError(
+                f"process has {total} variants, {most} of one kernel; the limits are "
+                f"{self._limits.variants} and {MAX_VARIANTS}; sum the others as one"
+            )
+        known.update(texts)
+        self._variants_known = total
+        self._new_variants.setdefault(frame.device, {}).update(rows)
+        self._active.add(frame.device)
+
     def _take_tunables(self, frame: Tunables) -> None:
         check_tunables(frame)
         self.tunables = tuple(self._completed(tunable) for tunable in frame.tunables)
-        self._tunables_told.clear()
+        self._described.clear()
 
     def _completed(self, claim: TunableClaim) -> TunableClaim:
         """The model stands with the tunable, so that a hint can say for which one it was derived."""
@@ -182,7 +221,10 @@ class ProbeSession:
     def _report(self, device: int) -> ProcessReport:
         rows = tuple(self._new_rows.get(device, {}).values())
         told = self._told.setdefault(device, {})
-        names = {row.kernel: self._names[row.kernel] for row in rows}
+        variants = self._new_variants.get(device, {})
+        names = {
+            kernel: self._names[kernel] for kernel in [*(row.kernel for row in rows), *(key[0] for key in variants)]
+        }
         new_names = tuple(name for kernel, name in names.items() if told.get(kernel) != name)
         told.update(names)
         return ProcessReport(
@@ -191,15 +233,22 @@ class ProbeSession:
             names=new_names,
             rows=rows,
             counters=self._new_counters.get(device),
-            tunables=None if device in self._tunables_told else self.tunables,
-            method=self.hello.method,
+            variants={key: _variant_totals(row) for key, row in variants.items()},
+            tunables=None if device in self._described else self.tunables,
+            method=self.status.method if self.status and self.status.method else self.hello.method,
             version=self.hello.version,
+            status=self.status,
             final=self.ended,
         )
 
 
 def _buckets(row: KernelRow | None) -> int:
     return len(row.durations.buckets) if row else 0
+
+
+def _variant_totals(row: VariantRow) -> KernelRow:
+    """Variants travel without buckets."""
+    return KernelRow(row.kernel, row.count, DurationTotals(row.count, row.sum_ns, row.sum_squares_ns2))
 
 
 def _length(name: KernelName | None) -> int:

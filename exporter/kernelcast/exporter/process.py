@@ -6,12 +6,14 @@ from typing import Final, TypeVar
 
 from kernelcast.exporter.growth import CounterKey, Growth, Launches
 from kernelcast.exporter.report import ProcessReport
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, TunableClaim
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
+from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import normalise
 
 MAX_TRACKED: Final = 20_000
 """Kernels, and (kernel, variant) pairs, that are kept for one process; real traces have 49 to 170 and 192 to 579."""
-MAX_COUNTERS: Final = 256
+MAX_COUNTERS: Final = 512
+"""A `Counters` frame may have 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and three totals beside."""
 MAX_TUNABLES: Final = 64
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
 
@@ -26,19 +28,37 @@ class ProcessTotals:
         rows: Kernel number to its last totals.
         variants: (kernel number, variant) to its last totals.
         counters: Counter to its last total.
+        gaps: Its last idle times between two things the device did.
+        pools: (pool, state) to bytes, as of its last report.
+        status: How it is measured right now; None where it never said.
         tunables: As the process last claimed them.
         method: How it measures.
         version: Its probe's version.
         confirmed: False for a process known from a snapshot only, until it reports again.
     """
 
-    __slots__ = ("confirmed", "counters", "method", "names", "rows", "tunables", "variants", "version")
+    __slots__ = (
+        "confirmed",
+        "counters",
+        "gaps",
+        "method",
+        "names",
+        "pools",
+        "rows",
+        "status",
+        "tunables",
+        "variants",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.names: dict[int, KernelName] = {}
         self.rows: dict[int, Launches] = {}
         self.variants: dict[tuple[int, str], Launches] = {}
         self.counters: dict[CounterKey, int] = {}
+        self.gaps: DurationTotals | None = None
+        self.pools: dict[tuple[str, str], int] = {}
+        self.status: Status | None = None
         self.tunables: tuple[TunableClaim, ...] = ()
         self.method = ""
         self.version = ""
@@ -56,8 +76,11 @@ class ProcessTotals:
         for (kernel, variant), row in report.variants.items():
             self._advance_variant((kernel, variant), row, growth)
         if report.counters is not None:
+            self.pools = {(pool, state): size_bytes for pool, state, size_bytes in report.counters.pools}
             for key, total in flatten(report.counters, probe=bool(self.version)):
                 self._advance_counter(key, total, growth)
+            if report.counters.launch_gaps is not None:
+                self._advance_gaps(report.counters.launch_gaps, growth)
         return growth
 
     def signature(self, kernel: int) -> str:
@@ -68,6 +91,7 @@ class ProcessTotals:
     def _describe(self, report: ProcessReport) -> None:
         self.method = report.method or self.method
         self.version = report.version or self.version
+        self.status = report.status or self.status
         if report.tunables is not None:
             self.tunables = report.tunables[:MAX_TUNABLES]
 
@@ -102,14 +126,21 @@ class ProcessTotals:
         if before is None and len(totals) >= MAX_TRACKED:
             growth.refused += 1
             return None
-        # A source may go on counting in the object it reported: keep a copy.
-        now = Launches(row.launches, row.durations).copy()
+        now = Launches.of(row)
         grown = now.since(before) if before is not None else now.copy()
         if grown is None:
             growth.fallen += 1
             return None
         totals[key] = now
         return grown
+
+    def _advance_gaps(self, now: DurationTotals, growth: Growth) -> None:
+        grown = _grown_gaps(now, self.gaps)
+        if grown is None:
+            growth.fallen += 1
+            return
+        self.gaps = now.copy()
+        growth.gaps = grown
 
     def _advance_counter(self, key: CounterKey, total: int, growth: Growth) -> None:
         before = self.counters.get(key)
@@ -121,6 +152,11 @@ class ProcessTotals:
             return
         self.counters[key] = total
         growth.counters[key] = growth.counters.get(key, 0) + total - (before or 0)
+
+
+def _grown_gaps(now: DurationTotals, before: DurationTotals | None) -> DurationTotals | None:
+    grown = Launches(0, now).since(Launches(0, before or DurationTotals()))
+    return grown.durations if grown else None
 
 
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
@@ -139,11 +175,19 @@ def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, in
         add(("memcpy_bytes", kind, pinned), copied_bytes)
         add(("memcpy_operations", kind, pinned), operations)
         add(("memcpy_ns", kind, pinned), copy_ns)
-    for sync, wait_ns in counters.sync:
+    for sync, calls, wait_ns in counters.sync:
+        add(("sync_calls", sync), calls)
         add(("sync_ns", sync), wait_ns)
     for state, state_ns in counters.device_time:
         add(("device_ns", state), state_ns)
+    for region, launches, gpu_ns, wall_ns in counters.regions:
+        add(("region_launches", region), launches)
+        add(("region_gpu_ns", region), gpu_ns)
+        add(("region_wall_ns", region), wall_ns)
+    for reason, launches in counters.unseen:
+        add(("unseen_launches", reason), launches)
     if probe:
         add(("overhead_ns",), counters.overhead_ns)
         add(("dropped_frames",), counters.dropped_frames)
+        add(("dropped_records",), counters.dropped_records)
     yield from totals.items()

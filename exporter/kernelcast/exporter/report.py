@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kernelcast.columnar import Sample
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, TunableClaim
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
 from kernelcast.wire.identity import Device, Process
 
 
@@ -21,6 +21,7 @@ class ProcessReport:
         counters: Copies, waits, device time; None leaves them as they were.
         variants: (kernel, variant) to totals, for kernels whose configuration is known to vary.
         method: How the durations were measured.
+        status: How the process is measured right now; None where it says nothing new.
         version: The probe's version; empty for replay and simulation.
         final: The process has ended; its totals stay for ever.
     """
@@ -34,6 +35,7 @@ class ProcessReport:
     tunables: tuple[TunableClaim, ...] | None = None
     method: str = ""
     version: str = ""
+    status: Status | None = None
     final: bool = False
 
 

@@ -92,6 +92,7 @@ class ProgramSeries:
         kernels: By normalised signature.
         other: What the kernels without a series add up to, by kernel class.
         counters: Totals that are not per kernel.
+        gaps: Idle times of the GPU between two things it did; None until some process reports them.
         outcomes: (tunable, state) to how many hints became that.
         measured: Tunable to the last ratio of kernel times measured for it.
     """
@@ -104,6 +105,7 @@ class ProgramSeries:
         self.kernels: dict[str, KernelSeries] = {}
         self.other: dict[str, Launches] = {}
         self.counters: dict[CounterKey, int] = {}
+        self.gaps: DurationTotals | None = None
         self.outcomes: dict[tuple[str, str], int] = {}
         self.measured: dict[str, float] = {}
 
@@ -129,6 +131,9 @@ class ProgramSeries:
                 pending.setdefault(variant, DurationTotals()).add(totals)
         for name in growth.configs:
             self._kernel(name.signature).config = name
+        if growth.gaps is not None:
+            self.gaps = self.gaps or DurationTotals()
+            self.gaps.add(growth.gaps)
         return self._grow_counters(growth.counters)
 
     def settle(self, *, max_kernels: int | None, detailed_kernels: int) -> None:

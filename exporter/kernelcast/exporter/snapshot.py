@@ -13,6 +13,7 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device
 
 Document = dict[str, Any]
+_DURATION_FIELDS = 5
 
 
 def take(aggregator: Aggregator) -> Document:
@@ -48,6 +49,7 @@ def _member(member: Member) -> Document:
         "kernels": [_kernel(kernel) for kernel in series.kernels.values()],
         "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
         "counters": [[*key, total] for key, total in series.counters.items()],
+        "gaps": _durations(series.gaps) if series.gaps else None,
         "outcomes": [[*key, count] for key, count in series.outcomes.items()],
         "measured": series.measured,
         "live": {nonce: _process(process, numbers) for nonce, process in member.live.items()},
@@ -61,6 +63,7 @@ def _restored_member(item: Document) -> Member:
     series.kernels = {kernel.signature: kernel for kernel in kernels}
     series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
     series.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    series.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
     series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items()}
     member = Member(series)
@@ -102,6 +105,7 @@ def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
         "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
         "variants": [[*key, _launches(totals)] for key, totals in process.variants.items()],
         "counters": [[*key, total] for key, total in process.counters.items()],
+        "gaps": _durations(process.gaps) if process.gaps else None,
     }
 
 
@@ -118,16 +122,19 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
         (int(kernel), str(variant)): _restored_launches(totals) for kernel, variant, totals in item["variants"]
     }
     process.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    process.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
     return process
 
 
 def _launches(totals: Launches) -> list[Any]:
-    return [totals.launches, *_durations(totals.durations)]
+    queue = (totals.queue_delays, totals.queue_delay_ns, totals.graph_launches)
+    return [totals.launches, *_durations(totals.durations), *queue]
 
 
 def _restored_launches(item: list[Any]) -> Launches:
-    launches, *durations = item
-    return Launches(int(launches), _restored_durations(durations))
+    """The totals of a kernel; state files of version 1 end with the durations."""
+    launches, durations, queue = item[0], item[1 : 1 + _DURATION_FIELDS], item[1 + _DURATION_FIELDS :]
+    return Launches(int(launches), _restored_durations(durations), *map(int, queue))
 
 
 def _durations(totals: DurationTotals) -> list[Any]:

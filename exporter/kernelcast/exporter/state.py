@@ -17,7 +17,9 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 
 FORMAT: Final = b"kernelcast-exporter-state"
-VERSION: Final = b"1"
+VERSION: Final = b"2"
+READABLE: Final = (VERSION, b"1")
+"""Versions that can be read; an older exporter refuses a newer file and starts afresh."""
 FILE_NAME: Final = "exporter.state"
 _SEPARATORS: Final = (",", ":")
 
@@ -135,14 +137,14 @@ class StateFile:
             _log.warning("state could not be put aside", path=str(self.path), error=str(error))
 
 
-def _header(body: bytes) -> bytes:
+def _header(body: bytes, version: bytes = VERSION) -> bytes:
     digest = hashlib.sha256(body).hexdigest().encode()
-    return b" ".join((FORMAT, VERSION, digest, str(len(body)).encode())) + b"\n"
+    return b" ".join((FORMAT, version, digest, str(len(body)).encode())) + b"\n"
 
 
 def _parse(content: bytes) -> snapshot.Document:
     head, _, body = content.partition(b"\n")
-    if head + b"\n" != _header(body):
+    if head + b"\n" not in [_header(body, version) for version in READABLE]:
         raise ValueError(f"header {head[:80]!r} does not fit its {len(body)} bytes")
     document = json.loads(body)
     if not isinstance(document, dict):

@@ -26,8 +26,10 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    Status,
     TunableClaim,
     Tunables,
+    VariantRows,
     decode,
     encode,
 )
@@ -68,6 +70,7 @@ class Sender:
         self._hello: Hello | None = None
         self._named: dict[int, KernelName] = {}
         self._tunables_sent: tuple[TunableClaim, ...] | None = None
+        self._status_sent: Status | None = None
         self._greeted = False
         self._warned = False
         self._stopping = threading.Event()
@@ -170,9 +173,10 @@ class Sender:
         self._greeted = False
         self._named.clear()
         self._tunables_sent = None
+        self._status_sent = None
         recorder = self._subject.recorder
-        for cell in (cell for device in recorder.devices() for cell in recorder.cells(device)):
-            cell.changed = True
+        for device in recorder.devices():
+            recorder.retell(recorder.cells(device))
 
     def _hear(self) -> None:
         for packet in self._link.receive():
@@ -192,10 +196,20 @@ class Sender:
             self._greeted = self._send(self._hello)
         return (
             self._greeted
+            and self._send_status()
             and self._send_tunables()
             and all(self._send_totals(device) for device in self._subject.recorder.devices())
             and self._send_outcomes()
         )
+
+    def _send_status(self) -> bool:
+        status = self._subject.recorder.current
+        if status is None or status == self._status_sent:
+            return True
+        if self._send(status):
+            self._status_sent = status
+            return True
+        return False
 
     def _send_tunables(self) -> bool:
         model = self.devices[0].model_name if self.devices else ""
@@ -221,10 +235,10 @@ class Sender:
             if not self._send(Names(names)):
                 return False
             self._named.update((name.kernel, name) for name in names)
-        if self._send(KernelRows(device, tuple(recorder.take(cell) for cell in cells))):
+        rows = KernelRows(device, tuple(recorder.take(cell) for cell in cells))
+        if self._send(rows) and self._send(VariantRows(device, recorder.take_variants(cells))):
             return True
-        for cell in cells:
-            cell.changed = True
+        recorder.retell(cells)
         return False
 
     def _send_outcomes(self) -> bool:

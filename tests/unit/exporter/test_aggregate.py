@@ -1,13 +1,15 @@
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.aggregate import MAX_ENDED, Aggregator
+from kernelcast.exporter.publish import Publisher
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.events import Outcome, OutcomeState
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, TunableClaim
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 from kernelcast.wire.kernels import kernel_id, label
@@ -183,15 +185,169 @@ def test_untimed_launches_show_in_the_coverage() -> None:
     assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.25}
 
 
+def test_launches_that_cannot_be_seen_count_against_the_coverage() -> None:
+    aggregator = Aggregator()
+    names = (KernelName(kernel_id("gemm"), "gemm"),)
+    counters = Counters(0, unseen=(("cublas", 3), ("graph", 1)))
+    rows = (row("gemm", [10, 10], untimed=2),)
+    aggregator.report(ProcessReport(process(), DEVICE, names, rows, counters, version="1"))
+    samples = shown(aggregator)
+    assert values(samples, kernel.PROBE_UNSEEN, "reason") == {"cublas": 3, "graph": 1}
+    assert values(samples, kernel.LAUNCHES) == {label("gemm"): 4}
+    assert values(samples, kernel.PROBE_COVERAGE) == {"": 0.25}
+
+
+def test_a_program_of_which_nothing_can_be_seen_has_a_coverage_of_nought() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({}, counters=Counters(0, unseen=(("other_profiler", 5),))))
+    assert values(shown(aggregator), kernel.PROBE_COVERAGE) == {"": 0.0}
+
+
+def test_queue_delays_and_graph_launches_are_shown_where_they_are_known_and_absent_elsewhere() -> None:
+    aggregator = Aggregator(max_kernels=2)
+    rows = []
+    for name, durations, known in (
+        ("gemm", [900], (1, SECOND_NS // 2, 0)),
+        ("relu", [800], (0, 0, 1)),
+        ("tiny", [1], ()),
+    ):
+        made = row(name, durations)
+        rows.append(KernelRow(made.kernel, made.launches, made.durations, *known))
+    names = tuple(KernelName(kernel_id(name), name) for name in ("gemm", "relu", "tiny"))
+    aggregator.report(ProcessReport(process(), DEVICE, names, tuple(rows)))
+    samples = shown(aggregator)
+    assert values(samples, kernel.QUEUE_DELAY) == {label("gemm"): 0.5}
+    assert values(samples, kernel.QUEUE_DELAYS) == {label("gemm"): 1}
+    assert values(samples, kernel.GRAPH_LAUNCHES) == {label("relu"): 1}
+
+
+def test_a_queue_delay_that_falls_is_ignored_and_counted() -> None:
+    aggregator = Aggregator()
+    names = (KernelName(kernel_id("gemm"), "gemm"),)
+    for delay_ns in (50, 40):
+        made = row("gemm", [10])
+        rows = (KernelRow(made.kernel, 1, made.durations, 1, delay_ns),)
+        aggregator.report(ProcessReport(process(), DEVICE, names, rows))
+    assert values(shown(aggregator), kernel.QUEUE_DELAY) == {label("gemm"): 50 / SECOND_NS}
+    assert aggregator.counts.fallen == 1
+
+
+def test_gaps_between_launches_are_one_histogram_of_all_processes() -> None:
+    aggregator = Aggregator()
+    for nonce, gaps in (("a", [5, 5_000]), ("b", [7])):
+        totals = row("gap", gaps).durations
+        aggregator.report(report({}, of=process(nonce), counters=Counters(0, launch_gaps=totals)))
+    (sample,) = [sample for sample in shown(aggregator) if sample.metric is kernel.LAUNCH_GAP]
+    assert sample.value == row("gap", [5, 5_000, 7]).durations
+    assert sample.detailed
+    before = sample.value
+    aggregator.report(report({}, of=process("b"), counters=Counters(0, launch_gaps=row("gap", [7, 9]).durations)))
+    shown(aggregator)
+    assert before == row("gap", [5, 5_000, 7]).durations
+
+
+def test_gaps_that_fall_are_ignored_and_counted_and_those_never_reported_are_absent() -> None:
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [1]}, counters=Counters(0)))
+    assert not values(shown(aggregator), kernel.LAUNCH_GAP)
+    for gaps in ([5, 6], [5]):
+        aggregator.report(report({}, counters=Counters(0, launch_gaps=row("gap", gaps).durations)))
+    assert values(shown(aggregator), kernel.LAUNCH_GAP) == {"": row("gap", [5, 6]).durations}
+    assert aggregator.counts.fallen == 1
+
+
+def test_regions_add_up_over_processes_and_stay_when_one_ends() -> None:
+    aggregator = Aggregator()
+    counters = Counters(0, regions=(("forward", 4, SECOND_NS, 2 * SECOND_NS),))
+    for nonce in "ab":
+        aggregator.report(report({}, of=process(nonce), counters=counters, final=nonce == "a"))
+    samples = shown(aggregator)
+    assert values(samples, kernel.REGION_LAUNCHES, "region") == {"forward": 8}
+    assert values(samples, kernel.REGION_GPU, "region") == {"forward": 2.0}
+    assert values(samples, kernel.REGION_WALL, "region") == {"forward": 4.0}
+
+
+def test_memory_pools_are_summed_over_live_processes_and_go_with_them() -> None:
+    aggregator = Aggregator()
+    for nonce, used in (("a", 100), ("b", 30)):
+        pools = (("device", "used", used), ("device", "limit", 1000))
+        aggregator.report(report({}, of=process(nonce), counters=Counters(0, pools=pools)))
+    assert values(shown(aggregator), kernel.MEMORY_POOL, "state") == {"used": 130, "limit": 2000}
+    aggregator.report(report({}, of=process("a"), counters=Counters(0, pools=(("device", "used", 40),))))
+    assert values(shown(aggregator), kernel.MEMORY_POOL, "state") == {"used": 70, "limit": 1000}
+    for nonce in "ab":
+        aggregator.report(report({}, of=process(nonce), final=True))
+    assert not values(shown(aggregator), kernel.MEMORY_POOL)
+
+
+def test_each_state_that_a_live_process_is_in_is_shown_once_with_its_reason() -> None:
+    aggregator = Aggregator()
+    for nonce, status in (
+        ("a", Status("event", "active", "", 0.5)),
+        ("b", Status("event", "active", "", 0.25)),
+        ("c", Status("count", "off", "2.1 % of wall time", 0.75)),
+    ):
+        aggregator.report(report({}, of=process(nonce), status=status))
+    samples = shown(aggregator)
+    assert values(samples, kernel.PROBE_STATE, "state") == {"active": 1, "off": 1}
+    assert values(samples, kernel.PROBE_STATE, "reason") == {"": 1, "2.1 % of wall time": 1}
+    assert len([sample for sample in samples if sample.metric is kernel.PROBE_STATE]) == 2
+    assert values(samples, kernel.PROBE_SAMPLE) == {"": 0.25}
+    aggregator.report(report({}, of=process("b"), final=True))
+    aggregator.report(report({}, of=process("c"), status=Status("count", "active", "", 1.0)))
+    samples = shown(aggregator)
+    assert values(samples, kernel.PROBE_STATE, "state") == {"active": 1}
+    assert values(samples, kernel.PROBE_SAMPLE) == {"": 0.5}
+
+
+def test_states_and_pools_that_ended_are_withdrawn_from_kafka() -> None:
+    aggregator = Aggregator()
+    published: list[bytes] = []
+
+    class Producer:
+        def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+            assert (topic, key) == ("kernelcast.kernels", b"train")
+            assert value is not None
+            published.append(value)
+
+    publisher = Publisher(Producer())
+    counters = Counters(0, pools=(("device", "used", 9),))
+    aggregator.report(report({"k": [1]}, counters=counters, status=Status("event", "active"), version="1"))
+    aggregator.report(report({"k": [1]}, of=process("b")))
+    for group in aggregator.samples(NOW_NS):
+        publisher.kernels(group)
+    aggregator.report(report({"k": [1]}, counters=counters, final=True))
+    published.clear()
+    for group in aggregator.samples(NOW_NS + SECOND_NS):
+        publisher.kernels(group)
+    points = list(ended_points(published))
+    assert sorted(points) == [
+        "cupy.memory_pool",
+        "kernelcast.probe.info",
+        "kernelcast.probe.sample",
+        "kernelcast.probe.state",
+    ]
+
+
+def ended_points(bodies: list[bytes]) -> Iterator[str]:
+    for body in bodies:
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+                yield from (metric.name for point in metric.gauge.data_points if point.flags & 1)
+
+
 def test_copies_waits_and_device_time_are_summed_over_processes() -> None:
     aggregator = Aggregator()
-    counters = Counters(0, (("h2d", "true", 10, 1, SECOND_NS),), (("stream", SECOND_NS // 2),), (("idle", SECOND_NS),))
+    counters = Counters(
+        0, (("h2d", "true", 10, 1, SECOND_NS),), (("stream", 3, SECOND_NS // 2),), (("idle", SECOND_NS),)
+    )
     for nonce in "ab":
         aggregator.report(report({}, of=process(nonce), counters=counters))
     samples = shown(aggregator)
     assert values(samples, kernel.MEMCPY_BYTES, "kind") == {"h2d": 20}
     assert values(samples, kernel.MEMCPY_SECONDS, "pinned") == {"true": 2.0}
     assert values(samples, kernel.SYNC_WAIT, "type") == {"stream": 1.0}
+    assert values(samples, kernel.SYNC_CALLS, "type") == {"stream": 6}
     assert values(samples, kernel.DEVICE_TIME, "state") == {"idle": 2.0}
     assert aggregator.counts.copies == 2
     assert not values(samples, kernel.PROBE_OVERHEAD)
@@ -199,11 +355,12 @@ def test_copies_waits_and_device_time_are_summed_over_processes() -> None:
 
 def test_a_probe_says_what_it_costs() -> None:
     aggregator = Aggregator()
-    counters = Counters(0, overhead_ns=SECOND_NS, dropped_frames=2)
+    counters = Counters(0, overhead_ns=SECOND_NS, dropped_frames=2, dropped_records=3)
     aggregator.report(report({}, counters=counters, method="event", version="0.1.0"))
     samples = shown(aggregator)
     assert values(samples, kernel.PROBE_OVERHEAD) == {"": 1.0}
     assert values(samples, kernel.PROBE_DROPPED) == {"": 2}
+    assert values(samples, kernel.PROBE_RECORDS) == {"": 3}
     assert values(samples, kernel.PROBE_INFO, "method") == {"event": 1}
 
 
@@ -229,9 +386,12 @@ def test_variants_add_up_to_their_kernel_and_the_many_are_summed() -> None:
 
 def test_the_launch_configuration_last_seen_is_told() -> None:
     aggregator = Aggregator()
-    name = KernelName(kernel_id("gemm"), "gemm", "4,1,1", "128,1,1", 32, 1024)
+    name = KernelName(kernel_id("gemm"), "gemm", "4,1,1", "128,1,1", 32, 1024, 64, 0.5)
     aggregator.report(ProcessReport(process(), DEVICE, (name,), (row("gemm", [5]),)))
-    (info,) = [dict(sample.attributes) for sample in shown(aggregator) if sample.metric is kernel.KERNEL_INFO]
+    samples = shown(aggregator)
+    (info,) = [dict(sample.attributes) for sample in samples if sample.metric is kernel.KERNEL_INFO]
+    assert info["local_memory"] == "64"
+    assert values(samples, kernel.OCCUPANCY) == {label("gemm"): 0.5}
     assert (info["grid"], info["block"], info["registers"], info["shared_memory"]) == ("4,1,1", "128,1,1", "32", "1024")
 
 

@@ -44,17 +44,31 @@ class Program:
     def report(self, *, everything: bool = True, final: bool = False) -> ProcessReport:
         names = sorted(self.totals if everything else self.changed)
         self.changed -= set(names)
-        rows = tuple(KernelRow(kernel_id(name), self.totals[name].count, self.totals[name]) for name in names)
+        rows = tuple(row(name, self.totals[name]) for name in names)
         copies = sum(totals.count for totals in self.totals.values())
+        gaps = DurationTotals()
+        for totals in self.totals.values():
+            gaps.add(totals)
         return ProcessReport(
             Process("train", self.nonce, SECOND_NS),
             DEVICE,
             tuple(KernelName(kernel_id(name), name) for name in names),
             rows,
-            Counters(0, (("h2d", "", copies, copies, copies),)),
+            Counters(
+                0,
+                (("h2d", "", copies, copies, copies),),
+                (("stream", copies, 3 * copies),),
+                launch_gaps=gaps,
+                regions=(("epoch", copies, copies, copies),),
+            ),
             {(row.kernel, "one"): row for row in rows},
             final=final,
         )
+
+
+def row(name: str, totals: DurationTotals) -> KernelRow:
+    """Each launch waited 3 ns in the queue, and every second one came from a graph."""
+    return KernelRow(kernel_id(name), totals.count, totals, totals.count, 3 * totals.count, totals.count // 2)
 
 
 class World:
@@ -111,7 +125,14 @@ class World:
         return sum(value for key, value in self.shown.items() if key[0] == name and isinstance(value, int | float))
 
     def gpu_time_ns(self) -> int:
-        return sum(value.sum_ns for value in self.shown.values() if isinstance(value, DurationTotals))
+        return self.histogram(kernel.DURATION.otlp_name).sum_ns
+
+    def histogram(self, name: str) -> DurationTotals:
+        found = DurationTotals()
+        for key, value in self.shown.items():
+            if key[0] == name and isinstance(value, DurationTotals):
+                found.add(value)
+        return found
 
     def truth(self) -> dict[str, DurationTotals]:
         truth: dict[str, DurationTotals] = {}
@@ -151,6 +172,17 @@ def test_with_a_cap_the_series_rise_and_add_up_to_the_truth(
     assert world.launches().total() == launched
     assert world.gpu_time_ns() == sum(totals.sum_ns for totals in truth.values())
     assert world.total(kernel.MEMCPY_OPERATIONS.otlp_name) == launched
+    assert world.total(kernel.SYNC_CALLS.otlp_name) == launched
+    assert world.total(kernel.REGION_LAUNCHES.otlp_name) == launched
+    assert world.total(kernel.QUEUE_DELAYS.otlp_name) == launched
+    assert round(world.total(kernel.QUEUE_DELAY.otlp_name) * SECOND_NS) == 3 * launched
+    processes = [*world.processes, *world.past]
+    from_graphs = sum(totals.count // 2 for program in processes for totals in program.totals.values())
+    assert world.total(kernel.GRAPH_LAUNCHES.otlp_name) == from_graphs
+    gaps = DurationTotals()
+    for totals in truth.values():
+        gaps.add(totals)
+    assert world.histogram(kernel.LAUNCH_GAP.otlp_name) == gaps
     assert world.aggregator.counts.fallen == 0
     for name, totals in truth.items():
         assert world.launches()[label(name)] <= totals.count

@@ -91,14 +91,16 @@ def test_control_is_rank_3_of_8_on_an_a100_and_says_which_copies_were_pinned() -
 
 def test_alexnet_waits_by_kind() -> None:
     truth: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for event in gpu_events("alexnet", "cuda_sync"):
         truth[event["name"]] += event["dur"] * 1000
+        calls[event["name"]] += 1
     _, (report,) = replayed("alexnet")
     assert report.counters is not None
-    assert dict(report.counters.sync) == {
-        "stream": truth["Stream Sync"],
-        "context": truth["Context Sync"],
-        "stream_wait": truth["Stream Wait Event"],
+    assert {kind: row for kind, *row in report.counters.sync} == {
+        "stream": [calls["Stream Sync"], truth["Stream Sync"]],
+        "context": [calls["Context Sync"], truth["Context Sync"]],
+        "stream_wait": [calls["Stream Wait Event"], truth["Stream Wait Event"]],
     }
 
 
@@ -171,14 +173,16 @@ def test_an_nsys_export_equals_what_sql_says() -> None:
         copies = database.execute(
             "SELECT count(*), sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY"
         ).fetchone()
-        (waited,) = database.execute("SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION").fetchone()
+        calls, waited = database.execute(
+            "SELECT count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+        ).fetchone()
     (report,) = source_of(nsys.read(path)).poll(NOW).reports
     signatures = {name.kernel: name.signature for name in report.names}
     assert {signatures[row.kernel]: (row.launches, row.durations.sum_ns) for row in report.rows} == by_name
     assert report.counters is not None
     rows = report.counters.memcpy
     assert (sum(r[3] for r in rows), sum(r[2] for r in rows), sum(r[4] for r in rows)) == copies
-    assert report.counters.sync == (("event", waited),)
+    assert report.counters.sync == (("event", calls, waited),)
     assert report.device.model_name == "NVIDIA A100-SXM4-80GB"
 
 

@@ -151,12 +151,12 @@ def test_copies_and_waits_add_up_by_kind() -> None:
     middle = {report.device.gpu: report.counters for report in replayed.poll(NOW + 15).reports}
     assert middle["0"] is not None
     assert middle["0"].memcpy == (("h2d", "true", 100, 1, 10),)
-    assert middle["0"].sync == (("stream", 0),)
+    assert middle["0"].sync == (("stream", 0, 0),)
     end = {report.device.gpu: report.counters for report in replayed.poll(NOW + 100).reports}
     assert end["0"] is not None
     assert end["1"] is not None
     assert end["0"].memcpy == (("h2d", "true", 150, 2, 20),)
-    assert end["0"].sync == (("stream", 30),)
+    assert end["0"].sync == (("stream", 1, 30),)
     assert end["1"].memcpy == (("d2h", "", 7, 1, 5),)
     assert replayed.copies == 3
 

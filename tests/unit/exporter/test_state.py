@@ -1,3 +1,4 @@
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernelcast.exporter import snapshot
 from kernelcast.exporter import state as state_module
 from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
 from kernelcast.exporter.pipeline import Pipeline
@@ -14,7 +16,7 @@ from kernelcast.exporter.report import Batch, ProcessReport
 from kernelcast.exporter.state import FILE_NAME, StateFile
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
-from kernelcast.wire.frames import KernelName, KernelRow
+from kernelcast.wire.frames import Counters, KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 from kernelcast.wire.kernels import kernel_id, label
@@ -172,6 +174,68 @@ def test_what_was_saved_is_there_after_a_restart(tmp_path: Path) -> None:
     assert launches(restored) == {label("gemm"): 3}
 
 
+VERSION_1: Any = {
+    "epoch_ns": 0,
+    "finished": [],
+    "programs": [
+        {
+            "key": ["node1", "GPU-1", "", "train", "", ""],
+            "device": {"hostname": "node1", "uuid": "GPU-1", "gpu": "0"},
+            "start_ns": SECOND_NS,
+            "kernels": [
+                {
+                    "signature": "gemm",
+                    "gpu_time_ns": 300,
+                    "admitted": True,
+                    "detailed": True,
+                    "totals": [3, 2, 300, 50000, 0, [-187, 1, -179, 1]],
+                    "pending": [0, 0, 0, 0, 0, []],
+                    "variants": {"v": [2, 300, 50000, 0, [-187, 1, -179, 1]]},
+                    "config": {"kernel": 7, "signature": "gemm", "grid": "8x1x1", "block": "128x1x1", "registers": 32},
+                }
+            ],
+            "other": {},
+            "counters": [["memcpy_bytes", "h2d", "true", 10], ["sync_ns", "stream", 50]],
+            "outcomes": [],
+            "measured": {},
+            "live": {
+                "a": {
+                    "names": [[7, 0]],
+                    "rows": [[7, [3, 2, 300, 50000, 0, [-187, 1, -179, 1]]]],
+                    "variants": [[7, "v", [2, 2, 300, 50000, 0, [-187, 1, -179, 1]]]],
+                    "counters": [["memcpy_bytes", "h2d", "true", 10], ["sync_ns", "stream", 50]],
+                }
+            },
+            "ended": {},
+        }
+    ],
+}
+"""As version 1 wrote it: no queue delays, graph launches or gaps, and waits without their calls."""
+
+
+def test_a_file_of_the_version_before_is_read_and_its_processes_go_on(tmp_path: Path) -> None:
+    body = json.dumps(VERSION_1).encode()
+    (tmp_path / FILE_NAME).write_bytes(state_module._header(body, b"1") + body)
+    aggregator = Aggregator()
+    assert StateFile(tmp_path).load(aggregator)
+    assert launches(aggregator) == {label("gemm"): 3}
+    totals = DurationTotals()
+    for duration_ns in (100, 200, 300):
+        totals.observe(duration_ns)
+    row = KernelRow(7, 5, totals, queue_delays=2, queue_delay_ns=SECOND_NS)
+    counters = Counters(0, sync=(("stream", 4, 60),), launch_gaps=totals)
+    aggregator.report(ProcessReport(Process("train", "a", SECOND_NS), DEVICE, rows=(row,), counters=counters))
+    found = {sample.metric: sample.value for group in aggregator.samples(9 * SECOND_NS) for sample in group.samples}
+    assert launches(aggregator) == {label("gemm"): 5}
+    assert (found[kernel.QUEUE_DELAYS], found[kernel.SYNC_CALLS]) == (2, 4)
+    assert found[kernel.LAUNCH_GAP] == totals
+    assert aggregator.counts.fallen == 0
+    StateFile(tmp_path).save(aggregator)
+    again = Aggregator()
+    assert StateFile(tmp_path).load(again)
+    assert snapshot.take(again) == json.loads(json.dumps(snapshot.take(aggregator)))
+
+
 def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
     file, aggregator = StateFile(tmp_path), filled()
     file.save(aggregator)
@@ -186,7 +250,7 @@ def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
         lambda content: content.replace(b"gemm", b"gemn"),
         lambda content: b"something else entirely",
         lambda content: b"",
-        lambda content: content.replace(b"-state 1 ", b"-state 9 "),
+        lambda content: content.replace(b"-state 2 ", b"-state 9 "),
     ],
     ids=["truncated", "changed", "foreign", "empty", "another version"],
 )

@@ -34,7 +34,7 @@ def test_the_functions_speak_for_the_probe_that_runs(running: probe.Probe) -> No
     assert (cell.launches, cell.durations.sum_ns, cell.name().block) == (3, 5, "48x1x1")
     counters = running.recorder.counters(1, dropped_frames=0)
     assert counters.memcpy == (("h2d", "true", 100, 1, 7),)
-    assert counters.sync == (("stream", 9),)
+    assert counters.sync == (("stream", 1, 9),)
     assert running.steps == 1
     assert running.settings.code_version == "v1"
 

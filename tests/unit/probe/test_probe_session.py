@@ -23,8 +23,11 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    Status,
     TunableClaim,
     Tunables,
+    VariantRow,
+    VariantRows,
     decode,
 )
 from kernelcast.wire.histogram import DurationTotals
@@ -173,10 +176,30 @@ def test_a_process_that_stays_away_too_long_is_final() -> None:
         (Counters(9), "device 9"),
         (Counters(0, memcpy=(("h2d", 1),)), "shape"),  # type: ignore[arg-type]
         (Counters(0, memcpy=(("h2d", "", True, 1, 1),)), "shape"),
-        (Counters(0, sync=(("stream", -1),)), "between 0 and"),
-        (Counters(0, sync=tuple((str(n), 1) for n in range(100))), "100 rows"),
+        (Counters(0, sync=(("stream", 1, -1),)), "between 0 and"),
+        (Counters(0, sync=tuple((str(n), 1, 1) for n in range(100))), "100 rows"),
         (Counters(0, sync={"a": 1}), "not a list"),  # type: ignore[arg-type]
         (Counters(0, overhead_ns=-1), "between 0 and"),
+        (Counters(0, sync=(("stream", 1),)), "shape"),  # type: ignore[arg-type]
+        (Counters(0, pools=(("device", "used", -1),)), "between 0 and"),
+        (Counters(0, regions=tuple((str(n), 1, 1, 1) for n in range(34))), "34 rows of regions"),
+        (Counters(0, unseen=(("x" * 300, 1),)), "limit is 256"),
+        (Counters(0, dropped_records=-1), "between 0 and"),
+        (Counters(0, launch_gaps=DurationTotals(500, 500, 500, 0, dict.fromkeys(range(500), 1))), "500 buckets"),
+        (Counters(0, launch_gaps=DurationTotals(1, 1, 1, 0, {2**20: 1})), "indices of 16 bits"),
+        (Counters(0, launch_gaps=DurationTotals(1, 1, 5, 0, {0: 1})), "squares"),
+        (Counters(0, launch_gaps=DurationTotals(1, 2**64, 5, 0, {0: 1})), "between 0 and"),
+        (KernelRows(0, (KernelRow(1, 1, DurationTotals(), 2),)), "2 queue delays"),
+        (KernelRows(0, (KernelRow(1, 1, DurationTotals(), 0, 0, 3),)), "3 from graphs"),
+        (VariantRows(2, ()), "device 2"),
+        (VariantRows(0, (VariantRow(7, "v", 1, 1, 1),)), "without a name"),
+        (VariantRows(0, (VariantRow(1, "", 1, 1, 1),)), "without a text"),
+        (VariantRows(0, (VariantRow(1, "v" * 129, 1, 1, 1),)), "limit is 128"),
+        (VariantRows(0, tuple(VariantRow(1, f"{n}", 1, 1, 1) for n in range(65))), "65 of one kernel"),
+        (Status("event", "active", "r" * 201), "limit is 200"),
+        (Status("event", "active", "", 1.5), "sample_ratio"),
+        (Names((KernelName(2, "k", occupancy=1.5),)), "occupancy 1.5"),
+        (Names((KernelName(2, "k", local_memory_bytes=-1),)), "local memory -1"),
         (Names((KernelName(2, ""),)), "called"),
         (Names((KernelName(2, "k", block="1" * 300),)), "limit is 256"),
         (Names(3), "not a list"),  # type: ignore[arg-type]
@@ -213,6 +236,41 @@ def test_a_process_cannot_fill_the_daemons_memory() -> None:
     assert node.try_to_join("n3") == Refusal("limit", "2 processes are known; raise the limit of processes")
 
 
+def test_variants_are_told_with_the_names_they_need_and_bounded_over_all_frames() -> None:
+    session = Node(ProbeLimits(variants=70)).join()
+    session.take(named(1, 2))
+    session.take(VariantRows(1, (VariantRow(1, "a", 1, 5, 25),)))
+    session.take(VariantRows(1, (VariantRow(1, "a", 2, 9, 41), VariantRow(2, "a", 1, 5, 25))))
+    (report,) = session.reports()
+    assert report.device.uuid == "GPU-1"
+    assert {name.kernel for name in report.names} == {1, 2}
+    totals = {key: (row.launches, row.durations.sum_ns) for key, row in report.variants.items()}
+    assert totals == {(1, "a"): (2, 9), (2, "a"): (1, 5)}
+    for number in range(63):
+        session.take(VariantRows(1, (VariantRow(1, f"{number}", 1, 1, 1),)))
+    with pytest.raises(FrameError, match="65 of one kernel"):
+        session.take(VariantRows(1, (VariantRow(1, "one more", 1, 1, 1),)))
+    session.take(VariantRows(0, tuple(VariantRow(1, f"{number}", 1, 1, 1) for number in range(5))))
+    with pytest.raises(FrameError, match="has 71 variants"):
+        session.take(VariantRows(0, (VariantRow(2, "b", 1, 1, 1),)))
+    session.take(VariantRows(1, (VariantRow(1, "a", 3, 9, 41),)))
+    assert [len(report.variants) for report in session.reports()] == [5, 64]
+
+
+def test_a_status_is_told_for_every_device_in_use_and_names_the_method() -> None:
+    session = Node().join()
+    session.take(named(1))
+    session.take(rows(0, 1))
+    session.take(rows(1, 1))
+    assert [report.method for report in session.reports()] == ["manual", "manual"]
+    session.take(Status("cupti", "active"))
+    session.take(Status("count", "off", "2.1 % of wall time", 0.0))
+    reports = session.reports()
+    assert [report.status for report in reports] == [Status("count", "off", "2.1 % of wall time", 0.0)] * 2
+    assert [report.method for report in reports] == ["count", "count"]
+    assert session.reports() == []
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"nonce": ""}, {"source": "guessed"}, {"rank": "x" * 300}, {"devices": 5}, {"nonce": "x" * 300}],
@@ -224,7 +282,7 @@ def test_a_hello_that_breaks_the_contract_is_refused(changes: dict[str, Any]) ->
 
 
 def test_a_hello_as_json_with_wrong_types_is_refused() -> None:
-    packet = b'KC\x01\x01{"program":"p","nonce":"n","start_ns":1,"pid":1,"devices":[{"uuid":5}]}'
+    packet = b'KC\x02\x01{"program":"p","nonce":"n","start_ns":1,"pid":1,"devices":[{"uuid":5}]}'
     with pytest.raises(FrameError):
         decode(packet)
 

@@ -156,7 +156,7 @@ def test_copies_and_waits_add_up_by_kind_within_a_bound() -> None:
     counters = recorder.counters(0, dropped_frames=3)
     assert ("h2d", "true", 150, 2, 10) in counters.memcpy
     assert sum(row[3] for row in counters.memcpy) == 103
-    assert sum(waited_ns for _, waited_ns in counters.sync) == 200
+    assert sum(waited_ns for _, _, waited_ns in counters.sync) == 200
     assert max(len(counters.memcpy), len(counters.sync)) <= MAX_KINDS + 1
     assert counters.dropped_frames == 3
 

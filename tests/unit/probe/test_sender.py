@@ -25,7 +25,9 @@ from kernelcast.wire.frames import (
     KernelRows,
     Names,
     OutcomeFrame,
+    Status,
     Tunables,
+    VariantRows,
     decode,
     encode,
 )
@@ -130,6 +132,60 @@ def test_only_what_changed_is_sent_again_and_always_as_a_total(program: Program,
     frames = exporter.frames()
     assert launches(frames) == [2]
     assert not any(isinstance(frame, Names | Hello | Tunables) for frame in frames)
+
+
+def test_a_status_is_told_when_it_changes_and_to_an_exporter_that_is_new(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.touch()
+    program.recorder.status("event", "active", sample_ratio=0.5)
+    program.sender.round()
+    exporter.accept()
+    assert [type(frame) for frame in exporter.frames()] == [Hello, Status]
+    program.sender.round()
+    program.recorder.status("event", "backed_off", "1.2 % of wall time", 0.25)
+    program.sender.round()
+    told = Status("event", "backed_off", "1.2 % of wall time", 0.25)
+    assert [frame for frame in exporter.frames() if isinstance(frame, Status)] == [told]
+    exporter.close()
+    program.recorder.observe("a", 5)
+    program.sender.round()
+    exporter.listen()
+    program.seconds += LONGEST_PAUSE_SECONDS
+    program.sender.round()
+    exporter.accept()
+    assert [frame for frame in exporter.frames() if isinstance(frame, Status)] == [told]
+
+
+def test_variants_that_changed_follow_their_kernels_rows(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("a", 5, variant="1x1x1|32x1x1")
+    program.recorder.observe("a", 7, variant="2x1x1|32x1x1")
+    program.sender.round()
+    exporter.accept()
+    assert [type(frame) for frame in exporter.frames()] == [Hello, Names, KernelRows, VariantRows, Counters]
+    program.recorder.observe("a", 7, variant="2x1x1|32x1x1")
+    program.sender.round()
+    (variants,) = [frame for frame in exporter.frames() if isinstance(frame, VariantRows)]
+    assert [(row.variant, row.count, row.sum_ns) for row in variants.rows] == [("2x1x1|32x1x1", 2, 14)]
+
+
+def test_variants_that_did_not_arrive_are_told_again(program: Program, exporter: Exporter) -> None:
+    exporter.listen()
+    program.recorder.observe("a", 5)
+    program.sender.round()
+    exporter.accept()
+    for number in range(20_000):
+        program.recorder.observe(f"{'long' * 20} {number % 1000}x", 5, variant=f"{'wide' * 20} {number % 7}")
+        if number % 50 == 0:
+            program.sender.round()
+    assert program.sender.dropped_frames > 0
+    seen: dict[tuple[int, str], int] = {}
+    for _ in range(50):
+        for frame in exporter.frames():
+            if isinstance(frame, VariantRows):
+                seen.update(((row.kernel, row.variant), row.count) for row in frame.rows)
+        program.sender.round()
+    assert sum(seen.values()) == 20_000
 
 
 def test_a_new_configuration_is_told_with_its_name(program: Program, exporter: Exporter) -> None:

@@ -43,9 +43,41 @@ TIMED_LAUNCHES: Final = travels(
 KERNEL_INFO: Final = travels(
     "cuda.kernel.info",
     Kind.INFO,
-    "Launch configuration last seen: grid, block, registers per thread, shared memory in bytes.",
+    "Launch configuration last seen: grid, block, registers per thread, shared and local memory in bytes.",
     unit="",
-    labels=(*KERNEL_LABELS, "grid", "block", "registers", "shared_memory"),
+    labels=(*KERNEL_LABELS, "grid", "block", "registers", "shared_memory", "local_memory"),
+    source=_PROBE,
+)
+QUEUE_DELAY: Final = travels(
+    "cuda.kernel.queue_delay",
+    Kind.COUNTER,
+    "Time between the call that launched a kernel and its start on the GPU, of the launches where it is known.",
+    unit="s",
+    labels=KERNEL_LABELS,
+    source=_PROBE,
+)
+QUEUE_DELAYS: Final = travels(
+    "cuda.kernel.queue_delays",
+    Kind.COUNTER,
+    "Kernel launches whose queue delay is known.",
+    unit="{launch}",
+    labels=KERNEL_LABELS,
+    source=_PROBE,
+)
+GRAPH_LAUNCHES: Final = travels(
+    "cuda.kernel.graph_launches",
+    Kind.COUNTER,
+    "Kernel launches that came from a CUDA graph; a part of all launches.",
+    unit="{launch}",
+    labels=KERNEL_LABELS,
+    source=_PROBE,
+)
+OCCUPANCY: Final = travels(
+    "cuda.kernel.theoretical_occupancy",
+    Kind.GAUGE,
+    "Warps that a multiprocessor can hold of the launch configuration last seen, by the most it can hold at all.",
+    unit="1",
+    labels=KERNEL_LABELS,
     source=_PROBE,
 )
 VARIANT_LAUNCHES: Final = _wire_only("kernelcast.kernel.variant.launches", "Timed launches of one variant.", "{launch}")
@@ -85,6 +117,14 @@ SYNC_WAIT: Final = travels(
     labels=(*PROGRAM_LABELS, "type"),
     source=_PROBE,
 )
+SYNC_CALLS: Final = travels(
+    "cuda.sync.calls",
+    Kind.COUNTER,
+    "Waits of the program's threads for the GPU, by the kind of synchronisation.",
+    unit="{call}",
+    labels=(*PROGRAM_LABELS, "type"),
+    source=_PROBE,
+)
 DEVICE_TIME: Final = travels(
     "cuda.device.time",
     Kind.COUNTER,
@@ -92,6 +132,46 @@ DEVICE_TIME: Final = travels(
     unit="s",
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,
+)
+LAUNCH_GAP: Final = travels(
+    "cuda.launch.gap",
+    Kind.HISTOGRAM,
+    "How long the GPU did nothing for the program between two things it did.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source=_PROBE,
+)
+MEMORY_POOL: Final = travels(
+    "cupy.memory_pool",
+    Kind.GAUGE,
+    "CuPy's memory pools, of GPU and of pinned host memory: used, free, total and limit; summed over live processes.",
+    unit="By",
+    labels=(*PROGRAM_LABELS, "pool", "state"),
+    source="probe",
+)
+REGION_LAUNCHES: Final = travels(
+    "cuda.region.launches",
+    Kind.COUNTER,
+    "Kernel launches within a region that the program named, or an NVTX range.",
+    unit="{launch}",
+    labels=(*PROGRAM_LABELS, "region"),
+    source="probe or replay",
+)
+REGION_GPU: Final = travels(
+    "cuda.region.gpu",
+    Kind.COUNTER,
+    "GPU time of the kernels launched within a region.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "region"),
+    source="probe or replay",
+)
+REGION_WALL: Final = travels(
+    "cuda.region.wall",
+    Kind.COUNTER,
+    "Wall time that the program's threads spent within a region.",
+    unit="s",
+    labels=(*PROGRAM_LABELS, "region"),
+    source="probe or replay",
 )
 PROBE_INFO: Final = travels(
     "kernelcast.probe.info",
@@ -104,7 +184,7 @@ PROBE_INFO: Final = travels(
 PROBE_COVERAGE: Final = travels(
     "kernelcast.probe.coverage",
     Kind.GAUGE,
-    "Share of launches whose duration was measured.",
+    "Share of launches whose duration was measured; launches that the method cannot see count as not measured.",
     unit="1",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -122,6 +202,38 @@ PROBE_DROPPED: Final = travels(
     Kind.COUNTER,
     "Frames the probe could not hand over; totals are cumulative, so the next frame that arrives makes them good.",
     unit="{frame}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+PROBE_RECORDS: Final = travels(
+    "kernelcast.probe.dropped_records",
+    Kind.COUNTER,
+    "Activity records that were lost before the probe could add them up.",
+    unit="{record}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+PROBE_UNSEEN: Final = travels(
+    "kernelcast.probe.unseen_launches",
+    Kind.COUNTER,
+    "Launches that the method knows of but cannot time or name, by reason; no kernel's series has them.",
+    unit="{launch}",
+    labels=(*PROGRAM_LABELS, "reason"),
+    source="probe",
+)
+PROBE_STATE: Final = travels(
+    "kernelcast.probe.state",
+    Kind.GAUGE,
+    "1 for each state that a live process of the program is in: active, backed_off, off, yielded or dormant, and why.",
+    unit="",
+    labels=(*PROGRAM_LABELS, "state", "reason"),
+    source="probe",
+)
+PROBE_SAMPLE: Final = travels(
+    "kernelcast.probe.sample",
+    Kind.GAUGE,
+    "Share of launches that the probe tries to time; of several processes the lowest.",
+    unit="1",
     labels=PROGRAM_LABELS,
     source="probe",
 )
@@ -165,6 +277,10 @@ ROWS: Final = (
     DURATION,
     LAUNCHES,
     TIMED_LAUNCHES,
+    QUEUE_DELAY,
+    QUEUE_DELAYS,
+    GRAPH_LAUNCHES,
+    OCCUPANCY,
     KERNEL_INFO,
     VARIANT_LAUNCHES,
     VARIANT_SECONDS,
@@ -173,11 +289,21 @@ ROWS: Final = (
     MEMCPY_OPERATIONS,
     MEMCPY_SECONDS,
     SYNC_WAIT,
+    SYNC_CALLS,
     DEVICE_TIME,
+    LAUNCH_GAP,
+    MEMORY_POOL,
+    REGION_LAUNCHES,
+    REGION_GPU,
+    REGION_WALL,
     PROBE_INFO,
     PROBE_COVERAGE,
     PROBE_OVERHEAD,
     PROBE_DROPPED,
+    PROBE_RECORDS,
+    PROBE_UNSEEN,
+    PROBE_STATE,
+    PROBE_SAMPLE,
     TUNABLE_INFO,
     HINT_OUTCOMES,
     HINT_MEASURED,

@@ -5,7 +5,7 @@ import numpy as np
 from kernelcast.exporter.replay.trace import IntArray, Trace
 
 CopyRow = tuple[str, str, int, int, int]
-SyncRow = tuple[str, int]
+SyncRow = tuple[str, int, int]
 
 
 class Traffic:
@@ -15,7 +15,7 @@ class Traffic:
         self._trace = trace
         devices = len(trace.devices)
         self._copies = np.zeros((devices, len(trace.copy_kinds), 3), dtype=np.int64)  # bytes, operations, ns
-        self._waits = np.zeros((devices, len(trace.sync_kinds)), dtype=np.int64)  # ns
+        self._waits = np.zeros((devices, len(trace.sync_kinds), 2), dtype=np.int64)  # calls, ns
         self._copies_counted = 0
         self._syncs_counted = 0
 
@@ -36,7 +36,9 @@ class Traffic:
         first, self._syncs_counted = self._syncs_counted, max(syncs, self._syncs_counted)
         chosen = slice(first, self._syncs_counted)
         waits = self._trace.syncs
-        np.add.at(self._waits, (waits.spans.device[chosen], waits.kind[chosen]), waits.spans.duration_ns[chosen])
+        duration_ns = waits.spans.duration_ns[chosen]
+        amounts = np.stack([np.ones_like(duration_ns), duration_ns], axis=1)
+        np.add.at(self._waits, (waits.spans.device[chosen], waits.kind[chosen]), amounts)
 
     def copies(self, device: int) -> tuple[CopyRow, ...]:
         """Rows of `Counters.memcpy` for what this GPU has copied so far."""
@@ -49,8 +51,10 @@ class Traffic:
 
     def waits(self, device: int) -> tuple[SyncRow, ...]:
         """Rows of `Counters.sync` for the kinds of wait that the recording has, from 0 on."""
-        totals = self._waits[device].tolist()
-        return tuple(zip(self._trace.sync_kinds, totals, strict=True))
+        totals = self._listed(self._waits[device])
+        return tuple(
+            (kind, calls, waited_ns) for kind, (calls, waited_ns) in zip(self._trace.sync_kinds, totals, strict=True)
+        )
 
     @staticmethod
     def _listed(table: IntArray) -> list[list[int]]:

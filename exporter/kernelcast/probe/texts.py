@@ -1,0 +1,45 @@
+"""What a program says, as it can travel: valid UTF-8 without NUL, of bounded length; whole numbers of a sane size."""
+
+from typing import Final
+
+from kernelcast.wire.kernels import OTHER, kernel_id, normalise
+
+Dimensions = str | int | tuple[int, ...] | None
+
+MAX_DIMENSIONS_CHARACTERS: Final = 64
+MAX_SIGNATURE_CHARACTERS: Final = 4096
+LONGEST_NS: Final = 2**50
+"""13 days: a longer duration is a mistake of the caller."""
+
+
+def printable(raw: str) -> str:
+    """The normalised signature as it can travel: valid UTF-8, and of a length that fits a frame."""
+    signature = normalise(plain(str(raw))) or OTHER
+    if len(signature) <= MAX_SIGNATURE_CHARACTERS:
+        return signature
+    return f"{signature[:MAX_SIGNATURE_CHARACTERS]}...#{kernel_id(signature):016x}"
+
+
+def plain(text: str) -> str:
+    """A text as it can travel: valid UTF-8 without NUL."""
+    return text if text.isascii() and text.isprintable() else text.replace("\0", "?").encode(errors="replace").decode()
+
+
+def dimensions(value: Dimensions) -> str:
+    """`(48, 1, 1)` as `48x1x1`; a text stays as it is."""
+    if value is None:
+        return ""
+    shown = "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
+    return plain(shown[:MAX_DIMENSIONS_CHARACTERS])
+
+
+def whole(value: int, limit: int = LONGEST_NS) -> int:
+    """A whole number of the standard library's own type: numpy's are no JSON.
+
+    Raises:
+        ValueError: Not one from 0 to below `limit`.
+    """
+    number = int(value)
+    if not 0 <= number < limit:
+        raise ValueError(value)
+    return number
