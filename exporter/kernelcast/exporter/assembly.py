@@ -10,6 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.attribution.assembly import attribution
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
 from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
@@ -69,6 +70,9 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
     with ExitStack() as stack:
         state, aggregator = _memory(settings, stack)
         nvml = open_nvml(settings, hostname=hostname, on_error=counts.nvml_error)
+        users = attribution(settings, registry)
+        if nvml is not None:
+            nvml.users = stack.enter_context(users)
         server = _probe_server(settings, hostname, nvml, registry)
         sources: list[Source] = [server, *_device_sources(settings, nvml, stack)]
         for source in sources:

@@ -9,6 +9,7 @@ from kernelcast.exporter.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEF
 from kernelcast.runtime.settings import Remedy, Section, ServiceSettings, WebSettings
 
 ALL_KERNELS: Final = "all"
+KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 
 
@@ -64,6 +65,11 @@ class ExporterSettings(ServiceSettings):
         nvml: Whether to read the GPUs; `auto` goes on without a driver.
         device_metrics: Whether to write what NVML tells; `auto` leaves it to a dcgm-exporter that answers here.
         dcgm_exporter_url: Where to look for one.
+        kubernetes: Whether to ask the kubelet which pod has which GPU; `auto` does where its socket is.
+        pod_resources_socket: The kubelet's.
+        kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
+            dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
+        job_mapping_directory: Where a scheduler's prolog says which jobs run on which GPU, as for dcgm-exporter.
     """
 
     web: WebSettings = WebSettings(listen_address=":19400")
@@ -88,3 +94,7 @@ class ExporterSettings(ServiceSettings):
     nvml: Switch = "auto"
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
+    kubernetes: Switch = "auto"
+    pod_resources_socket: Path = KUBELET_SOCKET
+    kubernetes_virtual_gpus: bool = False
+    job_mapping_directory: Path | None = None

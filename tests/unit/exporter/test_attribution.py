@@ -4,13 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE
 
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
+from kernelcast.exporter.attribution.assembly import attribution
+from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import Membership, parse
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.settings import load
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 FLAT = UID.replace("-", "_")
@@ -148,10 +153,10 @@ def test_each_job_of_a_gpu_is_a_label_set_and_instances_have_files_of_their_own(
     (node.jobs / "README").write_text("not a GPU")
     (node.jobs / "1").mkdir()
     node.attribution.refresh()
-    attribution = node.attribution
-    assert attribution.labels_for(GPU_0) == ({"hpc_job": "1001"}, {"hpc_job": "1002"})
-    assert attribution.labels_for(INSTANCE) == ({"hpc_job": "2001"},)
-    assert attribution.labels_for(GPU_1) == ({},)
+    users = node.attribution
+    assert users.labels_for(GPU_0) == ({"hpc_job": "1001"}, {"hpc_job": "1002"})
+    assert users.labels_for(INSTANCE) == ({"hpc_job": "2001"},)
+    assert users.labels_for(GPU_1) == ({},)
     assert node.errors == []
 
 
@@ -219,3 +224,20 @@ def test_what_may_be_said_of_many_is_what_all_agree_on() -> None:
     assert agreed([]) == {}
     assert agreed([{"pod": "a", "namespace": "n"}]) == {"pod": "a", "namespace": "n"}
     assert agreed([{"pod": "a", "namespace": "n"}, {"pod": "b", "namespace": "n", "vgpu": "1"}]) == {"namespace": "n"}
+
+
+def test_the_daemons_own_metrics_tell_errors_from_zero_and_ages_once_there_is_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    registry = CollectorRegistry()
+    flags = {"job_mapping_directory": tmp_path / "jobs", "pod_resources_socket": tmp_path / "none.sock"}
+    made = attribution(load("exporter", ExporterSettings, path=None, flags=flags, environ={}), registry)
+    errors = "kernelcast_exporter_attribution_errors_total"
+    age = "kernelcast_exporter_attribution_age_seconds"
+    assert [registry.get_sample_value(errors, {"source": source}) for source in SOURCES] == [0] * len(SOURCES)
+    assert registry.get_sample_value(age, {"source": "jobs"}) is None
+    made.refresh()
+    assert registry.get_sample_value(age, {"source": "jobs"}) is not None
+    assert registry.get_sample_value(age, {"source": "kubelet"}) is None, "there is none here"
+    (tmp_path / "jobs").rmdir()
+    made.refresh()
+    assert registry.get_sample_value(errors, {"source": "jobs"}) == 1

@@ -179,6 +179,23 @@ SPOOL_DROPPED: Final = Metric(
 )
 
 SPOOL_ROWS: Final[tuple[Metric, ...]] = (SPOOL_BYTES, SPOOL_MESSAGES, SPOOL_WRITTEN, SPOOL_REPLAYED, SPOOL_DROPPED)
+
+ATTRIBUTION_ERRORS: Final = Metric(
+    "kernelcast_exporter_attribution_errors_total",
+    Kind.COUNTER,
+    "Attempts to learn who uses the GPUs that failed, by what was asked: kubelet, pod_names (its log directories), "
+    "jobs (the mapping directory, or a file in it), users.",
+    labels=("source",),
+    source=_DAEMON,
+)
+ATTRIBUTION_AGE: Final = Metric(
+    "kernelcast_exporter_attribution_age_seconds",
+    Kind.GAUGE,
+    "How old the last answer is on which labels such as pod and hpc_job rest; after 120 s they are left off.",
+    labels=("source",),
+    source=_DAEMON,
+)
+
 DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     TICKS,
     TICKS_MISSED,
@@ -195,5 +212,7 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     STATE_SAVES,
     STATE_ERRORS,
     NVML_ERRORS,
+    ATTRIBUTION_ERRORS,
+    ATTRIBUTION_AGE,
 )
 ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *SPOOL_ROWS)

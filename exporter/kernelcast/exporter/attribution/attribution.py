@@ -4,7 +4,8 @@ Reading them never waits: the kubelet, directories and files are read by threads
 `/proc/PID/cgroup` is read as it is asked for, which the kernel answers from memory.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,11 @@ from kernelcast.exporter.attribution.cgroup import PROC, Membership, membership
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
-from kernelcast.exporter.attribution.pod_resources import SOCKET, PodResources
+from kernelcast.exporter.attribution.pod_resources import PodResources
 from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
 from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
+from kernelcast.exporter.settings import KUBELET_SOCKET
 
 KUBELET: Final = "kubelet"
 POD_NAMES: Final = "pod_names"
@@ -29,6 +31,8 @@ SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS)
 KUBELET_SECONDS: Final = 10.0
 JOBS_SECONDS: Final = 2.0
 USERS_SECONDS: Final = 300.0
+FIRST_SECONDS: Final = 1.0
+"""So long the daemon's start waits for first answers, that its first series need not change their labels."""
 KEEP_SECONDS: Final = 120.0
 """While the kubelet is down it gives no GPU to anybody, so its last answer is still right; a pod may have ended."""
 SHORT_ID: Final = 12
@@ -85,7 +89,7 @@ class AttributionSettings:
     """
 
     kubernetes: str = "auto"
-    socket: Path = SOCKET
+    socket: Path = KUBELET_SOCKET
     shared_gpus: bool = False
     job_directory: Path | None = None
     logs: Path = LOGS
@@ -130,6 +134,9 @@ class Attribution:
         for source in self.refreshed:
             source.start()
             self._closing.callback(source.close)
+        patience_ends = time.monotonic() + FIRST_SECONDS
+        for source in self.refreshed:
+            source.wait_for_first(max(0.0, patience_ends - time.monotonic()))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -218,11 +225,3 @@ class Attribution:
         if directory is None:
             return lambda: None
         return JobDirectory(directory, on_bad=lambda: on_error(JOBS)).jobs
-
-
-def age_of(sources: Sequence[Refreshed[Any]]) -> Iterator[tuple[str, float]]:
-    """The age of what each source said last, in seconds; those that never answered are left out."""
-    for source in sources:
-        age = source.age_seconds
-        if age is not None:
-            yield source.source, age

@@ -11,7 +11,6 @@ from typing import Any, Final
 from kernelcast.exporter.grpc_client import UnaryClient
 from kernelcast.exporter.grpc_messages import Field, message_classes
 
-SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 SERVICE: Final = "v1.PodResourcesLister"
 TIMEOUT_SECONDS: Final = 10.0
 """dcgm-exporter waits as long; a kubelet that starts is slow, and nobody waits here but a thread for this."""
@@ -99,7 +98,7 @@ class PodResources:
         MissingExtraError: grpcio is not installed.
     """
 
-    def __init__(self, socket: Path = SOCKET, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, socket: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._client = UnaryClient(f"unix:{socket}", SERVICE, timeout_seconds=timeout_seconds)
 
     def allocations(self) -> tuple[Allocation, ...]:

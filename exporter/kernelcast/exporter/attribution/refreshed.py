@@ -59,6 +59,7 @@ class Refreshed(Generic[_Value]):
         self._trouble = ""
         self._stopping = threading.Event()
         self._asked = threading.Event()
+        self._tried = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{source}-refresh", daemon=True)
 
     def start(self) -> None:
@@ -71,6 +72,10 @@ class Refreshed(Generic[_Value]):
         self._asked.set()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
+
+    def wait_for_first(self, seconds: float) -> None:
+        """Wait until the first fetch has been tried, so long at most: at the start of the daemon, never later."""
+        self._tried.wait(seconds)
 
     @property
     def value(self) -> _Value:
@@ -110,5 +115,6 @@ class Refreshed(Generic[_Value]):
         while not self._stopping.is_set():
             self._asked.clear()
             self.refresh()
+            self._tried.set()
             self._stopping.wait(MIN_PAUSE_SECONDS)
             self._asked.wait(max(0.0, self._pace.interval_seconds - MIN_PAUSE_SECONDS))

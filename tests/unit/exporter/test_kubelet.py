@@ -1,16 +1,24 @@
 """Who uses the GPU, by a kubelet that answers real gRPC: in every form of names, and when it does not answer."""
 
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
 import pytest
-from tests.service.kubelet_double import FakeKubelet, claim, container, pod
 from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE, MIG_0, MIG_0B, UUID_0, UUID_1, SomeGpu
+from tests.unit.exporter.kubelet_double import FakeKubelet, claim, container, pod
+from tests.unit.exporter.nvml_double import FakeGpu, FakeNvml
 
+from kernelcast.exporter import assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_resources import PodResources
+from kernelcast.exporter.nvml.source import NvmlSource
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.runtime.settings import load
 from kernelcast.wire.errors import ServiceError
 
 PATIENCE_SECONDS = 20.0
@@ -23,6 +31,12 @@ def kubelet(tmp_path: Path) -> Iterator[FakeKubelet]:
     double = FakeKubelet(tmp_path / "kubelet.sock").start()
     yield double
     double.stop()
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as running:
+        yield running
 
 
 class Node:
@@ -204,3 +218,33 @@ def eventually(check: Callable[[], bool]) -> None:
     while not check():
         assert time.monotonic() < deadline, "it did not come to pass"
         time.sleep(0.01)
+
+
+def test_the_daemons_page_shows_the_pod_of_each_gpu(
+    kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBroker
+) -> None:
+    given(kubelet, ("nvidia.com/gpu", UUID_1))
+    nvml = NvmlSource(
+        FakeNvml(FakeGpu(UUID_0, {"temperature": 40}), FakeGpu(UUID_1, {"temperature": 41})), hostname="n", boot_ns=1
+    )
+    monkeypatch.setattr(assembly, "open_nvml", lambda *_, **__: nvml.start())
+    flags = {
+        "socket_path": tmp_path / "probe.sock",
+        "pod_resources_socket": kubelet.socket,
+        "state_directory": tmp_path / "state",
+        "web": {"listen_address": "127.0.0.1:0"},
+        "device_metrics": "on",
+        "kafka": {"bootstrap_servers": broker.bootstrap_servers},
+    }
+    settings = load("exporter", ExporterSettings, path=None, flags=flags, environ={})
+    with assembly.assembled(settings, Shutdown()) as (daemon, web):
+        daemon.interval()
+        with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
+            page = answer.read().decode()
+    lines = [line for line in page.splitlines() if line.startswith("DCGM_FI_DEV_GPU_TEMP{")]
+    assert [("pod=" in line, line.rpartition(" ")[2]) for line in lines] == [(False, "40"), (True, "41")]
+    assert 'container="torch"' in lines[1]
+    assert 'namespace="ml"' in lines[1]
+    assert 'pod="train-0"' in lines[1]
+    assert 'kernelcast_exporter_attribution_errors_total{source="kubelet"} 0.0' in page
+    assert 'kernelcast_exporter_attribution_age_seconds{source="kubelet"}' in page
