@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,21 +11,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from kernelcast.cli.doctor import broker, gpu, node, software
+from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
 from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_RUN_TIME
-from kernelcast.runtime.settings import KafkaSettings, LogSettings, Section, load
+from kernelcast.runtime.settings import load
 
-DEFAULT_SOCKET: Final = Path("/run/kernelcast/probe.sock")
+STATE_BYTES: Final = 64 * 2**20
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
-
-
-class DoctorSettings(Section):
-    """What the doctor reads of the settings file."""
-
-    kafka: KafkaSettings = KafkaSettings()
-    log: LogSettings = LogSettings()
 
 
 @command
@@ -39,8 +33,9 @@ def doctor(
         Path | None, typer.Option("--web.config.file", metavar="FILE", help="Web configuration file to check.")
     ] = None,
     socket: Annotated[
-        Path, typer.Option("--probe.socket", metavar="PATH", envvar="KERNELCAST_SOCKET", help="The exporter's socket.")
-    ] = DEFAULT_SOCKET,
+        Path | None,
+        typer.Option("--probe.socket", metavar="PATH", envvar="KERNELCAST_SOCKET", help="The exporter's socket."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     probe_clock: Annotated[
         bool, typer.Option("--clock/--no-clock", help="Write one empty message to Kafka to compare clocks.")
@@ -49,13 +44,16 @@ def doctor(
     """Check this machine and say what to do; exits with 1 if something will not work."""
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
+    own = {"socket_path": str(socket) if socket is not None else None}
+    place = load("exporter", NodeSettings, path=config, flags=own, environ=os.environ)
     findings = [
         *software.check_python(),
         *software.check_extras(),
         *gpu.check_gpu(),
+        *rows.check_rows(),
         *gpu.check_cupti(),
         *broker.check_broker(kafka, probe_clock=probe_clock),
-        *node.check_socket(socket),
+        *_check_node(place),
         *node.check_web_config(web_config_file),
         *software.check_tools(),
     ]
@@ -65,6 +63,26 @@ def doctor(
         _show(findings)
     if any(finding.level is Level.FAIL for finding in findings):
         raise typer.Exit(EXIT_RUN_TIME)
+
+
+def _check_node(place: NodeSettings) -> Iterator[Finding]:
+    """The exporter's surroundings, as its settings name them."""
+    yield from node.check_socket(place.socket_path)
+    yield from surroundings.check_dcgm_exporter(place.dcgm_exporter_url)
+    yield from surroundings.check_kubelet(place.pod_resources_socket)
+    yield from surroundings.check_jobs(place.job_mapping_directory)
+    yield from surroundings.check_directory(
+        "state directory",
+        place.state_directory,
+        needed_bytes=STATE_BYTES,
+        without="a crash resets every counter; set exporter.state_directory",
+    )
+    yield from surroundings.check_directory(
+        "spool",
+        place.spool_directory,
+        needed_bytes=place.spool.max_bytes,
+        without="what does not fit into memory while Kafka is away is lost; set exporter.spool.directory",
+    )
 
 
 def _plain(finding: Finding) -> dict[str, str]:

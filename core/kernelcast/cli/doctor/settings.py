@@ -1,0 +1,49 @@
+"""What the doctor reads of the settings file: the exporter's own words for where it looks and writes."""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import ConfigDict
+
+from kernelcast.runtime.settings import KafkaSettings, LogSettings, Section
+
+DEFAULT_SOCKET: Final = Path("/run/kernelcast/probe.sock")
+KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
+
+
+class DoctorSettings(Section):
+    """What all services share."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    log: LogSettings = LogSettings()
+
+
+class SpoolPlace(Section):
+    """Where messages wait while Kafka is away, and how much they may take."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    directory: Path | None = Path("spool")
+    max_bytes: int = 256 * 2**20
+
+
+class NodeSettings(Section):
+    """The part of the section `exporter` that can be checked from outside; the exporter itself judges the rest."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    socket_path: Path = DEFAULT_SOCKET
+    state_directory: Path | None = Path("/var/lib/kernelcast/exporter")
+    spool: SpoolPlace = SpoolPlace()
+    dcgm_exporter_url: str = DCGM_EXPORTER_URL
+    pod_resources_socket: Path = KUBELET_SOCKET
+    job_mapping_directory: Path | None = None
+
+    @property
+    def spool_directory(self) -> Path | None:
+        """Where the spool lies: a relative path is below `state_directory`; None where there is none."""
+        below, place = self.state_directory, self.spool.directory
+        if place is None or place.is_absolute():
+            return place
+        return below / place if below is not None else None

@@ -1,0 +1,126 @@
+"""What the exporter meets on its node: the kubelet, a scheduler's job files, a TPU, a dcgm-exporter, its disk."""
+
+import os
+import shutil
+import socket
+import stat
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from typing import Final
+
+from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+
+MEBIBYTE: Final = 2**20
+_TIMEOUT_SECONDS: Final = 2.0
+_READ_BYTES: Final = 256 * 1024
+_DCGM_MARK: Final = b"DCGM_FI_"
+
+Fetch = Callable[[str], bytes]
+Connect = Callable[[str, int], bool]
+
+
+def check_kubelet(path: Path) -> Iterator[Finding]:
+    """Whether the kubelet can be asked which pod has which GPU."""
+    check = "kubelet socket"
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        yield ok(check, f"{path} is not there: not a Kubernetes node, or not mounted here")
+        return
+    except OSError as error:
+        yield warn(check, f"{path}: {error.strerror}", f"let user {os.getuid()} enter {path.parent}, or run as root")
+        return
+    if not stat.S_ISSOCK(mode):
+        yield fail(check, f"{path} is not a socket", "mount the host's /var/lib/kubelet/pod-resources directory")
+    elif not os.access(path, os.R_OK | os.W_OK):
+        remedy = "pods stay unnamed; run the exporter as root, or give its user an ACL on the socket"
+        yield warn(check, f"{path} ({stat.filemode(mode)}) cannot be used by user {os.getuid()}", remedy)
+    else:
+        yield ok(check, f"{path} ({stat.filemode(mode)})")
+
+
+def check_jobs(directory: Path | None) -> Iterator[Finding]:
+    """Whether the scheduler's job files can be read."""
+    if directory is None:
+        return
+    check = "job directory"
+    try:
+        names = sorted(entry.name for entry in directory.iterdir())
+    except OSError as error:
+        yield warn(check, f"{directory}: {error.strerror}", "have the scheduler's prolog make it, readable by all")
+        return
+    unreadable = [name for name in names if not os.access(directory / name, os.R_OK)]
+    if unreadable:
+        yield warn(check, f"user {os.getuid()} cannot read {', '.join(unreadable)}", "have the prolog chmod them 644")
+    else:
+        yield ok(check, f"{directory}, {len(names)} files")
+
+
+def check_tpu(addresses: Sequence[tuple[str, int]], *, connect: Connect | None = None) -> Iterator[Finding]:
+    """Whether a TPU's runtime answers; it does only while a program is loaded."""
+    connect = connect or _answers
+    for host, port in addresses:
+        if connect(host, port):
+            yield ok("tpu", f"a runtime answers at {host}:{port}")
+        else:
+            yield ok("tpu", f"nobody answers at {host}:{port}: no TPU here, or no program on it")
+
+
+def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Finding]:
+    """Whether a dcgm-exporter runs beside us, so that GPUs could be counted twice."""
+    try:
+        there = _DCGM_MARK in (fetch or _fetch)(url)
+    except (OSError, ValueError, HTTPException):
+        there = False
+    if there:
+        yield warn(
+            "dcgm-exporter",
+            f"one answers at {url}: device metrics are left to it",
+            "stop it, and ours take over within a minute; or exporter.device_metrics: on, and drop one of the two "
+            "when you scrape",
+        )
+    else:
+        yield ok("dcgm-exporter", "none beside us")
+
+
+def check_directory(check: str, directory: Path | None, *, needed_bytes: int, without: str) -> Iterator[Finding]:
+    """Whether a directory of the exporter can be written, and its disk has room.
+
+    Args:
+        check: What it is for.
+        directory: Where it is, or will be made; None where it is switched off.
+        needed_bytes: What may go there.
+        without: What is lost where it is switched off.
+    """
+    if directory is None:
+        yield warn(check, "switched off", without)
+        return
+    nearest = next((path for path in (directory, *directory.parents) if path.exists()), Path("/"))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        remedy = f"make {directory} for the exporter's user (the systemd unit does), or run this check as that user"
+        yield warn(check, f"{directory}: user {os.getuid()} cannot write to {nearest}", remedy)
+        return
+    free = shutil.disk_usage(nearest).free
+    if free < needed_bytes:
+        needed = f"{needed_bytes / MEBIBYTE:,.0f} MiB may be needed"
+        yield warn(check, f"{directory}: {free / MEBIBYTE:,.0f} MiB free; {needed}", "free some, or lower the limit")
+    else:
+        yield ok(check, f"{directory}, {free / MEBIBYTE:,.0f} MiB free")
+
+
+def _fetch(url: str) -> bytes:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{url} is not a web address")
+    with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310  checked above
+        body: bytes = response.read(_READ_BYTES)
+        return body
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=_TIMEOUT_SECONDS).close()
+    except OSError:
+        return False
+    return True

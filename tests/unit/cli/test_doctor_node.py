@@ -1,0 +1,237 @@
+"""`kernelcast doctor`: what NVML tells of each GPU, and what the exporter meets on its node."""
+
+import json
+import os
+import socket
+from collections import namedtuple
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kernelcast.cli.app import run
+from kernelcast.cli.doctor import rows, surroundings
+from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.embedded import EmbeddedBroker
+
+
+class NVMLError(Exception):
+    """As pynvml has it."""
+
+
+class NVMLError_NotSupported(NVMLError):  # noqa: N801, N818  pynvml's name
+    """As pynvml has it."""
+
+
+class NVMLError_NoPermission(NVMLError):  # noqa: N801, N818  pynvml's name
+    """As pynvml has it."""
+
+
+class NVMLError_GpuIsLost(NVMLError):  # noqa: N801, N818  pynvml's name
+    """As pynvml has it."""
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    def call(*_: object) -> Any:
+        raise error
+
+    return call
+
+
+def nvml(**calls: Any) -> Callable[[str], ModuleType]:
+    """An importer that gives a made-up pynvml of one GPU that tells everything, but for `calls`."""
+    module: Any = ModuleType("pynvml")
+    module.NVMLError = NVMLError
+    module.nvmlInit = module.nvmlShutdown = lambda: None
+    module.nvmlDeviceGetCount = lambda: 1
+    module.nvmlDeviceGetHandleByIndex = lambda index: index
+    module.nvmlDeviceGetMigMode = lambda _gpu: [0, 0]
+    for name in rows.CALLS:
+        setattr(module, name, lambda _gpu: 1)
+    for name, call in calls.items():
+        setattr(module, name, call)
+    return lambda _name: module
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+def test_a_gpu_that_tells_everything_is_one_line() -> None:
+    (found,) = rows.check_rows(nvml())
+
+    assert (found.check, found.level, found.found) == ("rows gpu 0", Level.OK, f"{len(rows.CALLS)} of 10 kinds")
+
+
+def test_what_a_gpu_does_not_have_is_named_and_no_fault() -> None:
+    absent = raising(NVMLError_NotSupported("Not Supported"))
+
+    (found,) = rows.check_rows(nvml(nvmlDeviceGetEccMode=absent, nvmlDeviceGetRemappedRows=absent))
+
+    assert found.level is Level.OK
+    assert found.found == "8 of 10 kinds; this GPU has no remapped rows, ECC"
+
+
+def test_what_a_user_may_not_read_is_told_from_what_is_not_there() -> None:
+    found = list(rows.check_rows(nvml(nvmlDeviceGetComputeRunningProcesses=raising(NVMLError_NoPermission("no")))))
+
+    assert levels(found) == [Level.OK, Level.WARN]
+    assert "processes" in found[1].found
+    assert "NVIDIA_DRIVER_CAPABILITIES" in found[1].remedy
+
+
+def test_an_older_binding_lacks_a_call_and_the_others_are_asked() -> None:
+    module: Any = nvml()("pynvml")
+    del module.nvmlDeviceGetRemappedRows
+
+    (found,) = rows.check_rows(lambda _name: module)
+
+    assert found.found == "9 of 10 kinds; this GPU has no remapped rows"
+
+
+def test_a_gpu_that_fell_off_the_bus_fails_and_names_the_xid() -> None:
+    (found,) = rows.check_rows(nvml(nvmlDeviceGetPowerUsage=raising(NVMLError_GpuIsLost("GPU is lost"))))
+
+    assert (found.level, found.found) == (Level.FAIL, "GPU is lost")
+    assert "Xid 79" in found.remedy
+
+
+def test_mig_instances_are_counted_and_a_waiting_change_is_told() -> None:
+    def instance(_gpu: object, number: int) -> int:
+        if number > 1:
+            raise NVMLError_NotSupported("Not Found")
+        return number
+
+    mig = {
+        "nvmlDeviceGetMigMode": lambda _gpu: [1, 1],
+        "nvmlDeviceGetMaxMigDeviceCount": lambda _gpu: 7,
+        "nvmlDeviceGetMigDeviceHandleByIndex": instance,
+    }
+    divided = list(rows.check_rows(nvml(**mig)))[-1]
+    undivided = list(rows.check_rows(nvml(**{**mig, "nvmlDeviceGetMigDeviceHandleByIndex": raising(NVMLError())})))[-1]
+    waiting = list(rows.check_rows(nvml(nvmlDeviceGetMigMode=lambda _gpu: [0, 1])))[-1]
+
+    assert (divided.level, divided.found) == (Level.OK, "on, 2 instances")
+    assert undivided.level is waiting.level is Level.WARN
+    assert "reset" in waiting.remedy
+
+
+def test_without_a_driver_nothing_is_said_twice() -> None:
+    assert not list(rows.check_rows(nvml(nvmlInit=raising(NVMLError("not found")))))
+
+
+def test_the_kubelets_socket_is_judged(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.sock"
+    (absent,) = surroundings.check_kubelet(path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        (there,) = surroundings.check_kubelet(path)
+    path.unlink()
+    path.touch()
+    (file,) = surroundings.check_kubelet(path)
+
+    assert levels([absent, there, file]) == [Level.OK, Level.OK, Level.FAIL]
+    assert "not a Kubernetes node" in absent.found
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
+def test_a_kubelet_that_only_root_may_ask_is_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        path.chmod(0)
+        (found,) = surroundings.check_kubelet(path)
+
+    assert found.level is Level.WARN
+
+
+def test_job_files_are_counted_and_a_missing_directory_is_told(tmp_path: Path) -> None:
+    (tmp_path / "0").write_text("4711\n")
+
+    (there,) = surroundings.check_jobs(tmp_path)
+    (missing,) = surroundings.check_jobs(tmp_path / "none")
+
+    assert (there.level, there.found) == (Level.OK, f"{tmp_path}, 1 files")
+    assert (missing.level, "prolog" in missing.remedy) == (Level.WARN, True)
+    assert not list(surroundings.check_jobs(None))
+
+
+def test_a_tpu_answers_only_while_a_program_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = listening.getsockname()[:2]
+        (there,) = surroundings.check_tpu([address])
+    (gone,) = surroundings.check_tpu([address])
+
+    assert "a runtime answers" in there.found
+    assert "nobody answers" in gone.found
+    assert there.level is gone.level is Level.OK
+
+
+def test_a_dcgm_exporter_beside_us_is_told_with_the_way_out() -> None:
+    (there,) = surroundings.check_dcgm_exporter("http://x", fetch=lambda _url: b"# HELP DCGM_FI_DEV_GPU_TEMP\n")
+    (other,) = surroundings.check_dcgm_exporter("http://x", fetch=lambda _url: b"# HELP node_load1\n")
+    (none,) = surroundings.check_dcgm_exporter("http://x", fetch=raising(ConnectionRefusedError()))
+
+    assert levels([there, other, none]) == [Level.WARN, Level.OK, Level.OK]
+    assert "device_metrics" in there.remedy
+
+
+def test_a_disk_with_less_room_than_the_spool_may_take_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024  as shutil has it
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(100, 0, 100 * 2**20))
+
+    def check(needed_bytes: int, directory: Path | None = tmp_path / "not" / "yet") -> Finding:
+        (found,) = surroundings.check_directory("spool", directory, needed_bytes=needed_bytes, without="what is lost")
+        return found
+
+    assert check(100 * 2**20).level is Level.OK
+    assert (check(100 * 2**20 + 1).level, "100 MiB free" in check(2**30).found) == (Level.WARN, True)
+    assert (check(1, None).level, check(1, None).remedy) == (Level.WARN, "what is lost")
+
+
+def test_a_directory_that_cannot_be_written_names_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)
+
+    (found,) = surroundings.check_directory("spool", tmp_path, needed_bytes=0, without="")
+
+    assert found.level is Level.WARN
+    assert f"user {os.getuid()} cannot write" in found.found
+
+
+def test_the_doctor_looks_where_the_exporter_does() -> None:
+    """The exporter cannot be imported there, so its defaults are repeated; this holds them together."""
+    theirs = ExporterSettings.model_fields
+    ours = {name: field.default for name, field in NodeSettings.model_fields.items() if name != "spool"}
+
+    assert ours == {name: theirs[name].default for name in ours}
+    spool = ExporterSettings().spool
+    assert SpoolPlace() == SpoolPlace(directory=spool.directory, max_bytes=spool.max_bytes)
+
+
+def test_the_spool_lies_where_the_exporter_puts_it(tmp_path: Path) -> None:
+    assert NodeSettings(state_directory=tmp_path).spool_directory == tmp_path / "spool"
+    assert NodeSettings(state_directory=None).spool_directory is None
+    own = NodeSettings(state_directory=None, spool=SpoolPlace(directory=tmp_path / "mine"))
+    assert own.spool_directory == tmp_path / "mine"
+    assert NodeSettings(spool=SpoolPlace(directory=None)).spool_directory is None
+
+
+def test_the_doctor_reads_the_exporters_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "kernelcast.yaml"
+    config.write_text(
+        f"exporter: {{state_directory: {tmp_path}, socket_path: {tmp_path}/probe.sock, interval_seconds: 1}}\n"
+    )
+    with EmbeddedBroker() as embedded:
+        arguments = ["--kafka.bootstrap-servers", embedded.bootstrap_servers, "--config", str(config)]
+        code = run(["doctor", "--json", "--no-clock", *arguments])
+
+    findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert code == 0
+    assert str(tmp_path) in findings["spool"]["found"]
+    assert str(tmp_path) in findings["probe socket"]["found"]
