@@ -1,145 +1,111 @@
-"""A pynvml-shaped double: GPUs whose values a test sets, and which fail when told to."""
+"""NVML answers that a test sets: GPUs for the recorded pynvml, on a clock that stands still."""
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
+from collections.abc import Mapping
 from typing import Any
 
+import pynvml
 
-class NVMLError(Exception):
-    """As pynvml has it: `value` is the code."""
+from kernelcast.exporter.nvml.recorded import RecordedNvml
+from kernelcast.exporter.nvml.recording import NODE, Answers, Moment, Recording, gpm_owner
 
-    def __init__(self, value: int) -> None:
-        super().__init__(f"error {value}")
-        self.value = value
-
-
-@dataclass
-class FakeGpu:
-    """One GPU: values by NVML call; a call that has none is not supported."""
-
-    uuid: str
-    values: dict[str, Any] = field(default_factory=dict)
-    name: str = "NVIDIA H200"
-    lost: bool = False
-    instances: list["FakeGpu"] = field(default_factory=list)
-    gi_id: int = 0
-    device_file: bool = True
+MEBIBYTE = 2**20
+DRIVER = "590.48.01"
+NOT_SUPPORTED = {"error": pynvml.NVML_ERROR_NOT_SUPPORTED}
+UNSIGNED_LONG_LONG = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+GPM_IDS = (*range(1, 8), 9, 10, 11, 12, 13, 20, 21, *range(30, 38), 60, 61)
+MEMORY = {"total": 125 * MEBIBYTE, "reserved": 5 * MEBIBYTE, "free": 100 * MEBIBYTE, "used": 20 * MEBIBYTE}
 
 
-class FakeNvml:
-    """The module."""
+def field(number: int, value: float, scope: int = 0, kind: int = UNSIGNED_LONG_LONG) -> dict[str, Any]:
+    """One answer of nvmlDeviceGetFieldValues."""
+    return {f"nvmlDeviceGetFieldValues:{number}:{scope}": {"valueType": kind, "value": value}}
 
-    NVMLError = NVMLError
-    NVML_SUCCESS = 0
-    NVML_ERROR_UNINITIALIZED = 1
-    NVML_ERROR_NOT_SUPPORTED = 3
-    NVML_ERROR_NO_PERMISSION = 4
-    NVML_ERROR_NOT_FOUND = 6
-    NVML_ERROR_DRIVER_NOT_LOADED = 9
-    NVML_ERROR_FUNCTION_NOT_FOUND = 13
-    NVML_ERROR_GPU_IS_LOST = 15
-    NVML_ERROR_RESET_REQUIRED = 16
-    NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25
-    NVML_ERROR_GPU_NOT_FOUND = 28
-    NVML_ERROR_NO_DATA = 21
-    NVML_ERROR_UNKNOWN = 999
-    NVML_CLOCK_SM = 1
-    NVML_CLOCK_MEM = 2
-    NVML_TEMPERATURE_GPU = 0
-    NVML_TEMPERATURE_THRESHOLD_SLOWDOWN = 1
-    NVML_FI_DEV_MEMORY_TEMP = 82
-    nvmlMemory_v2 = 0x02000028  # noqa: N815  pynvml's name
 
-    def __init__(self, *gpus: FakeGpu, driver: bool = True) -> None:
-        self.gpus = list(gpus)
-        self.driver = driver
-        self.opened = 0
+def gpm(percent: float = 50.0, mebibytes: float = 3.0) -> dict[str, Any]:
+    """Answers of nvmlGpmMetricsGet: percent for ratios, MiB/s for rates."""
+    return {f"nvmlGpmMetricsGet:{one}": mebibytes if one in (20, 21, 60, 61) else percent for one in GPM_IDS}
 
-    def nvmlInit(self) -> None:  # noqa: N802  pynvml's name
-        if not self.driver:
-            raise NVMLError(self.NVML_ERROR_DRIVER_NOT_LOADED)
-        self.opened += 1
 
-    def nvmlShutdown(self) -> None:  # noqa: N802  pynvml's name
-        self.opened -= 1
+def gpu(uuid: str = "GPU-1", index: int = 0, **changed: Any) -> dict[str, Any]:
+    """A GPU that answers everything, unlike any real one; `changed` by call, NOT_SUPPORTED takes a call away."""
+    answers = {
+        "nvmlDeviceGetUUID": uuid,
+        "nvmlDeviceGetName": "NVIDIA H200",
+        "nvmlDeviceGetPciInfo": {"busId": f"00000000:{index:02X}:00.0"},
+        "nvmlDeviceGetMinorNumber": index,
+        "nvmlDeviceGetMigMode": [0, 0],
+        f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_SM}": 1980,
+        f"nvmlDeviceGetClockInfo:{pynvml.NVML_CLOCK_MEM}": 3201,
+        f"nvmlDeviceGetTemperature:{pynvml.NVML_TEMPERATURE_GPU}": 41,
+        f"nvmlDeviceGetTemperatureThreshold:{pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN}": 92,
+        "nvmlDeviceGetMemoryInfo": MEMORY,
+        "nvmlDeviceGetPowerUsage": 77_670,
+        "nvmlDeviceGetEnforcedPowerLimit": 700_000,
+        "nvmlDeviceGetTotalEnergyConsumption": 123_456_789,
+        "nvmlDeviceGetPcieReplayCounter": 3,
+        "nvmlDeviceGetUtilizationRates": {"gpu": 87, "memory": 44},
+        "nvmlDeviceGetEncoderUtilization": [1, 167_000],
+        "nvmlDeviceGetDecoderUtilization": [2, 167_000],
+        "nvmlDeviceGetRemappedRows": [4, 5, 0, 1],
+        "nvmlDeviceGetCurrentClocksEventReasons": 0x40,
+        "nvmlDeviceGetGridLicensableFeatures": {
+            "isGridLicenseSupported": 1,
+            "licensableFeaturesCount": 2,
+            "gridLicensableFeatures": [{"featureState": 0}, {"featureState": 1}],
+        },
+        "nvmlDeviceGetSupportedEventTypes": pynvml.nvmlEventTypeXidCriticalError,
+        "nvmlGpmQueryDeviceSupport": {"isSupportedDevice": 1},
+        **field(pynvml.NVML_FI_DEV_MEMORY_TEMP, 47, kind=pynvml.NVML_VALUE_TYPE_UNSIGNED_INT),
+        **field(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1000, 0xFFFFFFFF),
+        **field(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 234, 0xFFFFFFFF),
+        **{
+            key: value
+            for number in (*range(74, 80), 3, 4, 5, 6, 29, 30, 31, 38, 45, 52, 59)
+            for key, value in field(number, 1000 + number).items()
+        },
+        **gpm(),
+    }
+    answers |= changed
+    return {call: answer for call, answer in answers.items() if answer is not NOT_SUPPORTED}
 
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802  pynvml's name
-        return len(self.gpus)
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:  # noqa: N802  pynvml's name
-        return self._alive(self.gpus[index])
+def instance(name: str, gi_id: int, uuid: str) -> dict[str, Any]:
+    """A MIG compute instance."""
+    return {
+        "nvmlDeviceGetUUID": uuid,
+        "nvmlDeviceGetName": f"NVIDIA H200 MIG {name}",
+        "nvmlDeviceGetGpuInstanceId": gi_id,
+        "nvmlDeviceGetMemoryInfo": MEMORY,
+    }
 
-    def nvmlDeviceGetUUID(self, gpu: FakeGpu) -> str:  # noqa: N802  pynvml's name
-        return gpu.uuid
 
-    def nvmlDeviceGetName(self, gpu: FakeGpu) -> str:  # noqa: N802  pynvml's name
-        return gpu.name
+def divided(*instances: Mapping[str, Any], uuid: str = "GPU-1") -> Answers:
+    """A GPU in MIG mode: it does not tell of its engines, its instances do through GPM."""
+    silent = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetDecoderUtilization")
+    answers: Answers = {
+        "0": gpu(uuid)
+        | dict.fromkeys(silent, NOT_SUPPORTED)
+        | {"nvmlDeviceGetMigMode": [1, 1], "nvmlDeviceGetMaxMigDeviceCount": 7}
+    }
+    for index, one in enumerate(instances):
+        answers[f"0/{index}"] = dict(one)
+        answers.setdefault(gpm_owner("0", one["nvmlDeviceGetGpuInstanceId"]), gpm())
+    return answers
 
-    def nvmlDeviceGetMinorNumber(self, gpu: FakeGpu) -> int:  # noqa: N802  pynvml's name
-        if not gpu.device_file:
-            raise NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
-        return self.gpus.index(gpu)
 
-    def nvmlDeviceGetPciInfo(self, gpu: FakeGpu) -> SimpleNamespace:  # noqa: N802  pynvml's name
-        return SimpleNamespace(busId=f"00000000:{self.gpus.index(gpu):02X}:00.0".encode())
+def node(*gpus: dict[str, Any], **owners: dict[str, Any]) -> Answers:
+    """Some GPUs, in order."""
+    return {str(index): answers for index, answers in enumerate(gpus)} | owners
 
-    def nvmlDeviceGetMigMode(self, gpu: FakeGpu) -> list[int]:  # noqa: N802  pynvml's name
-        return [int(bool(gpu.instances)), 0]
 
-    def nvmlDeviceGetMaxMigDeviceCount(self, _gpu: FakeGpu) -> int:  # noqa: N802  pynvml's name
-        return 7
-
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: FakeGpu, index: int) -> FakeGpu:  # noqa: N802  pynvml's name
-        if index >= len(gpu.instances):
-            raise NVMLError(self.NVML_ERROR_NOT_FOUND)
-        return gpu.instances[index]
-
-    def nvmlDeviceGetGpuInstanceId(self, gpu: FakeGpu) -> int:  # noqa: N802  pynvml's name
-        return gpu.gi_id
-
-    def nvmlDeviceGetClockInfo(self, gpu: FakeGpu, clock: int) -> Any:  # noqa: N802  pynvml's name
-        return self._value(gpu, f"clock{clock}")
-
-    def nvmlDeviceGetTemperature(self, gpu: FakeGpu, _sensor: int) -> Any:  # noqa: N802  pynvml's name
-        return self._value(gpu, "temperature")
-
-    def nvmlDeviceGetTemperatureThreshold(self, gpu: FakeGpu, _threshold: int) -> Any:  # noqa: N802  pynvml's name
-        return self._value(gpu, "slowdown")
-
-    def nvmlDeviceGetFieldValues(self, gpu: FakeGpu, fields: list[tuple[int, int]]) -> list[SimpleNamespace]:  # noqa: N802
-        assert fields == [(self.NVML_FI_DEV_MEMORY_TEMP, 0)]
-        celsius = self._value(gpu, "memory_temperature")
-        code = self.NVML_ERROR_NOT_SUPPORTED if celsius is None else self.NVML_SUCCESS
-        return [SimpleNamespace(nvmlReturn=code, valueType=1, value=SimpleNamespace(uiVal=celsius or 0))]
-
-    def nvmlSystemGetDriverVersion(self) -> str:  # noqa: N802  pynvml's name
-        return "590.48.01"
-
-    def nvmlSystemGetNVMLVersion(self) -> str:  # noqa: N802  pynvml's name
-        return "13.590.48.01"
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:  # noqa: N802  pynvml's name
-        return 13010
-
-    def nvmlDeviceGetMemoryInfo(self, gpu: FakeGpu, version: int) -> Any:  # noqa: N802  pynvml's name
-        assert version == self.nvmlMemory_v2
-        return self._value(gpu, "memory")
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith("nvmlDeviceGet"):
-            raise AttributeError(name)
-        return lambda gpu: self._value(gpu, name)
-
-    def _alive(self, gpu: FakeGpu) -> FakeGpu:
-        if gpu.lost:
-            raise NVMLError(self.NVML_ERROR_GPU_IS_LOST)
-        return gpu
-
-    def _value(self, gpu: FakeGpu, name: str) -> Any:
-        values = self._alive(gpu).values
-        if name not in values:
-            raise NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
-        value = values[name]
-        if isinstance(value, Exception):
-            raise value
-        return value
+def playing(answers: Answers, *, driver: bool = True) -> RecordedNvml:
+    """The module that answers so; its clock stands still."""
+    told = {
+        "nvmlDeviceGetCount": sum("/" not in owner for owner in answers),
+        "nvmlSystemGetDriverVersion": DRIVER,
+        "nvmlSystemGetNVMLVersion": f"13.{DRIVER}",
+        "nvmlSystemGetCudaDriverVersion_v2": 13010,
+    }
+    made = RecordedNvml(Recording((Moment(0, {NODE: told, **answers}),)), clock=lambda: 0)
+    made.driver = driver
+    return made

@@ -3,15 +3,13 @@ from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
-from tests.unit.exporter.nvml_double import FakeGpu, FakeNvml
+from tests.unit.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter import devices
 from kernelcast.exporter.devices import DcgmWatch, KnownGpus, boot_time_ns, open_nvml
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
 from kernelcast.runtime.settings import load
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
-
-CARD = FakeGpu("GPU-1", {"temperature": 40})
 
 
 def settings(**flags: object) -> ExporterSettings:
@@ -57,7 +55,7 @@ def test_values_that_cannot_be_are_refused(flags: dict[str, object]) -> None:
 
 
 def test_without_a_driver_auto_goes_on_and_on_does_not() -> None:
-    nvml = FakeNvml(driver=False)
+    nvml = playing(node(gpu()), driver=False)
     assert open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: nvml) is None
     with pytest.raises(DeviceError, match="install the NVIDIA driver"):
         open_nvml(settings(nvml="on"), hostname="node1", on_error=ignored, load=lambda: nvml)
@@ -104,7 +102,7 @@ def test_no_answer_on_dcgm_exporters_port_means_there_is_none() -> None:
 
 
 def test_device_metrics_are_left_to_a_dcgm_exporter_whenever_it_comes_and_goes() -> None:
-    source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: FakeNvml(CARD))
+    source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: playing(node(gpu())))
     assert source is not None
     pages = [b"", b"DCGM_FI_DEV_SM_CLOCK", b""]
     watch = DcgmWatch(DCGM_EXPORTER_URL, fetch=lambda _url: pages.pop(0))
@@ -141,7 +139,7 @@ def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tm
 
 
 def test_gpus_that_are_not_written_are_known_all_the_same() -> None:
-    nvml = FakeNvml(CARD)
+    nvml = playing(node(gpu()))
     source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: nvml)
     assert source is not None
     gpus = KnownGpus(source, lambda: False)

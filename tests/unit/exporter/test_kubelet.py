@@ -9,7 +9,7 @@ import grpc
 import pytest
 from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE, MIG_0, MIG_0B, UUID_0, UUID_1, SomeGpu
 from tests.unit.exporter.kubelet_double import FakeKubelet, claim, container, pod
-from tests.unit.exporter.nvml_double import FakeGpu, FakeNvml
+from tests.unit.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter import assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
@@ -225,7 +225,7 @@ def test_the_daemons_page_shows_the_pod_of_each_gpu(
 ) -> None:
     given(kubelet, ("nvidia.com/gpu", UUID_1))
     nvml = NvmlSource(
-        FakeNvml(FakeGpu(UUID_0, {"temperature": 40}), FakeGpu(UUID_1, {"temperature": 41})), hostname="n", boot_ns=1
+        playing(node(gpu(UUID_0, **{"nvmlDeviceGetTemperature:0": 40}), gpu(UUID_1, 1))), hostname="n", boot_ns=1
     )
     monkeypatch.setattr(assembly, "open_nvml", lambda *_, **__: nvml.start())
     flags = {

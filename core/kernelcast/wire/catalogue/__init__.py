@@ -3,12 +3,14 @@
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, device, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, device, exporter, forecast, gpu, kernel, predictor, profiling, runtime
 from kernelcast.wire.catalogue.model import Kind, Metric
 from kernelcast.wire.catalogue.naming import translate, unit_words
 
 CATALOGUE: Final[tuple[Metric, ...]] = (
     *device.ROWS,
+    *profiling.ROWS,
+    *gpu.ROWS,
     *kernel.ROWS,
     *forecast.ROWS,
     *runtime.ROWS,

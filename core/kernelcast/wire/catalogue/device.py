@@ -1,6 +1,6 @@
 """Device metrics under dcgm-exporter's names, units and labels, so that existing dashboards and alerts work unchanged.
 
-Source: dcgm-exporter 4.8.2, etc/default-counters.csv; the rows that plain NVML gives.
+Source of names, kinds and help: dcgm-exporter 4.8.2, etc/default-counters.csv and etc/dcp-metrics-included.csv.
 """
 
 from typing import Final
@@ -16,66 +16,127 @@ DEVICE_LABELS: Final = (
     "modelName",
     "GPU_I_ID",
     "GPU_I_PROFILE",
+    "DCGM_FI_DRIVER_VERSION",
     "source",
 )
+XID_LABELS: Final = (*DEVICE_LABELS, "err_code", "err_msg")
 
 
-def _dcgm(field: str, help: str, nvml: str, kind: Kind = Kind.GAUGE) -> Metric:  # noqa: A002  the field's name
+def dcgm(field: str, help: str, nvml: str, kind: Kind = Kind.GAUGE) -> Metric:  # noqa: A002  the field's name
+    """A row under DCGM's name for the field, without its prefix."""
     name = f"DCGM_FI_{field}"
-    return Metric(name, kind, help, name, "", DEVICE_LABELS, f"NVML {nvml}")
+    return Metric(
+        name, kind, help, name, "", XID_LABELS if field == "DEV_XID_ERRORS" else DEVICE_LABELS, f"NVML {nvml}"
+    )
 
 
-SM_CLOCK: Final = _dcgm("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "nvmlDeviceGetClockInfo(SM)")
-MEM_CLOCK: Final = _dcgm("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "nvmlDeviceGetClockInfo(MEM)")
-MEMORY_TEMP: Final = _dcgm("DEV_MEMORY_TEMP", "Memory temperature (in C).", "field 82; readings above 200 are dropped")
-GPU_TEMP: Final = _dcgm("DEV_GPU_TEMP", "GPU temperature (in C).", "nvmlDeviceGetTemperature(GPU)")
-POWER_USAGE: Final = _dcgm("DEV_POWER_USAGE", "Power draw (in W).", "nvmlDeviceGetPowerUsage, mW / 1000")
-TOTAL_ENERGY: Final = _dcgm(
+def _counter(field: str, help: str, nvml: str) -> Metric:  # noqa: A002  the field's name
+    return dcgm(field, help, nvml, Kind.COUNTER)
+
+
+SM_CLOCK: Final = dcgm("DEV_SM_CLOCK", "SM clock frequency (in MHz).", "nvmlDeviceGetClockInfo(SM)")
+MEM_CLOCK: Final = dcgm("DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", "nvmlDeviceGetClockInfo(MEM)")
+MEMORY_TEMP: Final = dcgm("DEV_MEMORY_TEMP", "Memory temperature (in C).", "field 82; readings above 200 are dropped")
+GPU_TEMP: Final = dcgm("DEV_GPU_TEMP", "GPU temperature (in C).", "nvmlDeviceGetTemperature(GPU)")
+POWER_USAGE: Final = dcgm("DEV_POWER_USAGE", "Power draw (in W).", "nvmlDeviceGetPowerUsage, mW / 1000")
+TOTAL_ENERGY: Final = dcgm(
     "DEV_TOTAL_ENERGY_CONSUMPTION",
     "Total energy consumption since boot (in mJ).",
     "nvmlDeviceGetTotalEnergyConsumption",
     Kind.COUNTER,
 )
-PCIE_REPLAY: Final = _dcgm(
+PCIE_REPLAY: Final = dcgm(
     "DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.", "nvmlDeviceGetPcieReplayCounter", Kind.COUNTER
 )
-GPU_UTIL: Final = _dcgm("DEV_GPU_UTIL", "GPU utilization (in %).", "nvmlDeviceGetUtilizationRates .gpu")
-MEM_COPY_UTIL: Final = _dcgm("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "nvmlDeviceGetUtilizationRates .memory")
-ENC_UTIL: Final = _dcgm("DEV_ENC_UTIL", "Encoder utilization (in %).", "nvmlDeviceGetEncoderUtilization")
-DEC_UTIL: Final = _dcgm("DEV_DEC_UTIL", "Decoder utilization (in %).", "nvmlDeviceGetDecoderUtilization")
-FB_FREE: Final = _dcgm("DEV_FB_FREE", "Frame buffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2, bytes / 2^20")
-FB_USED: Final = _dcgm("DEV_FB_USED", "Frame buffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2, bytes / 2^20")
-FB_RESERVED: Final = _dcgm(
-    "DEV_FB_RESERVED", "Frame buffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2, bytes / 2^20"
+GPU_UTIL: Final = dcgm("DEV_GPU_UTIL", "GPU utilization (in %).", "nvmlDeviceGetUtilizationRates .gpu")
+MEM_COPY_UTIL: Final = dcgm("DEV_MEM_COPY_UTIL", "Memory utilization (in %).", "nvmlDeviceGetUtilizationRates .memory")
+ENC_UTIL: Final = dcgm("DEV_ENC_UTIL", "Encoder utilization (in %).", "nvmlDeviceGetEncoderUtilization")
+DEC_UTIL: Final = dcgm("DEV_DEC_UTIL", "Decoder utilization (in %).", "nvmlDeviceGetDecoderUtilization")
+FB_FREE: Final = dcgm("DEV_FB_FREE", "Framebuffer memory free (in MiB).", "nvmlDeviceGetMemoryInfo_v2, bytes / 2^20")
+FB_USED: Final = dcgm("DEV_FB_USED", "Framebuffer memory used (in MiB).", "nvmlDeviceGetMemoryInfo_v2, bytes / 2^20")
+FB_RESERVED: Final = dcgm(
+    "DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", "nvmlDeviceGetMemoryInfo_v2, bytes / 2^20"
 )
-UNCORRECTABLE_REMAPPED_ROWS: Final = _dcgm(
+UNCORRECTABLE_REMAPPED_ROWS: Final = dcgm(
     "DEV_UNCORRECTABLE_REMAPPED_ROWS",
     "Number of remapped rows for uncorrectable errors",
     "nvmlDeviceGetRemappedRows",
     Kind.COUNTER,
 )
-CORRECTABLE_REMAPPED_ROWS: Final = _dcgm(
+CORRECTABLE_REMAPPED_ROWS: Final = dcgm(
     "DEV_CORRECTABLE_REMAPPED_ROWS",
     "Number of remapped rows for correctable errors",
     "nvmlDeviceGetRemappedRows",
     Kind.COUNTER,
 )
-ROW_REMAP_FAILURE: Final = _dcgm(
+ROW_REMAP_FAILURE: Final = dcgm(
     "DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "nvmlDeviceGetRemappedRows"
 )
-CLOCK_EVENT_REASONS: Final = _dcgm(
+CLOCK_EVENT_REASONS: Final = dcgm(
     "DEV_CLOCKS_EVENT_REASONS",
     "Current clock event reasons (bitmask).",
     "nvmlDeviceGetCurrentClocksEventReasons",
 )
-SLOWDOWN_TEMP: Final = _dcgm(
+SLOWDOWN_TEMP: Final = dcgm(
     "DEV_SLOWDOWN_TEMP", "Slowdown temperature for the device (in C).", "nvmlDeviceGetTemperatureThreshold(SLOWDOWN)"
 )
-POWER_LIMIT: Final = _dcgm(
+POWER_LIMIT: Final = dcgm(
     "DEV_POWER_MGMT_LIMIT", "Current power limit for the device (in W).", "nvmlDeviceGetEnforcedPowerLimit, mW / 1000"
 )
 
-ROWS: Final = (
+XID_ERRORS: Final = dcgm(
+    "DEV_XID_ERRORS", "Value of the last XID error encountered.", "event XidCriticalError; 0 until one occurs"
+)
+NVLINK_BANDWIDTH: Final = _counter(
+    "DEV_NVLINK_BANDWIDTH_TOTAL",
+    "Total number of NVLink bandwidth counters for all lanes",
+    "fields 138 + 139, all lanes, KiB",
+)
+VGPU_LICENSE_STATUS: Final = dcgm(
+    "DEV_VGPU_LICENSE_STATUS", "vGPU License status", "nvmlDeviceGetGridLicensableFeatures; 1: a feature is licensed"
+)
+_VIOLATION: Final = "Throttling duration due to {} (in ns)."
+POWER_VIOLATION: Final = _counter("DEV_POWER_VIOLATION", _VIOLATION.format("power constraints"), "field 74")
+THERMAL_VIOLATION: Final = _counter("DEV_THERMAL_VIOLATION", _VIOLATION.format("thermal constraints"), "field 75")
+SYNC_BOOST_VIOLATION: Final = _counter(
+    "DEV_SYNC_BOOST_VIOLATION", _VIOLATION.format("sync-boost constraints"), "field 76"
+)
+BOARD_LIMIT_VIOLATION: Final = _counter(
+    "DEV_BOARD_LIMIT_VIOLATION", _VIOLATION.format("board limit constraints"), "field 77"
+)
+LOW_UTIL_VIOLATION: Final = _counter("DEV_LOW_UTIL_VIOLATION", _VIOLATION.format("low utilization"), "field 78")
+RELIABILITY_VIOLATION: Final = _counter(
+    "DEV_RELIABILITY_VIOLATION", _VIOLATION.format("reliability constraints"), "field 79"
+)
+ECC_SBE_VOLATILE: Final = _counter(
+    "DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors.", "field 3"
+)
+ECC_DBE_VOLATILE: Final = _counter(
+    "DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors.", "field 4"
+)
+ECC_SBE_AGGREGATE: Final = _counter(
+    "DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors.", "field 5"
+)
+ECC_DBE_AGGREGATE: Final = _counter(
+    "DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors.", "field 6"
+)
+RETIRED_SBE: Final = _counter("DEV_RETIRED_SBE", "Total number of retired pages due to single-bit errors.", "field 29")
+RETIRED_DBE: Final = _counter("DEV_RETIRED_DBE", "Total number of retired pages due to double-bit errors.", "field 30")
+RETIRED_PENDING: Final = _counter("DEV_RETIRED_PENDING", "Total number of pages pending retirement.", "field 31")
+NVLINK_CRC_FLIT_ERRORS: Final = _counter(
+    "DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "Total number of NVLink flow-control CRC errors.", "field 38"
+)
+NVLINK_CRC_DATA_ERRORS: Final = _counter(
+    "DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "Total number of NVLink data CRC errors.", "field 45"
+)
+NVLINK_REPLAY_ERRORS: Final = _counter(
+    "DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "Total number of NVLink retries.", "field 52"
+)
+NVLINK_RECOVERY_ERRORS: Final = _counter(
+    "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "field 59"
+)
+
+DEFAULT_ROWS: Final = (
     SM_CLOCK,
     MEM_CLOCK,
     MEMORY_TEMP,
@@ -96,4 +157,29 @@ ROWS: Final = (
     CLOCK_EVENT_REASONS,
     SLOWDOWN_TEMP,
     POWER_LIMIT,
+    XID_ERRORS,
+    NVLINK_BANDWIDTH,
+    VGPU_LICENSE_STATUS,
 )
+"""Written unless the counters table says otherwise; the profiling rows stand in their own module."""
+OPT_IN_ROWS: Final = (
+    POWER_VIOLATION,
+    THERMAL_VIOLATION,
+    SYNC_BOOST_VIOLATION,
+    BOARD_LIMIT_VIOLATION,
+    LOW_UTIL_VIOLATION,
+    RELIABILITY_VIOLATION,
+    ECC_SBE_VOLATILE,
+    ECC_DBE_VOLATILE,
+    ECC_SBE_AGGREGATE,
+    ECC_DBE_AGGREGATE,
+    RETIRED_SBE,
+    RETIRED_DBE,
+    RETIRED_PENDING,
+    NVLINK_CRC_FLIT_ERRORS,
+    NVLINK_CRC_DATA_ERRORS,
+    NVLINK_REPLAY_ERRORS,
+    NVLINK_RECOVERY_ERRORS,
+)
+"""Written where the counters table names them."""
+ROWS: Final = (*DEFAULT_ROWS, *OPT_IN_ROWS)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, device, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, device, exporter, forecast, gpu, kernel, predictor, profiling, runtime
 from kernelcast.wire.catalogue.model import Metric
 
 _SECTIONS: Final = MappingProxyType(
@@ -18,6 +18,11 @@ _SECTIONS: Final = MappingProxyType(
             "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged.",
             device.ROWS,
         ),
+        "Devices, profiling": (
+            "Through NVML's GPM, on Hopper and later; `kernelcast_gpu_field_absent` says where they cannot be.",
+            profiling.ROWS,
+        ),
+        "Devices, beyond DCGM": ("What DCGM has no good row for.", gpu.ROWS),
         "Forecasts, degradation and hints": (
             "What the predictor writes; Prometheus reads them from the bridge.",
             forecast.ROWS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue import Metric, profiling
 from kernelcast.wire.catalogue import device as rows
 
 Number = int | float
@@ -17,6 +17,8 @@ BYTES_PER_MEBIBYTE: Final = 2**20
 MILLIWATTS_PER_WATT: Final = 1000
 MAX_MEMORY_TEMPERATURE_CELSIUS: Final = 200
 """Above it the field holds no temperature; DCGM drops such readings too."""
+ALL_LANES: Final = 0xFFFFFFFF
+"""The scopeId that sums the NVLink counters of all lanes. Source: nvml.h, field 138."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,13 @@ def _clock_events(nvml: Any, gpu: Any) -> tuple[Number]:
     return (nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),)
 
 
+def _license(nvml: Any, gpu: Any) -> tuple[Number]:
+    """1 where any feature is licensed; 0 on a GPU that needs no licence, as with DCGM."""
+    told = nvml.nvmlDeviceGetGridLicensableFeatures(gpu)
+    features = told.gridLicensableFeatures[: told.licensableFeaturesCount] if told.isGridLicenseSupported else ()
+    return (int(any(feature.featureState for feature in features)),)
+
+
 MEMORY_CALL: Final = Call("nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory)
 CALLS: Final = (
     Call("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock),
@@ -131,28 +140,137 @@ CALLS: Final = (
         _remapped_rows,
     ),
     Call("nvmlDeviceGetCurrentClocksEventReasons", (rows.CLOCK_EVENT_REASONS,), _clock_events),
+    Call("nvmlDeviceGetGridLicensableFeatures", (rows.VGPU_LICENSE_STATUS,), _license),
 )
 """Asked of every GPU at every interval."""
 
+
+def _one(row: Metric, name: str) -> FieldValue:
+    return FieldValue(row, (f"NVML_FI_DEV_{name}",))
+
+
 FIELD_VALUES: Final = (
     FieldValue(rows.MEMORY_TEMP, ("NVML_FI_DEV_MEMORY_TEMP",), limit=MAX_MEMORY_TEMPERATURE_CELSIUS),
+    FieldValue(
+        rows.NVLINK_BANDWIDTH,
+        ("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX"),
+        scope=ALL_LANES,
+    ),
+    _one(rows.POWER_VIOLATION, "PERF_POLICY_POWER"),
+    _one(rows.THERMAL_VIOLATION, "PERF_POLICY_THERMAL"),
+    _one(rows.SYNC_BOOST_VIOLATION, "PERF_POLICY_SYNC_BOOST"),
+    _one(rows.BOARD_LIMIT_VIOLATION, "PERF_POLICY_BOARD_LIMIT"),
+    _one(rows.LOW_UTIL_VIOLATION, "PERF_POLICY_LOW_UTILIZATION"),
+    _one(rows.RELIABILITY_VIOLATION, "PERF_POLICY_RELIABILITY"),
+    _one(rows.ECC_SBE_VOLATILE, "ECC_SBE_VOL_TOTAL"),
+    _one(rows.ECC_DBE_VOLATILE, "ECC_DBE_VOL_TOTAL"),
+    _one(rows.ECC_SBE_AGGREGATE, "ECC_SBE_AGG_TOTAL"),
+    _one(rows.ECC_DBE_AGGREGATE, "ECC_DBE_AGG_TOTAL"),
+    _one(rows.RETIRED_SBE, "RETIRED_SBE"),
+    _one(rows.RETIRED_DBE, "RETIRED_DBE"),
+    _one(rows.RETIRED_PENDING, "RETIRED_PENDING"),
+    _one(rows.NVLINK_CRC_FLIT_ERRORS, "NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"),
+    _one(rows.NVLINK_CRC_DATA_ERRORS, "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"),
+    _one(rows.NVLINK_REPLAY_ERRORS, "NVLINK_REPLAY_ERROR_COUNT_TOTAL"),
+    _one(rows.NVLINK_RECOVERY_ERRORS, "NVLINK_RECOVERY_ERROR_COUNT_TOTAL"),
 )
 """Asked of every GPU at every interval, in one call."""
 
 MIG_CALLS: Final = (MEMORY_CALL,)
 """Asked of every MIG instance: what NVML tells of an instance without GPM."""
 
+
+@dataclass(frozen=True, slots=True)
+class GpmMetric:
+    """A row that GPM gives.
+
+    Attributes:
+        row: The row.
+        metric_id: Which GPM metric.
+        factor: From GPM's unit to the row's.
+    """
+
+    row: Metric
+    metric_id: int
+    factor: float
+
+
+RATIO_PER_PERCENT: Final = 0.01
+GPM_BYTES_PER_UNIT: Final = 2**20
+"""GPM's rates are MiB/s by nvml.h, and nvidia_gpu_exporter and NVIDIA's own mock of NVML take them so. DCGM passes the
+number on into a row of bytes; which of the two a GPU means is to be settled there with a known copy."""
+
+GRAPHICS: Final = GpmMetric(profiling.GR_ENGINE_ACTIVE, 1, RATIO_PER_PERCENT)
+GPM_METRICS: Final = (
+    GRAPHICS,
+    GpmMetric(profiling.SM_ACTIVE, 2, RATIO_PER_PERCENT),
+    GpmMetric(profiling.SM_OCCUPANCY, 3, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_INT_ACTIVE, 4, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_TENSOR_ACTIVE, 5, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_TENSOR_DFMA_ACTIVE, 6, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_TENSOR_HMMA_ACTIVE, 7, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_TENSOR_IMMA_ACTIVE, 9, RATIO_PER_PERCENT),
+    GpmMetric(profiling.DRAM_ACTIVE, 10, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_FP64_ACTIVE, 11, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_FP32_ACTIVE, 12, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PIPE_FP16_ACTIVE, 13, RATIO_PER_PERCENT),
+    GpmMetric(profiling.PCIE_TX_BYTES, 20, GPM_BYTES_PER_UNIT),
+    GpmMetric(profiling.PCIE_RX_BYTES, 21, GPM_BYTES_PER_UNIT),
+    *(GpmMetric(row, 30 + index, RATIO_PER_PERCENT) for index, row in enumerate(profiling.NVDEC_ACTIVE)),
+    GpmMetric(profiling.NVLINK_RX_BYTES, 60, GPM_BYTES_PER_UNIT),
+    GpmMetric(profiling.NVLINK_TX_BYTES, 61, GPM_BYTES_PER_UNIT),
+)
+
 INIT_CALL: Final = "nvmlInit"
 COUNT_CALL: Final = "nvmlDeviceGetCount"
 ENUMERATE_CALL: Final = "nvmlDeviceGetHandleByIndex"
 FIELDS_CALL: Final = "nvmlDeviceGetFieldValues"
-CALL_NAMES: Final = (INIT_CALL, COUNT_CALL, ENUMERATE_CALL, FIELDS_CALL, *(call.name for call in CALLS))
+GPM_SUPPORT_CALL: Final = "nvmlGpmQueryDeviceSupport"
+GPM_SAMPLE_CALL: Final = "nvmlGpmSampleGet"
+GPM_METRICS_CALL: Final = "nvmlGpmMetricsGet"
+EVENT_SET_CALL: Final = "nvmlEventSetCreate"
+REGISTER_CALL: Final = "nvmlDeviceRegisterEvents"
+EVENT_WAIT_CALL: Final = "nvmlEventSetWait_v2"
+PROCESS_UTILIZATION_CALL: Final = "nvmlDeviceGetProcessUtilization"
+PROCESS_CALLS: Final = (
+    "nvmlDeviceGetMPSComputeRunningProcesses",
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+)
+CALL_NAMES: Final = (
+    INIT_CALL,
+    COUNT_CALL,
+    ENUMERATE_CALL,
+    FIELDS_CALL,
+    GPM_SUPPORT_CALL,
+    GPM_SAMPLE_CALL,
+    GPM_METRICS_CALL,
+    EVENT_SET_CALL,
+    REGISTER_CALL,
+    EVENT_WAIT_CALL,
+    PROCESS_UTILIZATION_CALL,
+    *PROCESS_CALLS,
+    *(call.name for call in CALLS),
+)
 """Every name under which errors are counted."""
 
 ROWS: Final = MappingProxyType(
     {
         row.otlp_name: row
-        for row in (*(row for call in CALLS for row in call.rows), *(field.row for field in FIELD_VALUES))
+        for row in (
+            *(row for call in CALLS for row in call.rows),
+            *(field.row for field in FIELD_VALUES),
+            *(metric.row for metric in GPM_METRICS),
+            rows.XID_ERRORS,
+        )
     }
 )
 """By OTLP name, every row that the sampler can give."""
+
+DEFAULT_ROWS: Final = tuple(row.otlp_name for row in (*rows.DEFAULT_ROWS, *profiling.DEFAULT_ROWS))
+"""OTLP names of what is asked for unless a counters table says otherwise."""
+INSTANCE_ROWS: Final = frozenset(
+    row.otlp_name
+    for row in (*(row for call in MIG_CALLS for row in call.rows), *(metric.row for metric in GPM_METRICS))
+)
+"""OTLP names of what a MIG instance can tell."""

@@ -1,15 +1,20 @@
 """Looks at every GPU of the node. Neither numpy nor pydantic nor Kafka: it may run in a small process of its own."""
 
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
 from kernelcast.exporter.nvml import fields, reading
 from kernelcast.exporter.nvml.codes import Codes, error_name
+from kernelcast.exporter.nvml.gpm import Gpm
 from kernelcast.exporter.nvml.gpu_values import LostGpuError, ValueReader, Values
 from kernelcast.exporter.nvml.inventory import Gpu, find
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.processes import Processes
+from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
+from kernelcast.exporter.nvml.xid import XidEvents
+from kernelcast.wire.catalogue.device import XID_ERRORS
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
@@ -18,7 +23,7 @@ LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
 LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
 MOST_ERRORS: Final = 1000
-"""Kept between two readings; far beyond what one reading makes."""
+"""Kept between two readings, far beyond what one makes; then the oldest go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +32,11 @@ class SamplerOptions:
 
     Attributes:
         rows: OTLP names of rows that are asked for.
+        processes: Whether the processes of each GPU are.
     """
 
-    rows: tuple[str, ...] = tuple(fields.ROWS)
+    rows: tuple[str, ...] = fields.DEFAULT_ROWS
+    processes: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """As lists and text."""
@@ -54,8 +61,12 @@ class Sampler:
     def __init__(self, nvml: Any, options: SamplerOptions | None = None) -> None:
         self._nvml = nvml
         self._codes = Codes(nvml)
-        self._errors: list[tuple[str, str]] = []
+        # Filled by the XIDs' thread too.
+        self._errors: deque[tuple[str, str]] = deque(maxlen=MOST_ERRORS)
         self._values = ValueReader(nvml, self._codes, self._failed)
+        self._gpm = Gpm(nvml, self._codes, self._failed)
+        self._processes = Processes(nvml, self._codes, self._failed)
+        self._xids = XidEvents(nvml, self._codes, self._failed)
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._versions = ("", "", "")
@@ -69,6 +80,7 @@ class Sampler:
     def change(self, options: SamplerOptions) -> None:
         """Look at something else from now on."""
         self._wanted = frozenset(options.rows)
+        self._with_processes = options.processes
 
     def start(self) -> Self:
         """Load NVML and find the GPUs.
@@ -89,7 +101,7 @@ class Sampler:
 
     def found(self) -> tuple[GpuReading, ...]:
         """The GPUs and MIG instances that are there, without values."""
-        return tuple(_reading(gpu, Values()) for gpu in self._gpus)
+        return tuple(_described(gpu) for gpu in self._gpus)
 
     def sample(self, time_ns: int) -> NodeReading:
         """Read every GPU, as of `time_ns`; what NVML refuses is in the reading, never raised."""
@@ -99,13 +111,15 @@ class Sampler:
         present = {gpu.uuid for gpu in self._gpus}
         gone = tuple(uuid for uuid in self._known if uuid not in present)
         absent = tuple(self._absent(self._known[uuid]) for uuid in gone if not any(gpu.uuid == uuid for gpu in gpus))
-        errors, self._errors = tuple(self._errors), []
+        errors = tuple(self._errors.popleft() for _ in range(len(self._errors)))
         return NodeReading(time_ns, *self._versions, gpus=(*gpus, *absent), errors=errors, missing=gone)
 
     def close(self) -> None:
         """Release NVML; safe to call twice."""
         if self._open:
             self._open = False
+            self._xids.stop()
+            self._gpm.close()
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
 
@@ -122,6 +136,8 @@ class Sampler:
 
     def _begin_anew(self) -> None:
         """A handle from before a reset may stay dead for ever."""
+        self._xids.stop()
+        self._gpm.close()
         try:
             self._nvml.nvmlShutdown()
             self._nvml.nvmlInit()
@@ -142,6 +158,8 @@ class Sampler:
         except self._nvml.NVMLError as error:
             self._failed(fields.COUNT_CALL, error_name(error))
         self._gpus = gpus
+        self._gpm.keep(gpus)
+        self._xids.watch(gpus)
         self._known |= {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
         return found >= max(self._expected, 1)
 
@@ -154,23 +172,31 @@ class Sampler:
 
     def _read(self, gpu: Gpu, now_ns: int) -> GpuReading:
         try:
-            return _reading(gpu, self._values.read(gpu, self._wanted))
+            told = self._values.read(gpu, self._wanted)
+            self._gpm.read(gpu, self._wanted, now_ns, told)
+            used = self._processes.read(gpu, now_ns) if self._with_processes else ()
         except LostGpuError:
             self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
             if not self._retry:
                 self._retry, self._look_ns = True, now_ns + FIRST_RETRY_NS
             return self._absent(gpu)
+        if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
+            told.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
+        return self._reading(gpu, told, used)
 
     def _absent(self, gpu: Gpu) -> GpuReading:
-        asked = {row.otlp_name for call in fields.MIG_CALLS for row in call.rows} if gpu.gi_id else fields.ROWS
-        return _reading(gpu, Values(absent=dict.fromkeys(self._wanted.intersection(asked), reading.LOST)))
+        asked = sorted(self._wanted.intersection(fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS))
+        return self._reading(gpu, Values(absent=dict.fromkeys(asked, reading.LOST)))
+
+    def _reading(self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = ()) -> GpuReading:
+        xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
+        return replace(_described(gpu), values=told.values, absent=told.absent, processes=used, xids=xids)
 
     def _failed(self, call: str, error: str) -> None:
-        if len(self._errors) < MOST_ERRORS:
-            self._errors.append((call, error))
+        self._errors.append((call, error))
 
 
-def _reading(gpu: Gpu, told: Values) -> GpuReading:
+def _described(gpu: Gpu) -> GpuReading:
     return GpuReading(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -182,8 +208,6 @@ def _reading(gpu: Gpu, told: Values) -> GpuReading:
         mig_uuid=gpu.mig_uuids[0] if gpu.mig_uuids else "",
         mig_uuids=gpu.mig_uuids,
         parent_uuid=gpu.uuid if gpu.gi_id else "",
-        values=told.values,
-        absent=told.absent,
     )
 
 

@@ -5,14 +5,31 @@ from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.fields import ROWS
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
-from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.exporter.nvml.processes import OTHER, OTHER_PID
+from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
+from kernelcast.exporter.nvml.xid_names import xid_name
+from kernelcast.wire.catalogue import Kind, Metric, device, gpu
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, Device, Labels
 
 DRIVER_VERSION: Final = "DCGM_FI_DRIVER_VERSION"
 """The label that dcgm-exporter's default table gives every row."""
+RATIO_PER_PERCENT: Final = 0.01
+CLOCK_EVENTS: Final = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+"""By bit, in nvidia-smi's words. Source: nvml.h, nvmlClocksEventReasons."""
 
-StartOf = Callable[[GpuReading, Metric, float, int], int]
+StartOf = Callable[[GpuReading, str, float, int], int]
+"""Given the GPU, a counter's name and what tells it from others of that name, its value and the time: its start."""
 
 
 class Users(Protocol):
@@ -52,11 +69,11 @@ class CounterStarts:
     def __init__(self, boot_ns: int) -> None:
         self._boot_ns = boot_ns
         # Kept while a GPU is gone: what it counted is often less when it comes back.
-        self._counters: dict[tuple[str, str, Metric], tuple[float, int]] = {}
+        self._counters: dict[tuple[str, str, str], tuple[float, int]] = {}
 
-    def __call__(self, gpu: GpuReading, metric: Metric, value: float, now_ns: int) -> int:
+    def __call__(self, one: GpuReading, counter: str, value: float, now_ns: int) -> int:
         """The start of a counter that stands at `value`, Unix nanoseconds."""
-        key = gpu.uuid, gpu.gi_id, metric
+        key = one.uuid, one.gi_id, counter
         before, start_ns = self._counters.get(key, (0, min(self._boot_ns, now_ns)))
         if value < before:
             start_ns = now_ns
@@ -78,30 +95,94 @@ def to_samples(
     """
     samples: list[Sample] = []
     version = ((DRIVER_VERSION, node.driver_version),) if node.driver_version else ()
-    for gpu in node.gpus:
-        own = (*device_of(gpu, hostname).device_labels(source), *version)
-        for used_by in users.labels_for(gpu):
-            samples.extend(_values(gpu, tuple(sorted((*own, *used_by.items()))), node.time_ns, start_of))
+    for one in node.gpus:
+        own = (*device_of(one, hostname).device_labels(source), *version)
+        for used_by in users.labels_for(one):
+            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu())
+        plain = _GpuSamples(one, own, node.time_ns, start_of)
+        samples.extend(plain.absent())
+        for use in one.processes:
+            samples.extend(plain.of_a_process(use, users.process_labels(one, use.pid)))
     return samples
 
 
-def device_of(gpu: GpuReading, hostname: str) -> Device:
+def device_of(one: GpuReading, hostname: str) -> Device:
     """Its labels."""
     return Device(
         hostname,
-        gpu.uuid,
-        gpu.index,
-        gpu.pci_bus_id,
-        gpu.device,
-        gpu.model_name,
-        gpu.gi_id,
-        gpu.gi_profile,
-        gpu.mig_uuids,
+        one.uuid,
+        one.index,
+        one.pci_bus_id,
+        one.device,
+        one.model_name,
+        one.gi_id,
+        one.gi_profile,
+        one.mig_uuids,
     )
 
 
-def _values(gpu: GpuReading, labels: Labels, time_ns: int, start_of: StartOf) -> Iterator[Sample]:
-    for name, value in gpu.values.items():
-        metric = ROWS[name]
-        start_ns = start_of(gpu, metric, value, time_ns) if metric.kind is Kind.COUNTER else 0
-        yield Sample(metric, labels, time_ns, value, start_ns)
+class _GpuSamples:
+    """The series of one GPU or instance at one moment."""
+
+    def __init__(self, one: GpuReading, labels: Labels, time_ns: int, start_of: StartOf) -> None:
+        self._gpu = one
+        self._labels = tuple(sorted(labels))
+        self._time_ns = time_ns
+        self._start_of = start_of
+
+    def of_the_gpu(self) -> Iterator[Sample]:
+        """What the GPU says of itself."""
+        for name, value in self._gpu.values.items():
+            if name == device.XID_ERRORS.otlp_name:
+                yield self._sample(ROWS[name], value, err_code=str(value), err_msg=xid_name(int(value)))
+            else:
+                yield self._sample(ROWS[name], value)
+        yield from self._clock_events()
+        yield from self._xids()
+
+    def absent(self) -> Iterator[Sample]:
+        """What it does not say, and why."""
+        for name, reason in self._gpu.absent.items():
+            yield self._sample(gpu.FIELD_ABSENT, 1, field=ROWS[name].prometheus_name, reason=reason)
+
+    def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
+        """What a process uses of it; `known` are the process's own labels."""
+        pid = OTHER if use.pid == OTHER_PID else str(use.pid)
+        more = {**known, "pid": pid, "process_name": use.name, "type": use.type}
+        for metric, value in _measured(use):
+            yield self._sample(metric, value, **more)
+
+    def _sample(self, metric: Metric, value: float, **more: str) -> Sample:
+        labels = tuple(sorted((*self._labels, *(pair for pair in more.items() if pair[1])))) if more else self._labels
+        start_ns = 0
+        if metric.kind is Kind.COUNTER:
+            counter = " ".join((metric.otlp_name, *more.values()))
+            start_ns = self._start_of(self._gpu, counter, value, self._time_ns)
+        return Sample(metric, labels, self._time_ns, value, start_ns)
+
+    def _clock_events(self) -> Iterator[Sample]:
+        mask = self._gpu.values.get(device.CLOCK_EVENT_REASONS.otlp_name)
+        if mask is not None:
+            for bit, reason in enumerate(CLOCK_EVENTS):
+                yield self._sample(gpu.CLOCK_EVENT, int(mask) >> bit & 1, reason=reason)
+
+    def _xids(self) -> Iterator[Sample]:
+        for total in self._gpu.xids:
+            more = {"xid": str(total.xid), "err_msg": xid_name(total.xid)}
+            yield self._sample(gpu.XID_ERRORS, total.count, **more)
+            yield self._sample(gpu.XID_LAST, total.last_ns / NANOSECONDS_PER_SECOND, **more)
+
+
+def _measured(use: ProcessUse) -> Iterator[tuple[Metric, float]]:
+    """What is known of a process."""
+    if use.memory_bytes is not None:
+        yield gpu.PROCESS_MEMORY, use.memory_bytes
+    shares = (
+        (gpu.PROCESS_SM, use.sm_percent),
+        (gpu.PROCESS_MEMORY_UTILIZATION, use.memory_percent),
+        (gpu.PROCESS_ENCODER, use.enc_percent),
+        (gpu.PROCESS_DECODER, use.dec_percent),
+    )
+    for metric, percent in shares:
+        if percent is not None:
+            yield metric, percent * RATIO_PER_PERCENT

@@ -1,0 +1,100 @@
+"""What DCGM has no good row for: XIDs as events, processes, throttling by reason, and which rows a GPU lacks."""
+
+from typing import Final
+
+from kernelcast.wire.catalogue.device import DEVICE_LABELS
+from kernelcast.wire.catalogue.model import Kind
+from kernelcast.wire.catalogue.naming import travels
+
+XID_LABELS: Final = (*DEVICE_LABELS, "xid", "err_msg")
+PROCESS_LABELS: Final = (*DEVICE_LABELS, "pid", "process_name", "type")
+_EVENTS: Final = "NVML event XidCriticalError"
+_PROCESSES: Final = "NVML nvmlDeviceGetComputeRunningProcesses, Graphics and MPS likewise"
+_UTILIZATION: Final = "NVML nvmlDeviceGetProcessUtilization, % / 100"
+
+XID_ERRORS: Final = travels(
+    "kernelcast.gpu.xid_errors",
+    Kind.COUNTER,
+    "XID errors since the exporter began, by number; starts at 0 one interval before the first is counted.",
+    unit="{error}",
+    labels=XID_LABELS,
+    source=_EVENTS,
+)
+XID_LAST: Final = travels(
+    "kernelcast.gpu.xid_last_occurrence_timestamp",
+    Kind.GAUGE,
+    "When an XID occurred last, Unix time.",
+    unit="s",
+    labels=XID_LABELS,
+    source=_EVENTS,
+)
+CLOCK_EVENT: Final = travels(
+    "kernelcast.gpu.clock_event_active",
+    Kind.GAUGE,
+    "Whether a reason to lower the clocks is active now: 1 or 0.",
+    unit="",
+    labels=(*DEVICE_LABELS, "reason"),
+    source="NVML nvmlDeviceGetCurrentClocksEventReasons, one bit",
+)
+FIELD_ABSENT: Final = travels(
+    "kernelcast.gpu.field_absent",
+    Kind.GAUGE,
+    "A row that the counters table asks for and this GPU does not give, always 1. Reasons: not_supported, "
+    "no_permission, no_data, needs_hopper, mig (not told of a divided GPU), implausible (contradicts another row), "
+    "lost, error.",
+    unit="",
+    labels=(*DEVICE_LABELS, "field", "reason"),
+    source="exporter",
+)
+PROCESS_MEMORY: Final = travels(
+    "kernelcast.gpu.process.memory",
+    Kind.GAUGE,
+    'Device memory of one process; beyond 64 on a GPU the rest is pid="other".',
+    unit="By",
+    labels=PROCESS_LABELS,
+    source=_PROCESSES,
+)
+PROCESS_SM: Final = travels(
+    "kernelcast.gpu.process.sm_utilization",
+    Kind.GAUGE,
+    "Share of the last sampling period in which one process had kernels on the GPU.",
+    unit="1",
+    labels=PROCESS_LABELS,
+    source=_UTILIZATION,
+)
+PROCESS_MEMORY_UTILIZATION: Final = travels(
+    "kernelcast.gpu.process.memory_utilization",
+    Kind.GAUGE,
+    "Share of the last sampling period in which one process read or wrote device memory.",
+    unit="1",
+    labels=PROCESS_LABELS,
+    source=_UTILIZATION,
+)
+PROCESS_ENCODER: Final = travels(
+    "kernelcast.gpu.process.encoder_utilization",
+    Kind.GAUGE,
+    "One process's share of the video encoder.",
+    unit="1",
+    labels=PROCESS_LABELS,
+    source=_UTILIZATION,
+)
+PROCESS_DECODER: Final = travels(
+    "kernelcast.gpu.process.decoder_utilization",
+    Kind.GAUGE,
+    "One process's share of the video decoder.",
+    unit="1",
+    labels=PROCESS_LABELS,
+    source=_UTILIZATION,
+)
+
+ROWS: Final = (
+    XID_ERRORS,
+    XID_LAST,
+    CLOCK_EVENT,
+    FIELD_ABSENT,
+    PROCESS_MEMORY,
+    PROCESS_SM,
+    PROCESS_MEMORY_UTILIZATION,
+    PROCESS_ENCODER,
+    PROCESS_DECODER,
+)

@@ -1,0 +1,158 @@
+"""Which processes use a GPU, and how much: for time-sliced GPUs, which no pod has to itself.
+
+Source: nvml.h, nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetProcessUtilization.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kernelcast.exporter.nvml import fields
+from kernelcast.exporter.nvml.codes import Codes, error_name
+from kernelcast.exporter.nvml.gpu_values import Failed, LostGpuError
+from kernelcast.exporter.nvml.inventory import Gpu
+from kernelcast.exporter.nvml.reading import ProcessUse
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+
+MOST_PROCESSES: Final = 64
+"""Told one by one on a GPU or instance, by memory; the rest is summed."""
+OTHER: Final = "other"
+OTHER_PID: Final = 0
+PERIOD_NS: Final = NANOSECONDS_PER_SECOND
+"""NVML samples at least so often: who has no sample after it did nothing. Asked sooner, the last answer stands."""
+LONGEST_NAME: Final = 64
+FULL_PERCENT: Final = 100
+KINDS: Final = tuple(zip(("mps", "compute", "graphics"), fields.PROCESS_CALLS, strict=True))
+"""A process that is in several lists is what it is in the first."""
+
+Shares = tuple[int, int, int, int]
+"""Percent: kernels, memory, encoder, decoder."""
+IDLE: Final[Shares] = (0, 0, 0, 0)
+
+
+@dataclass(slots=True)
+class Utilization:
+    """What one GPU said last about its processes.
+
+    Attributes:
+        asked_ns: When it was asked, Unix nanoseconds.
+        seen_us: The newest sample's time, by NVML's clock, microseconds.
+        shares: By pid; a process that is not there did nothing.
+    """
+
+    asked_ns: int
+    seen_us: int = 0
+    shares: dict[int, Shares] = field(default_factory=dict)
+
+
+class Processes:
+    """The processes of all GPUs and MIG instances.
+
+    Args:
+        nvml: pynvml, or a double of it.
+        codes: Its error codes.
+        failed: Told of errors other than that something is not there.
+        proc: Where the kernel tells of processes.
+    """
+
+    def __init__(self, nvml: Any, codes: Codes, failed: Failed, *, proc: Path = Path("/proc")) -> None:
+        self._nvml = nvml
+        self._codes = codes
+        self._failed = failed
+        self._proc = proc
+        self._said: dict[str, Utilization] = {}
+
+    def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
+        """Who uses a GPU; of a divided one its instances tell.
+
+        Raises:
+            LostGpuError: The GPU is gone.
+        """
+        if gpu.mig_mode and not gpu.gi_id:
+            return ()
+        found: dict[int, ProcessUse] = {}
+        for handle in gpu.mig_handles or (gpu.handle,):
+            for kind, call in KINDS:
+                for one in self._asked(call, handle):
+                    use = ProcessUse(one.pid, kind, one.usedGpuMemory)
+                    found[one.pid] = _joined(found[one.pid], use) if one.pid in found else use
+        shares = self._shares(gpu, now_ns) if found and not gpu.gi_id else None
+        uses = [use if shares is None else _with(use, shares.get(use.pid, IDLE)) for use in found.values()]
+        return self._bounded(uses)
+
+    def _asked(self, call: str, handle: Any) -> Iterable[Any]:
+        try:
+            processes: Iterable[Any] = getattr(self._nvml, call)(handle)
+        except self._nvml.NVMLError as error:
+            self._told(call, error)
+            return ()
+        return processes
+
+    def _shares(self, gpu: Gpu, now_ns: int) -> dict[int, Shares] | None:
+        """By pid; None where this GPU does not tell."""
+        said = self._said.setdefault(gpu.uuid, Utilization(asked_ns=now_ns - PERIOD_NS))
+        if 0 <= now_ns - said.asked_ns < PERIOD_NS:
+            return said.shares
+        try:
+            samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, said.seen_us)
+        except self._nvml.NVMLError as error:
+            if error.value != self._nvml.NVML_ERROR_NOT_FOUND:
+                self._told(fields.PROCESS_UTILIZATION_CALL, error)
+                return None
+            samples = []
+        said.asked_ns, said.shares = now_ns, {}
+        for one in sorted(samples, key=lambda sample: int(sample.timeStamp)):
+            said.seen_us = max(said.seen_us, one.timeStamp)
+            shares = (one.smUtil, one.memUtil, one.encUtil, one.decUtil)
+            # Slots that the driver has not filled are among them on some versions.
+            if one.pid and max(shares) <= FULL_PERCENT:
+                said.shares[one.pid] = shares
+        return said.shares
+
+    def _bounded(self, uses: list[ProcessUse]) -> tuple[ProcessUse, ...]:
+        ranked = sorted(uses, key=lambda use: (-(use.memory_bytes or 0), use.pid))
+        named = [replace(use, name=self._name(use.pid)) for use in ranked[:MOST_PROCESSES]]
+        rest = ranked[MOST_PROCESSES:]
+        if not rest:
+            return tuple(named)
+        other = ProcessUse(
+            OTHER_PID,
+            OTHER,
+            _sum(use.memory_bytes for use in rest),
+            _sum(use.sm_percent for use in rest),
+            _sum(use.memory_percent for use in rest),
+            _sum(use.enc_percent for use in rest),
+            _sum(use.dec_percent for use in rest),
+            OTHER,
+        )
+        return (*named, other)
+
+    def _name(self, pid: int) -> str:
+        try:
+            return (self._proc / str(pid) / "comm").read_text(errors="replace").strip()[:LONGEST_NAME]
+        except OSError:
+            return ""
+
+    def _told(self, call: str, error: Any) -> None:
+        if not self._codes.expected(error.value):
+            self._failed(call, error_name(error))
+        if self._codes.lost(error.value):
+            raise LostGpuError
+
+
+def _joined(one: ProcessUse, other: ProcessUse) -> ProcessUse:
+    """A process that stands in two lists, each with the same memory; or on two compute instances, each with its own."""
+    if one.type != other.type:
+        return one
+    return replace(one, memory_bytes=_sum((one.memory_bytes, other.memory_bytes)))
+
+
+def _with(use: ProcessUse, shares: Shares) -> ProcessUse:
+    sm, memory, encoder, decoder = shares
+    return replace(use, sm_percent=sm, memory_percent=memory, enc_percent=encoder, dec_percent=decoder)
+
+
+def _sum(parts: Iterable[int | None]) -> int | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

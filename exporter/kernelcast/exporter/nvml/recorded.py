@@ -1,0 +1,295 @@
+"""pynvml played from a recording: the same names, errors and structs, so that the daemon runs on any machine.
+
+Constants, errors and structs are pynvml's own. Tests may change `answers` and inject faults.
+"""
+
+import ctypes
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pynvml
+
+from kernelcast.exporter.nvml.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner
+
+STRUCTS: Final = {
+    "nvmlDeviceGetUtilizationRates": "c_nvmlUtilization_t",
+    "nvmlDeviceGetMemoryInfo": "c_nvmlMemory_v2_t",
+    "nvmlDeviceGetPciInfo": "nvmlPciInfo_t",
+    "nvmlGpmQueryDeviceSupport": "c_nvmlGpmSupport_t",
+}
+"""Calls that answer with a struct; other mappings become objects with the same members."""
+MILLISECONDS_PER_SECOND: Final = 1000
+NANOSECONDS_PER_MICROSECOND: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What stands for a device."""
+
+    owner: str
+
+
+class RecordedNvml:
+    """The module.
+
+    ::
+
+        nvml = RecordedNvml(read(path))
+        nvml.nvmlInit()
+        nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0))
+
+    Args:
+        recording: What is answered.
+        clock: Monotonic nanoseconds; the recording begins at the first call.
+        loop: Begin again at the end; otherwise the driver is gone then.
+
+    Attributes:
+        answers: What is answered now, by owner and call.
+        opened: How many more `nvmlInit` there were than `nvmlShutdown`.
+        driver: False: every call fails as without a driver.
+        lost: Owners that fell off the bus.
+        gpm_samples: GPM samples that were not freed.
+    """
+
+    def __init__(
+        self, recording: Recording, *, clock: Callable[[], int] = time.monotonic_ns, loop: bool = True
+    ) -> None:
+        self._recording = recording
+        self._clock = clock
+        self._loop = loop
+        self._began_ns: int | None = None
+        self._next = 0
+        self._round = 0
+        # Events are awaited on another thread than the one that reads.
+        self._advancing = threading.Lock()
+        self._faults: dict[str, Callable[[], None]] = {}
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._watched: set[str] = set()
+        self.answers: Answers = {}
+        self.opened = 0
+        self.driver = True
+        self.lost: set[str] = set()
+        self.gpm_samples: dict[int, tuple[Any, str]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """Calls from the recording; constants, errors and structs from pynvml."""
+        theirs = getattr(pynvml, name)
+        if not name.startswith("nvml") or not callable(theirs) or isinstance(theirs, type):
+            return theirs
+        return partial(self._call, name)
+
+    def inject(self, call: str, fault: Callable[[], None] | None) -> None:
+        """Do something before each such call is answered: raise, block; None ends it."""
+        if fault is None:
+            self._faults.pop(call, None)
+        else:
+            self._faults[call] = fault
+
+    def tell(self, event: Event) -> None:
+        """Let an event occur now."""
+        if event.owner in self._watched:
+            self._events.put(event)
+
+    def nvmlInit(self) -> None:  # noqa: N802  pynvml's name
+        """Begin."""
+        self._advance()
+        self._before("nvmlInit", NODE)
+        self.opened += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802  pynvml's name
+        """End."""
+        if not self.opened:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
+        self.opened -= 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Handle:  # noqa: N802  pynvml's name
+        """A GPU."""
+        return self._handle("nvmlDeviceGetHandleByIndex", str(index))
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: Handle, index: int) -> Handle:  # noqa: N802  pynvml's name
+        """A compute instance of a GPU."""
+        return self._handle("nvmlDeviceGetMigDeviceHandleByIndex", f"{gpu.owner}/{index}")
+
+    def nvmlDeviceGetFieldValues(self, gpu: Handle, fields: Iterable[Any]) -> Any:  # noqa: N802  pynvml's name
+        """Recorded one by one: members `nvmlReturn`, `valueType`, `value`."""
+        self._before("nvmlDeviceGetFieldValues", gpu.owner)
+        pairs = [one if isinstance(one, tuple) else (one, 0) for one in fields]
+        told = (pynvml.c_nvmlFieldValue_t * len(pairs))()
+        for into, (number, scope) in zip(told, pairs, strict=True):
+            into.fieldId, into.scopeId = number, scope
+            answer = self._recorded(gpu.owner, f"nvmlDeviceGetFieldValues:{number}:{scope}")
+            if ERROR in answer:
+                into.nvmlReturn = answer[ERROR]
+            else:
+                into.valueType = answer["valueType"]
+                member, _type = pynvml.c_nvmlValue_t._fields_[answer["valueType"]]
+                setattr(into.value, member, answer["value"])
+        return told
+
+    def nvmlDeviceGetProcessUtilization(self, gpu: Handle, since_us: int) -> list[Any]:  # noqa: N802  pynvml's name
+        """Samples after a time; NotFound where there are none."""
+        found = self._call("nvmlDeviceGetProcessUtilization", gpu)
+        for one in found:
+            # Time goes on when the recording begins again.
+            one.timeStamp += self._round * self._recording.length_ns // NANOSECONDS_PER_MICROSECOND
+        newer = [one for one in found if one.timeStamp > since_us]
+        if not newer:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return newer
+
+    def nvmlGpmSampleAlloc(self) -> Any:  # noqa: N802  pynvml's name
+        """Memory for one look at the counters."""
+        self._before("nvmlGpmSampleAlloc", NODE)
+        memory = ctypes.create_string_buffer(8)
+        sample = ctypes.cast(memory, pynvml.c_nvmlGpmSample_t)
+        self.gpm_samples[_address(sample)] = (memory, "")
+        return sample
+
+    def nvmlGpmSampleFree(self, sample: Any) -> None:  # noqa: N802  pynvml's name
+        """Give it back."""
+        if self.gpm_samples.pop(_address(sample), None) is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+
+    def nvmlGpmSampleGet(self, gpu: Handle, sample: Any) -> Any:  # noqa: N802  pynvml's name
+        """Look at a GPU's counters."""
+        return self._gpm_look("nvmlGpmSampleGet", gpu, gpu.owner, sample)
+
+    def nvmlGpmMigSampleGet(self, gpu: Handle, instance: int, sample: Any) -> Any:  # noqa: N802  pynvml's name
+        """Look at the counters of one GPU instance."""
+        return self._gpm_look("nvmlGpmMigSampleGet", gpu, gpm_owner(gpu.owner, instance), sample)
+
+    def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
+        """What happened between two looks: recorded as `nvmlGpmMetricsGet:ID`."""
+        self._before("nvmlGpmMetricsGet", NODE)
+        _memory, owner = self.gpm_samples[_address(asked.sample2)]
+        for metric in asked.metrics[: asked.numMetrics]:
+            answer = self._recorded(owner, f"nvmlGpmMetricsGet:{metric.metricId}")
+            if isinstance(answer, dict):
+                metric.nvmlReturn = answer[ERROR]
+            else:
+                metric.nvmlReturn, metric.value = pynvml.NVML_SUCCESS, answer
+        return asked
+
+    def nvmlEventSetCreate(self) -> object:  # noqa: N802  pynvml's name
+        """A queue of events."""
+        self._before("nvmlEventSetCreate", NODE)
+        return self._events
+
+    def nvmlDeviceRegisterEvents(self, gpu: Handle, types: int, _events: object) -> None:  # noqa: N802  pynvml's name
+        """Be told of a GPU's events."""
+        if types & ~self._call("nvmlDeviceGetSupportedEventTypes", gpu):
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        self._watched.add(gpu.owner)
+
+    def nvmlEventSetWait_v2(self, _events: object, timeout_ms: int) -> Any:  # noqa: N802  pynvml's name
+        """The next event; Timeout where none comes."""
+        self._advance()
+        self._fault("nvmlEventSetWait_v2")
+        try:
+            event = self._events.get(timeout=timeout_ms / MILLISECONDS_PER_SECOND)
+        except queue.Empty:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_TIMEOUT) from None
+        return SimpleNamespace(
+            device=Handle(event.owner),
+            eventType=event.type,
+            eventData=event.data,
+            gpuInstanceId=event.gpu_instance,
+            computeInstanceId=0xFFFFFFFF,
+        )
+
+    def nvmlEventSetFree(self, _events: object) -> None:  # noqa: N802  pynvml's name
+        """Be told no more."""
+        self._watched.clear()
+
+    def _gpm_look(self, call: str, gpu: Handle, owner: str, sample: Any) -> Any:
+        self._before(call, gpu.owner)
+        memory, _before = self.gpm_samples[_address(sample)]
+        self.gpm_samples[_address(sample)] = (memory, owner)
+        return sample
+
+    def _handle(self, call: str, owner: str) -> Handle:
+        self._before(call, owner)
+        if owner not in self.answers:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return Handle(owner)
+
+    def _call(self, name: str, *arguments: Any, **_named: Any) -> Any:
+        """The recorded answer of any other call."""
+        owner = NODE
+        if arguments and isinstance(arguments[0], Handle):
+            owner, arguments = arguments[0].owner, arguments[1:]
+        self._before(name, owner)
+        answer = self._recorded(owner, ":".join((name, *map(str, arguments))))
+        if isinstance(answer, dict) and ERROR in answer:
+            raise pynvml.NVMLError(answer[ERROR])
+        return _shaped(name, answer)
+
+    def _recorded(self, owner: str, call: str) -> Any:
+        return self.answers.get(owner, {}).get(call, {ERROR: pynvml.NVML_ERROR_NOT_SUPPORTED})
+
+    def _before(self, call: str, owner: str) -> None:
+        """Bring the time up to date, and fail as told."""
+        self._advance()
+        self._fault(call)
+        if not self.driver:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        if owner.partition("/")[0] in self.lost:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    def _fault(self, call: str) -> None:
+        if call in self._faults:
+            self._faults[call]()
+
+    def _advance(self) -> None:
+        """Take over what has changed by now."""
+        with self._advancing:
+            self._advance_to(self._clock())
+
+    def _advance_to(self, now_ns: int) -> None:
+        if self._began_ns is None:
+            self._began_ns = now_ns
+        turn, at_ns = divmod(now_ns - self._began_ns, self._recording.length_ns)
+        if turn and not self._loop:
+            self.driver = False
+            return
+        if turn != self._round:
+            self._round, self._next = turn, 0
+        moments = self._recording.moments
+        while self._next < len(moments) and moments[self._next].at_ns <= at_ns:
+            moment = moments[self._next]
+            for owner, calls in moment.changed.items():
+                self.answers.setdefault(owner, {}).update(calls)
+            for event in moment.events:
+                self.tell(event)
+            self._next += 1
+
+
+def _address(sample: Any) -> int:
+    return ctypes.cast(sample, ctypes.c_void_p).value or 0
+
+
+def _shaped(name: str, answer: Any) -> Any:
+    """An answer in the shape that pynvml gives it."""
+    if isinstance(answer, list):
+        return [_object(one) if isinstance(one, dict) else one for one in answer]
+    if not isinstance(answer, dict):
+        return answer
+    if name not in STRUCTS:
+        return _object(answer)
+    made = getattr(pynvml, STRUCTS[name])()
+    for member, value in answer.items():
+        setattr(made, member, value.encode() if isinstance(value, str) else value)
+    return made
+
+
+def _object(members: dict[str, Any]) -> SimpleNamespace:
+    inner = {
+        name: [_object(one) for one in value] if isinstance(value, list) else value for name, value in members.items()
+    }
+    return SimpleNamespace(**inner)

@@ -1,0 +1,143 @@
+"""A recording of NVML: what it answered, call by call, moment by moment.
+
+One JSON object a line, gzip where the name ends in `.gz`. The first says what the file is; each later one is a moment:
+`at_ns` since the beginning, `set` by owner and call what has changed since the moment before, `events` in between.
+
+An owner is `""` for the node, `0` for the GPU at index 0, `0/3` for the MIG device at index 3 of it. A call is its name
+and its arguments, such as `nvmlDeviceGetClockInfo:1`. An answer is a number, a text, a list, a mapping of a struct's
+members, or `{"error": 3}` with NVML's code.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, TextIO, cast
+
+from kernelcast.wire.errors import TraceError
+
+FORMAT: Final = "kernelcast-nvml"
+VERSION: Final = 1
+NODE: Final = ""
+ERROR: Final = "error"
+
+Answers = dict[str, dict[str, Any]]
+"""By owner and call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that NVML told on its own.
+
+    Attributes:
+        owner: The GPU.
+        type: NVML's event type.
+        data: Of an XID its number.
+        gpu_instance: MIG GPU instance, or 0xFFFFFFFF.
+    """
+
+    owner: str
+    type: int
+    data: int
+    gpu_instance: int = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What has changed, and since when.
+
+    Attributes:
+        at_ns: Since the recording began.
+        changed: Answers that differ from those of the moment before.
+        events: What was told since then.
+    """
+
+    at_ns: int
+    changed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """All moments, in order; the first is at 0 and says everything."""
+
+    moments: tuple[Moment, ...]
+
+    @property
+    def length_ns(self) -> int:
+        """How long it lasts: the last moment stands as long as the one before it did, a second where it is alone."""
+        times = [moment.at_ns for moment in self.moments]
+        return times[-1] + (times[-1] - times[-2] if len(times) > 1 else 1_000_000_000)
+
+
+def read(path: Path) -> Recording:
+    """Read a recording.
+
+    Raises:
+        TraceError: The file cannot be read, or is none.
+    """
+    try:
+        with _open(path, "rt") as lines:
+            moments = tuple(_moments(lines))
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise TraceError(
+            f"{path} is not a recording of NVML: {error}; make one with `kernelcast record-nvml`"
+        ) from None
+    if not moments:
+        raise TraceError(f"{path} holds no moment; record for at least one interval")
+    return Recording(moments)
+
+
+def write(path: Path, moments: Iterable[Moment]) -> int:
+    """Write a recording; returns how many moments it has.
+
+    Raises:
+        TraceError: The file cannot be written.
+    """
+    written = 0
+    try:
+        with _open(path, "wt") as lines:
+            lines.write(json.dumps({"format": FORMAT, "version": VERSION}) + "\n")
+            for moment in moments:
+                lines.write(json.dumps(_line(moment), separators=(",", ":")) + "\n")
+                written += 1
+    except OSError as error:
+        raise TraceError(f"{path} cannot be written: {error}") from None
+    return written
+
+
+def gpm_owner(owner: str, instance: int) -> str:
+    """Under which owner the GPM metrics of a GPU instance stand."""
+    return f"{owner}/gi{instance}"
+
+
+def changes(before: Answers, now: Answers) -> dict[str, dict[str, Any]]:
+    """The answers of `now` that `before` does not have."""
+    found = {
+        owner: {call: answer for call, answer in calls.items() if before.get(owner, {}).get(call, _NONE) != answer}
+        for owner, calls in now.items()
+    }
+    return {owner: calls for owner, calls in found.items() if calls}
+
+
+_NONE: Final = object()
+
+
+def _open(path: Path, mode: Literal["rt", "wt"]) -> TextIO:
+    if path.suffix == ".gz":
+        return cast("TextIO", gzip.open(path, mode, encoding="utf-8"))
+    return cast("TextIO", path.open(mode, encoding="utf-8"))
+
+
+def _line(moment: Moment) -> dict[str, Any]:
+    events = [[one.owner, one.type, one.data, one.gpu_instance] for one in moment.events]
+    return {"at_ns": moment.at_ns, "set": moment.changed} | ({"events": events} if events else {})
+
+
+def _moments(lines: Iterable[str]) -> Iterator[Moment]:
+    head, *rest = (json.loads(line) for line in lines)
+    if (head["format"], head["version"]) != (FORMAT, VERSION):
+        raise ValueError(f"format {head['format']}, version {head['version']}; {FORMAT}, {VERSION} is read")
+    for one in rest:
+        yield Moment(int(one["at_ns"]), one["set"], tuple(Event(*event) for event in one.get("events", ())))
