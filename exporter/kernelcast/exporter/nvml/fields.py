@@ -120,6 +120,19 @@ def _license(nvml: Any, gpu: Any) -> tuple[Number]:
     return (int(any(feature.featureState for feature in features)),)
 
 
+CLOCK_EVENTS: Final = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+)
+"""By bit, in nvidia-smi's words. Source: nvml.h, nvmlClocksEventReasons."""
+
 MEMORY_CALL: Final = Call("nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory)
 CALLS: Final = (
     Call("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock),

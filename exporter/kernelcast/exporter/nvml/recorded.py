@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pynvml
 
-from kernelcast.exporter.nvml.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner
+from kernelcast.exporter.nvml.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner, read
 
 STRUCTS: Final = {
     "nvmlDeviceGetUtilizationRates": "c_nvmlUtilization_t",
@@ -268,6 +270,16 @@ class RecordedNvml:
             for event in moment.events:
                 self.tell(event)
             self._next += 1
+
+
+def open_recording(path: str) -> RecordedNvml:
+    """The module that plays a recording, or a capture of `nvidia-smi -q` (`.txt`), over and over.
+
+    Raises:
+        TraceError: The file cannot be read, or is neither.
+    """
+    recording = read_capture(Path(path)) if path.endswith(".txt") else read(Path(path))
+    return RecordedNvml(recording)
 
 
 def _address(sample: Any) -> int:

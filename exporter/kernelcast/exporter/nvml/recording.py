@@ -82,7 +82,7 @@ def read(path: Path) -> Recording:
             moments = tuple(_moments(lines))
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(
-            f"{path} is not a recording of NVML: {error}; make one with `kernelcast record-nvml`"
+            f"{path} is not a recording of NVML: {error}; make one with `kernelcast replay record`"
         ) from None
     if not moments:
         raise TraceError(f"{path} holds no moment; record for at least one interval")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml.fields import ROWS
+from kernelcast.exporter.nvml.fields import CLOCK_EVENTS, ROWS
 from kernelcast.exporter.nvml.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
@@ -15,19 +15,6 @@ from kernelcast.wire.identity import LIVE, Device, Labels
 DRIVER_VERSION: Final = "DCGM_FI_DRIVER_VERSION"
 """The label that dcgm-exporter's default table gives every row."""
 RATIO_PER_PERCENT: Final = 0.01
-CLOCK_EVENTS: Final = (
-    "gpu_idle",
-    "applications_clocks_setting",
-    "sw_power_cap",
-    "hw_slowdown",
-    "sync_boost",
-    "sw_thermal_slowdown",
-    "hw_thermal_slowdown",
-    "hw_power_brake_slowdown",
-    "display_clock_setting",
-)
-"""By bit, in nvidia-smi's words. Source: nvml.h, nvmlClocksEventReasons."""
-
 StartOf = Callable[[GpuReading, str, float, int], int]
 """Given the GPU, a counter's name and what tells it from others of that name, its value and the time: its start."""
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kernelcast.exporter.nvml.command import convert_capture, record_node
 from kernelcast.exporter.replay import kineto, nsys
 from kernelcast.exporter.replay.progress import progress
 from kernelcast.exporter.replay.run import (
@@ -54,6 +55,10 @@ TraceFile = Annotated[
 ]
 Program = Annotated[str | None, typer.Option("--program", help="Name of the program; default the file's name.")]
 Rank = Annotated[str | None, typer.Option("--rank", help="Its rank; default the recording's own.")]
+
+
+replay.command("record")(command(record_node))
+replay.command("capture")(command(convert_capture))
 
 
 @replay.command("kineto")

@@ -1,0 +1,171 @@
+"""Series of real GPUs, as nvidia-smi showed them under load, field by field."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.nvml.fields import ROWS
+from kernelcast.exporter.nvml.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.recorded import RecordedNvml
+from kernelcast.exporter.nvml.sampler import SamplerOptions
+from kernelcast.exporter.nvml.source import NvmlSource
+from kernelcast.wire.identity import REPLAYED
+
+CAPTURES = Path(__file__).parents[4] / "shared/data/nvidia-smi"
+FILES = ("nvidia-h200__590.48.01.txt", "nvidia-h100-mig__590.48.01.txt", "nvidia-l40s__595.80.txt")
+SECOND_NS = 1_000_000_000
+SHOWN = {
+    "SM_CLOCK": ("Clocks", "SM"),
+    "MEM_CLOCK": ("Clocks", "Memory"),
+    "GPU_TEMP": ("Temperature", "GPU Current Temp"),
+    "MEMORY_TEMP": ("Temperature", "Memory Current Temp"),
+    "POWER_USAGE": ("GPU Power Readings", "Average Power Draw"),
+    "POWER_MGMT_LIMIT": ("GPU Power Readings", "Current Power Limit"),
+    "GPU_UTIL": ("Utilization", "GPU"),
+    "MEM_COPY_UTIL": ("Utilization", "Memory"),
+    "ENC_UTIL": ("Utilization", "Encoder"),
+    "DEC_UTIL": ("Utilization", "Decoder"),
+    "FB_FREE": ("FB Memory Usage", "Free"),
+    "FB_USED": ("FB Memory Usage", "Used"),
+    "FB_RESERVED": ("FB Memory Usage", "Reserved"),
+    "PCIE_REPLAY_COUNTER": ("PCI", "Replays Since Reset"),
+    "CORRECTABLE_REMAPPED_ROWS": ("Remapped Rows", "Correctable Error"),
+    "UNCORRECTABLE_REMAPPED_ROWS": ("Remapped Rows", "Uncorrectable Error"),
+    "RETIRED_SBE": ("Retired Pages", "Single Bit ECC"),
+    "RETIRED_DBE": ("Retired Pages", "Double Bit ECC"),
+}
+
+
+def outputs(path: Path) -> list[str]:
+    """Each `nvidia-smi -q` of a capture."""
+    return [part.partition("\n####")[0] for part in path.read_text().split("NVSMI LOG==============")[1:]]
+
+
+def shown(output: str, section: str, name: str) -> float | None:
+    """A number as it stands in the text; None for N/A."""
+    own = re.search(rf"^    {section} *\n((?: {{8}}.*\n)+)", output, re.MULTILINE)
+    if not own:
+        return None
+    found = re.search(rf"^ +{name} +: (.*)$", own[1], re.MULTILINE)
+    number = re.match(r"\d+(\.\d+)?", found[1]) if found else None
+    return float(number[0]) if number else None
+
+
+class Clock:
+    now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture(params=FILES, ids=lambda name: name.partition("__")[0])
+def capture(request: pytest.FixtureRequest) -> Path:
+    path = CAPTURES / str(request.param)
+    if not path.exists():
+        pytest.skip(f"the capture {path.name} is not on this machine")
+    return path
+
+
+def played(path: Path) -> Iterator[tuple[str, tuple[Sample, ...]]]:
+    """Each output and the series that it gives."""
+    recording, clock = read_capture(path), Clock()
+    source = NvmlSource(
+        RecordedNvml(recording, clock=clock),
+        hostname="node1",
+        boot_ns=SECOND_NS,
+        options=SamplerOptions(rows=tuple(ROWS)),
+        source=REPLAYED,
+    ).start()
+    for output, moment in zip(outputs(path), recording.moments, strict=True):
+        clock.now_ns = moment.at_ns
+        # Beyond the time after which the list of GPUs is read again.
+        yield output, source.poll(1_000 * SECOND_NS + 100 * moment.at_ns).samples
+    source.close()
+
+
+def device_rows(samples: tuple[Sample, ...], gi_id: str = "") -> dict[str, float]:
+    found = {}
+    for sample in samples:
+        name = sample.metric.prometheus_name
+        if name.startswith("DCGM_FI_") and dict(sample.attributes).get("GPU_I_ID", "") == gi_id:
+            assert isinstance(sample.value, int | float)
+            found[name.removeprefix("DCGM_FI_DEV_")] = sample.value
+    return found
+
+
+def test_every_row_that_nvidia_smi_shows_has_the_value_that_it_shows(capture: Path) -> None:
+    seen = 0
+    for output, samples in played(capture):
+        rows = device_rows(samples)
+        told = {row: shown(output, *where) for row, where in SHOWN.items()}
+        assert {row: rows[row] for row in told if row in rows} == {
+            row: value for row, value in told.items() if value is not None
+        }
+        seen += sum(value is not None for value in told.values())
+    assert seen >= 20
+
+
+def test_what_nvidia_smi_does_not_know_is_absent_with_a_reason(capture: Path) -> None:
+    for output, samples in played(capture):
+        absent = {
+            dict(sample.attributes)["field"]: dict(sample.attributes)["reason"]
+            for sample in samples
+            if sample.metric.prometheus_name == "kernelcast_gpu_field_absent"
+            and "GPU_I_ID" not in dict(sample.attributes)
+        }
+        rows = device_rows(samples)
+        divided = "Pending                                        : Enabled" in output.partition("MIG Mode")[2][:150]
+        for row, where in SHOWN.items():
+            if shown(output, *where) is None:
+                assert absent[f"DCGM_FI_DEV_{row}"] == ("mig" if divided else "not_supported")
+                assert row not in rows
+        assert absent["DCGM_FI_PROF_DRAM_ACTIVE"] == "no_data"
+
+
+def test_series_carry_the_gpus_names_and_say_that_they_are_replayed(capture: Path) -> None:
+    for output, samples in played(capture):
+        for sample in samples:
+            labels = dict(sample.attributes)
+            assert labels["source"] == "replayed"
+            assert f": {labels['UUID']}\n" in output
+            assert f": {labels['modelName']}\n" in output
+            assert f": {labels['pci_bus_id']}\n" in output
+            assert f": {labels['DCGM_FI_DRIVER_VERSION']}\n" in output
+
+
+def test_instances_have_the_memory_that_nvidia_smi_shows(capture: Path) -> None:
+    for output, samples in played(capture):
+        for block in output.split("    MIG Device\n")[1:]:
+            (gi_id,) = re.findall(r"GPU Instance ID +: (\d+)", block)[:1]
+            memory = block.partition("Shared FB Memory Usage")[2]
+            sizes = {name: float(re.findall(rf"{name} +: (\d+) MiB", memory)[0]) for name in ("Used", "Free")}
+            rows = device_rows(samples, gi_id)
+            assert (rows["FB_USED"], rows["FB_FREE"]) == (sizes["Used"], sizes["Free"])
+
+
+def test_processes_have_the_memory_that_nvidia_smi_shows(capture: Path) -> None:
+    for output, samples in played(capture):
+        listed = output.partition("    Processes")[2]
+        told = re.findall(r"Process ID +: (\d+)\n(?:.*\n){2} +Used GPU Memory +: (\d+) MiB", listed)
+        rows = {
+            dict(sample.attributes)["pid"]: sample.value
+            for sample in samples
+            if sample.metric.prometheus_name == "kernelcast_gpu_process_memory_bytes"
+        }
+        assert rows == {pid: int(mebibytes) * 2**20 for pid, mebibytes in told}
+
+
+def test_clock_event_reasons_are_those_that_nvidia_smi_calls_active(capture: Path) -> None:
+    for output, samples in played(capture):
+        own = re.search(r"^    Clocks Event Reasons\n((?: {8}.*\n)+)", output, re.MULTILINE)
+        assert own
+        active = {name.lower().replace(" ", "_") for name in re.findall(r"^ +(.*?) +: Active$", own[1], re.MULTILINE)}
+        rows = {
+            dict(sample.attributes)["reason"].removeprefix("gpu_")
+            for sample in samples
+            if sample.metric.prometheus_name == "kernelcast_gpu_clock_event_active" and sample.value
+        }
+        assert rows == active
