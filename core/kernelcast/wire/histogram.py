@@ -25,6 +25,13 @@ _BOUNDS_NS: Final = tuple(
 )
 
 
+LOWEST_BUCKET: Final = _LOWEST
+"""Index of the first bucket that durations are counted in."""
+
+WHOLE_BOUNDS_NS: Final = tuple(int(bound) for bound in _BOUNDS_NS)
+"""The last whole nanosecond below or at each bound, lowest first, for arithmetic without floating point."""
+
+
 def bucket_index(duration_ns: int) -> int:
     """The scale-3 bucket that a duration falls into; durations beyond the table count in its outermost buckets.
 

@@ -26,9 +26,17 @@ _ANONYMOUS: Final = re.compile(r"_GLOBAL__N__[0-9A-Za-z_]*?(?=::|$)|_INTERNAL_[0
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _GENERATED: Final = re.compile(r"(?P<stem>\b(?:triton_\w+?|\w*fusion))(?:[_.]\d+)+(?=\b|$)")
 _SPACE: Final = re.compile(r"\s+")
-_COLLECTIVE: Final = re.compile(
-    r"nccl|rccl|msccl|nvshmem|oneshot_allreduce|twoshot_allreduce|cross_device_reduce", re.IGNORECASE
+COLLECTIVE_WORDS: Final = (
+    "nccl",
+    "rccl",
+    "msccl",
+    "nvshmem",
+    "oneshot_allreduce",
+    "twoshot_allreduce",
+    "cross_device_reduce",
 )
+"""A kernel whose signature holds one of them, in any case, waits for peers."""
+_COLLECTIVE: Final = re.compile("|".join(COLLECTIVE_WORDS), re.IGNORECASE)
 _MEMORY: Final = re.compile(
     r"memcpy|memset|direct_copy_kernel|CatArrayBatchedCopy|\bcopy_kernel|FillFunctor|fillBuffer|copyBuffer",
     re.IGNORECASE,

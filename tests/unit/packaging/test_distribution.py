@@ -1,5 +1,6 @@
 """The wheel that people install, and what it does in an environment where nothing else is."""
 
+import os
 import subprocess
 import sys
 import venv
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from kernelcast.probe.cupti.build import LIBRARY_NAME, compiler
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
-EXTRAS = {"exporter", "bridge", "predictor", "grafana", "cuda12", "cuda13", "cupti", "all", "runtime"}
+EXTRAS = {"exporter", "bridge", "predictor", "grafana", "cuda12", "cuda13", "cupti", "cupti12", "all", "runtime"}
 COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "grafana", "demo"}
-NEEDS_A_GPU = ("cupy", "cupti")
+NEEDS_A_GPU = ("cupy", "nvidia-cuda-cupti")
+DECODER = f"kernelcast/probe/cupti/{LIBRARY_NAME}"
 
 NEW_MODULES = """
 import sys
@@ -41,13 +45,16 @@ print("done")
 """Longer than the probe's interval of a second, so that it tries to connect there and again at the end."""
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def build_wheel(folder: Path, environ: dict[str, str]) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True)
+    subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, env=environ)
     (path,) = folder.glob("*.whl")
     return path
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"), dict(os.environ))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +115,25 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         for path in (REPOSITORY / root / "kernelcast").rglob("*")
         if path.is_file() and path.suffix in (".py", ".typed")
     }
-    assert {name for name in names if ".dist-info/" not in name} == expected
+    decoder = {DECODER} if compiler() else set()
+    assert {name for name in names if ".dist-info/" not in name} == expected | decoder
+
+
+def test_the_decoder_is_compiled_for_the_platform_and_every_python(wheel: Path, bare: Path) -> None:
+    if not compiler():
+        pytest.skip("no C compiler on this machine; install gcc or clang")
+    described_wheel = message_from_bytes(metadata(wheel, "WHEEL"))
+    assert described_wheel["Root-Is-Purelib"] == "false"
+    assert described_wheel["Tag"].startswith("py3-none-linux_")
+    done = run(bare / "python", "-c", "from kernelcast.probe.cupti.native import Decoder; Decoder()")
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_a_compiler_the_wheel_is_a_pure_one(tmp_path: Path) -> None:
+    path = build_wheel(tmp_path, {"PATH": "/nowhere"})
+    assert path.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert DECODER not in archive.namelist()
 
 
 def test_every_sub_package_says_that_it_is_typed(names: set[str]) -> None:
@@ -136,7 +161,7 @@ def test_the_extras_are_the_promised_ones_and_all_is_everything_that_needs_no_gp
     without_gpu = {
         name: found for name, found in extras.items() if not any(one.startswith(NEEDS_A_GPU) for one in found)
     }
-    assert set(extras) - set(without_gpu) == {"cuda12", "cuda13", "cupti"}
+    assert set(extras) - set(without_gpu) == {"cuda12", "cuda13", "cupti", "cupti12"}
     assert extras["all"] == set().union(*without_gpu.values())
 
 

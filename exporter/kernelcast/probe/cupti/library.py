@@ -1,0 +1,209 @@
+"""NVIDIA's libcupti: where it is, whether its records are known to us, and what its error codes mean.
+
+Found in this order: the one that the process has mapped already, since a second would fight it for the driver; the
+wheel `nvidia-cuda-cupti` or the one that PyTorch brings, both as `nvidia/…/lib` on the path of modules; the toolkit's.
+"""
+
+import ctypes
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+MAPS: Final = Path("/proc/self/maps")
+TOOLKITS: Final = ("extras/CUPTI/lib64", "lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+KNOWN_VERSIONS: Final = (range(18, 29), range(130_000, 130_600))
+"""CUPTI_API_VERSION of CUDA 12.0/12.1 to 12.9 and 13.0 to 13.5: NVIDIA's headers of 12.1, 12.9, 13.0 and 13.5 were
+compared, and that of 13.5 still holds every struct between them; see native/records.h."""
+
+MEMCPY: Final = 1
+MEMSET: Final = 2
+CONCURRENT_KERNEL: Final = 10
+MEMCPY2: Final = 22
+SYNCHRONIZATION: Final = 38
+KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET, SYNCHRONIZATION)
+"""Activity kinds that are asked for. Kernels of a CUDA graph come one by one, each with the graph's number: the kind
+GRAPH_TRACE would cost less, but tells of a graph as a whole only, and takes its kernels' own records away."""
+
+FLUSH_FORCED: Final = 1
+SUBSCRIBED_ALREADY: Final = 39
+REASONS: Final = {
+    7: "this is not allowed in the state that CUPTI is in; no other profiler may run",
+    11: "this version of CUPTI does not have the call; install kernelcast[cupti]",
+    14: "CUPTI and the driver do not fit together; install the CUPTI of the driver's CUDA version",
+    15: "CUPTI cannot initialise: there is no driver, or one too old for it; install kernelcast[cupti12] for CUDA 12",
+    26: "the hardware is held by another profiler",
+    27: "not supported on this GPU",
+    33: "not supported on a virtual GPU",
+    35: "not permitted: set NVreg_RestrictProfilingToAdminUsers=0 in the driver's module options",
+    36: "another profiler uses the old profiler API",
+    38: "this GPU needs a newer profiler API",
+    39: "another profiler has subscribed to CUPTI",
+    40: "not permitted on this virtual GPU: allow profiling in its vGPU plug-in",
+    41: "not supported under confidential computing",
+    42: "not supported on CMP GPUs",
+    43: "not supported on MIG devices",
+    45: "not supported under WSL with this driver",
+}
+"""CUptiResult, cupti_result.h of CUPTI 13.5."""
+
+_MAPPED: Final = re.compile(r"(/\S*/libcupti\.so[.\d]*)$", re.MULTILINE)
+_MAJOR: Final = re.compile(r"\.so\.(\d+)")
+
+
+class CuptiError(Exception):
+    """CUPTI cannot be used.
+
+    Attributes:
+        code: Its CUptiResult; 0 where it was not asked.
+    """
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Cupti:
+    """The calls that we make; each raises `CuptiError` with a reason that a user can act on.
+
+    Args:
+        library: libcupti, opened by ctypes.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self.version = self._version()
+        if not any(self.version in known for known in KNOWN_VERSIONS):
+            raise CuptiError(
+                f"CUPTI's version is {self.version}; its records are known for 18 to 28 (CUDA 12) and 130000 to 130599 "
+                "(CUDA 13.0 to 13.5); install kernelcast[cupti], or a newer kernelcast"
+            )
+
+    @property
+    def next_record(self) -> int:
+        """Address of cuptiActivityGetNextRecord."""
+        return ctypes.cast(self._library.cuptiActivityGetNextRecord, ctypes.c_void_p).value or 0
+
+    def free_for_us(self, subscriber: Any) -> None:
+        """Ask for the subscription and give it back at once, to learn whether another profiler holds it.
+
+        NVIDIA's guide (CUPTI, "Initialization") names this as the way to find out. It is not kept: a profiler that the
+        user starts later would get error 39 for it, and an empty trace.
+        """
+        handle = ctypes.c_void_p(0)
+        self._call("cuptiSubscribe", ctypes.byref(handle), subscriber, None)
+        self._call("cuptiUnsubscribe", handle)
+
+    def register(self, requested: Any, completed: Any) -> None:
+        """Say where buffers come from and go to."""
+        self._call("cuptiActivityRegisterCallbacks", requested, completed)
+
+    def enable(self) -> None:
+        """Ask for records of all our kinds; none where one of them is refused."""
+        for position, kind in enumerate(KINDS):
+            try:
+                self._call("cuptiActivityEnable", ctypes.c_int(kind))
+            except CuptiError:
+                self.disable(KINDS[:position])
+                raise
+
+    def disable(self, kinds: Iterable[int] = KINDS) -> None:
+        """Ask for no more records."""
+        for kind in kinds:
+            self._library.cuptiActivityDisable(ctypes.c_int(kind))
+
+    def latency_timestamps(self) -> None:
+        """Have kernels' times of queueing recorded; only before CUDA is initialised, and not free."""
+        self._call("cuptiActivityEnableLatencyTimestamps", ctypes.c_uint8(1))
+
+    def flush(self, *, forced: bool = False) -> None:
+        """Have buffers brought whose records are complete; `forced`, all of them."""
+        self._call("cuptiActivityFlushAll", ctypes.c_uint32(FLUSH_FORCED if forced else 0))
+
+    def now_ns(self) -> int:
+        """The clock of the records; 0 where it cannot be read."""
+        time_ns = ctypes.c_uint64(0)
+        return time_ns.value if self._library.cuptiGetTimestamp(ctypes.byref(time_ns)) == 0 else 0
+
+    def dropped(self) -> int:
+        """Records that CUPTI has dropped since the last call."""
+        number = ctypes.c_size_t(0)
+        error = self._library.cuptiActivityGetNumDroppedRecords(None, ctypes.c_uint32(0), ctypes.byref(number))
+        return number.value if error == 0 else 0
+
+    def _version(self) -> int:
+        version = ctypes.c_uint32(0)
+        self._call("cuptiGetVersion", ctypes.byref(version))
+        return version.value
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        function = getattr(self._library, name, None)
+        if function is None:
+            raise CuptiError(f"CUPTI lacks {name}; install kernelcast[cupti]")
+        error = function(*arguments)
+        if error:
+            reason = REASONS.get(error, "see CUptiResult in NVIDIA's documentation of CUPTI")
+            raise CuptiError(f"{name} answered {error}: {reason}", error)
+
+
+def open_cupti(environ: Mapping[str, str] = os.environ, maps: Path = MAPS) -> Cupti:
+    """The library that fits this process.
+
+    Args:
+        environ: Where `KERNELCAST_CUPTI_LIBRARY`, a path that is taken before all others, `CUDA_HOME` and `CUDA_PATH`
+            stand.
+        maps: What the process has mapped.
+
+    Raises:
+        CuptiError: None is there, none can be loaded, or its version is not known.
+    """
+    errors = []
+    for path in candidates(environ, maps):
+        try:
+            return Cupti(ctypes.CDLL(str(path)))
+        except OSError as error:
+            errors.append(f"{path}: {error}")
+    found = f"; tried {'; '.join(errors)}" if errors else ""
+    raise CuptiError(f"no libcupti was found{found}; install kernelcast[cupti], or kernelcast[cupti12] for CUDA 12")
+
+
+def candidates(environ: Mapping[str, str], maps: Path = MAPS, path: Iterable[str] | None = None) -> list[Path]:
+    """Where libcupti may be, best first; among wheels and toolkits, those of the CUDA version that is mapped."""
+    chosen = environ.get("KERNELCAST_CUPTI_LIBRARY")
+    if chosen:
+        return [Path(chosen)]
+    mapped = mapped_text(maps)
+    present = [Path(found) for found in dict.fromkeys(_MAPPED.findall(mapped))]
+    if present:
+        return present
+    wanted = re.findall(r"/libcudart\.so\.(\d+)", mapped)
+    found = [*_wheels(sys.path if path is None else path), *_toolkits(environ)]
+    return sorted(dict.fromkeys(found), key=lambda one: not _is_of(one, wanted))
+
+
+def mapped_text(maps: Path = MAPS) -> str:
+    """The process's mappings; empty where they cannot be read."""
+    try:
+        return maps.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _is_of(path: Path, majors: list[str]) -> bool:
+    match = _MAJOR.search(path.name)
+    return match is not None and match[1] in majors
+
+
+def _wheels(path: Iterable[str]) -> Iterator[Path]:
+    for folder in path:
+        for pattern in ("nvidia/cu1*/lib", "nvidia/cuda_cupti/lib"):
+            yield from sorted(Path(folder).glob(f"{pattern}/libcupti.so.*[0-9]"), reverse=True)
+
+
+def _toolkits(environ: Mapping[str, str]) -> Iterator[Path]:
+    homes = (environ.get("CUDA_HOME"), environ.get("CUDA_PATH"), "/usr/local/cuda")
+    for home in dict.fromkeys(filter(None, homes)):
+        for folder in TOOLKITS:
+            yield from sorted(Path(home, folder).glob("libcupti.so.1[0-9]"), reverse=True)

@@ -1,0 +1,243 @@
+"""The decoder, a small C library beside this file, and what it added up, as plain values.
+
+ctypes lets go of the interpreter's lock during every call here, and the decoder itself never takes it.
+"""
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from kernelcast.probe.cupti.build import LIBRARY_NAME
+from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
+from kernelcast.wire.kernels import COLLECTIVE_WORDS
+
+ABI: Final = 1
+LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
+STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
+NO_NAME: Final = 0
+
+_ROW: Final = Struct("<12I4Q5Q2I")
+_DEVICE: Final = Struct("<Q5QQ99Q3Q15Q5Q2I")
+_BUCKET: Final = Struct("<iI")
+_NAME: Final = Struct("<4I")
+
+_Buckets = list[tuple[int, int]]
+
+
+class NativeError(Exception):
+    """The decoder cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSettings:
+    """How much memory the decoder takes, and how long it waits for what comes out of order.
+
+    Attributes:
+        buffer_bytes: Length of one buffer; NVIDIA's documentation advises 1 to 10 MB for traces, and we read every
+            second.
+        buffers: How many; at least one for each thread of the program that launches, and as many again.
+        window_ns: How far behind the latest end a device's time is summed up; what begins earlier is cut off.
+        quiet_ns: After so long without activity a device counts as idle up to then.
+    """
+
+    buffer_bytes: int = 512 * 1024
+    buffers: int = 48
+    window_ns: int = 2_000_000_000
+    quiet_ns: int = 30_000_000_000
+
+
+class Row(NamedTuple):
+    """One kernel in one launch configuration on one device, since the last drain."""
+
+    device: int
+    name: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: int
+    static_shared_bytes: int
+    dynamic_shared_bytes: int
+    local_bytes: int
+    launches: int
+    graph_launches: int
+    queue_delays: int
+    queue_delay_ns: int
+    durations: DurationTotals
+
+
+class Amount(NamedTuple):
+    """How often, how many bytes, how many nanoseconds."""
+
+    operations: int
+    bytes: int
+    ns: int
+
+
+class Device(NamedTuple):
+    """What one device did since the last drain; copies by kind and pinnedness, syncs by type, as CUPTI numbers them."""
+
+    device: int
+    state_ns: tuple[int, ...]
+    late: int
+    copies: tuple[tuple[Amount, Amount, Amount], ...]
+    memsets: Amount
+    syncs: tuple[Amount, ...]
+    gaps: DurationTotals
+
+
+class Counts(NamedTuple):
+    """What happened to records and buffers since the last drain."""
+
+    records: int
+    buffers: int
+    refused_buffers: int
+    malformed: int
+    other_kinds: int
+    untimed: int
+    unnamed: int
+    held_ns: int
+    decode_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """Everything since the last drain; `names` are those never given before, by number."""
+
+    rows: list[Row]
+    devices: list[Device]
+    names: dict[int, str]
+    counts: Counts
+
+
+class _Settings(ctypes.Structure):
+    _fields_ = (
+        ("buffer_bytes", ctypes.c_uint64),
+        ("buffers", ctypes.c_uint64),
+        ("window_ns", ctypes.c_uint64),
+        ("quiet_ns", ctypes.c_uint64),
+        ("next_record", ctypes.c_void_p),
+        ("bounds_ns", ctypes.POINTER(ctypes.c_int64)),
+        ("collective_words", ctypes.c_char_p),
+    )
+
+
+class _Drain(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("rows", "devices", "buckets", "names", "text")),
+        *((name, ctypes.c_uint64) for name in ("row_count", "device_count", "bucket_count", "name_count")),
+        ("counts", ctypes.c_uint64 * len(Counts._fields)),
+    )
+
+
+class Decoder:
+    """The library, of which a process has one: its state is the process's."""
+
+    def __init__(self, path: Path = LIBRARY) -> None:
+        """Load it.
+
+        Raises:
+            NativeError: It was not built, or is another version's.
+        """
+        if not path.exists():
+            raise NativeError(f"{path.name} was not built: kernelcast was installed without a C compiler")
+        try:
+            self._library: Any = ctypes.CDLL(str(path))
+            abi = self._library.kc_abi()
+        except (OSError, AttributeError) as error:
+            raise NativeError(f"{path} cannot be loaded: {error}; install kernelcast again") from error
+        if abi != ABI:
+            raise NativeError(f"{path} is version {abi}; this kernelcast needs {ABI}; install kernelcast again")
+
+    def open(self, settings: NativeSettings, next_record: int) -> None:
+        """Take memory and start reading.
+
+        Args:
+            settings: How much.
+            next_record: Address of cuptiActivityGetNextRecord.
+
+        Raises:
+            NativeError: There is no memory or no thread to be had.
+        """
+        bounds = (ctypes.c_int64 * len(WHOLE_BOUNDS_NS))(*WHOLE_BOUNDS_NS)
+        words = "|".join(COLLECTIVE_WORDS).encode()
+        chosen = _Settings(
+            settings.buffer_bytes, settings.buffers, settings.window_ns, settings.quiet_ns, next_record, bounds, words
+        )
+        error = self._library.kc_open(ctypes.byref(chosen))
+        if error:
+            size = settings.buffer_bytes * settings.buffers
+            raise NativeError(f"the decoder could not start with {size} bytes of buffers: errno {error}")
+
+    def callback(self, name: str) -> Any:
+        """The address of `kc_requested`, `kc_completed` or `kc_subscriber`, for CUPTI."""
+        return ctypes.cast(getattr(self._library, name), ctypes.c_void_p)
+
+    def settle(self, timeout_ms: int) -> bool:
+        """Wait until every completed buffer has been read; False after the time given."""
+        return bool(self._library.kc_settle(ctypes.c_uint32(timeout_ms)) == 0)
+
+    def close(self) -> None:
+        """Read what is there and stop; callbacks that come later find nothing open."""
+        self._library.kc_close()
+
+    def drain(self, now_ns: int = 0, *, final: bool = False) -> Drain:
+        """What came since the last call, from one thread at a time.
+
+        Args:
+            now_ns: CUPTI's clock; 0 where it is not known.
+            final: Sum up the devices' time to the end of all that is known.
+        """
+        raw = _Drain()
+        if self._library.kc_drain(ctypes.c_uint64(now_ns), int(final), ctypes.byref(raw)):
+            return Drain([], [], {}, Counts(*[0] * len(Counts._fields)))
+        buckets = list(_BUCKET.iter_unpack(_bytes(raw.buckets, raw.bucket_count, _BUCKET)))
+        return Drain(
+            rows=list(_rows(_bytes(raw.rows, raw.row_count, _ROW), buckets)),
+            devices=list(_devices(_bytes(raw.devices, raw.device_count, _DEVICE), buckets)),
+            names=dict(_names(_bytes(raw.names, raw.name_count, _NAME), raw.text)),
+            counts=Counts(*raw.counts),
+        )
+
+    def buckets(self, durations_ns: list[int]) -> list[int]:
+        """The histogram bucket of each duration, as the decoder finds it; durations above 0."""
+        count = len(durations_ns)
+        found = (ctypes.c_int32 * count)()
+        self._library.kc_buckets((ctypes.c_int64 * count)(*durations_ns), ctypes.c_size_t(count), found)
+        return list(found)
+
+
+def _bytes(address: int | None, count: int, layout: Struct) -> bytes:
+    return ctypes.string_at(address, count * layout.size) if address and count else b""
+
+
+def _durations(values: tuple[int, ...], buckets: _Buckets) -> DurationTotals:
+    count, zero, sum_ns, low, high, first, used = values
+    return DurationTotals(count, sum_ns, high << 64 | low, zero, dict(buckets[first : first + used]))
+
+
+def _rows(packed: bytes, buckets: _Buckets) -> Iterator[Row]:
+    for values in _ROW.iter_unpack(packed):
+        head, shape, tail = values[:2], (values[2:5], values[5:8]), values[8:16]
+        yield Row._make((*head, *shape, *tail, _durations(values[16:], buckets)))
+
+
+def _devices(packed: bytes, buckets: _Buckets) -> Iterator[Device]:
+    for values in _DEVICE.iter_unpack(packed):
+        amounts = [Amount(*values[at : at + 3]) for at in range(7, 124, 3)]
+        copies = tuple((amounts[at], amounts[at + 1], amounts[at + 2]) for at in range(0, 33, 3))
+        yield Device(
+            values[0],
+            values[1:6],
+            values[6],
+            copies,
+            amounts[33],
+            tuple(amounts[34:]),
+            _durations(values[124:], buckets),
+        )
+
+
+def _names(packed: bytes, text: int) -> Iterator[tuple[int, str]]:
+    for offset, length, _, number in _NAME.iter_unpack(packed):
+        yield number, ctypes.string_at(text + offset, length).decode(errors="replace")

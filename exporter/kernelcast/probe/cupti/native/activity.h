@@ -1,0 +1,115 @@
+/* What Python sees of the library: settings in, totals of one interval out. `probe/cupti/native.py` mirrors every struct.
+ *
+ * No Python API is used, so one build serves every version of Python, and CUPTI's callbacks, which may run on a thread of
+ * the program in the middle of a launch, never wait for the interpreter. All memory is taken once, at the start.
+ */
+#ifndef KERNELCAST_ACTIVITY_H
+#define KERNELCAST_ACTIVITY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    KC_ABI = 1,
+    KC_BOUNDS = 401,      /* bucket bounds, one more than buckets */
+    KC_BUCKETS = 400,     /* kernelcast.wire.histogram: indices -240 to 159 */
+    KC_LOWEST = -240,
+    KC_DEVICES = 64,      /* as probe.recorder.MAX_DEVICES */
+    KC_ROWS = 4096,       /* kernels in one configuration within one interval */
+    KC_NAMES = 4096,
+    KC_NAME_BYTES = 16384, /* longer names end in a hash of the whole */
+    KC_ARENA_BYTES = 4 << 20,
+    KC_INTERVALS = 1 << 16,
+    KC_STATES = 5,
+    KC_COPY_KINDS = 11,   /* CUpti_ActivityMemcpyKind 0 to 10 */
+    KC_PINNED = 3,        /* unknown, pageable, pinned */
+    KC_SYNCS = 5,         /* CUpti_ActivitySynchronizationType 0 to 4 */
+};
+
+enum kc_class { KC_COMPUTE, KC_COLLECTIVE, KC_COPY };
+enum kc_state { KC_IS_COMPUTE, KC_IS_COLLECTIVE, KC_IS_COPY, KC_IS_OVERLAP, KC_IS_IDLE };
+
+typedef int (*kc_next_record)(uint8_t *buffer, size_t valid_bytes, void **record);
+
+/* `bounds_ns[i]` is the last whole nanosecond of bucket i - 1; `collective_words` are separated by `|`. */
+struct kc_settings {
+    uint64_t buffer_bytes;
+    uint64_t buffers;
+    uint64_t window_ns;
+    uint64_t quiet_ns;
+    kc_next_record next_record;
+    const int64_t *bounds_ns;
+    const char *collective_words;
+};
+
+struct kc_durations {
+    uint64_t count, zero, sum_ns, squares_low, squares_high;
+    uint32_t first_bucket, buckets; /* a stretch of the drain's buckets */
+};
+
+/* One kernel in one launch configuration on one device, in one interval. */
+struct kc_row {
+    uint32_t device, name;
+    uint32_t grid[3], block[3];
+    uint32_t registers, static_shared_bytes, dynamic_shared_bytes, local_bytes;
+    uint64_t launches, graph_launches, queue_delays, queue_delay_ns;
+    struct kc_durations durations;
+};
+
+struct kc_amount {
+    uint64_t operations, bytes, ns;
+};
+
+struct kc_device {
+    uint64_t device;
+    uint64_t state_ns[KC_STATES];
+    uint64_t late; /* activities that began before a moment already summed up: their start was cut off */
+    struct kc_amount copies[KC_COPY_KINDS][KC_PINNED];
+    struct kc_amount memsets;
+    struct kc_amount syncs[KC_SYNCS];
+    struct kc_durations gaps;
+};
+
+struct kc_bucket {
+    int32_t index;
+    uint32_t count;
+};
+
+struct kc_name {
+    uint32_t offset, length; /* into the text */
+    uint32_t kind;           /* enum kc_class */
+    uint32_t id;
+};
+
+/* Counts since the last drain. `held_ns` is the time that callbacks took, on threads of the program or of CUPTI. */
+struct kc_counts {
+    uint64_t records, buffers, refused_buffers, malformed, other_kinds, untimed, unnamed, held_ns, decode_ns;
+};
+
+/* Filled by kc_drain; the arrays belong to the library and stand until the next drain. */
+struct kc_drain {
+    const struct kc_row *rows;
+    const struct kc_device *devices;
+    const struct kc_bucket *buckets;
+    const struct kc_name *names; /* those first seen since the last drain */
+    const char *text;
+    uint64_t row_count, device_count, bucket_count, name_count;
+    struct kc_counts counts;
+};
+
+_Static_assert(sizeof(void *) == 8 && sizeof(struct kc_row) == 128 && sizeof(struct kc_device) == 1040,
+               "as probe/cupti/native.py unpacks them");
+
+#pragma GCC visibility push(default)
+int kc_abi(void);
+int kc_open(const struct kc_settings *settings);
+void kc_close(void);
+int kc_settle(uint32_t timeout_ms);
+int kc_drain(uint64_t now_ns, int final, struct kc_drain *drain);
+void kc_subscriber(void *data, int domain, uint32_t callback, const void *arguments);
+void kc_requested(uint8_t **buffer, size_t *bytes, size_t *records);
+void kc_completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, size_t valid_bytes);
+void kc_buckets(const int64_t *durations_ns, size_t count, int32_t *indices);
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,168 @@
+"""Other profilers in this process: there is one set of CUPTI callbacks, and the user's own trace goes before ours.
+
+Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only clients of its second interface side by side
+(NVIDIA's guide to CUPTI, "Initialization"). Whoever registers callbacks last gets all buffers; whoever disables a kind
+disables it for all. So we look before we begin, and we are told before a profiler that Python starts begins: the
+functions that start PyTorch's, JAX's, TensorFlow's and Triton's are wrapped where their modules are loaded already. A
+profiler found running without having been told is left alone: our kinds are then its kinds, and stay enabled.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from functools import wraps
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+from kernelcast.probe.cupti.library import mapped_text
+
+ENVIRONMENT: Final = {
+    "CUDA_INJECTION64_PATH": "a tool is injected into CUDA",
+    "NVTX_INJECTION64_PATH": "a tool is injected into NVTX",
+    "NSYS_PROFILING_SESSION_ID": "Nsight Systems records this process",
+    "NV_COMPUTE_PROFILER_PERFWORKS_DIR": "Nsight Compute profiles this process",
+    "KINETO_USE_DAEMON": "Kineto takes traces on demand",
+}
+LIBRARIES: Final = {
+    "libToolsInjection64": "Nsight Systems is loaded",
+    "libcuda-injection": "Nsight Compute is loaded",
+    "libTreeLauncherTargetInjection": "Nsight Compute is loaded",
+    "libsanitizer-collection": "Compute Sanitizer is loaded",
+    "libparcagpucupti": "Parca's GPU profiler is loaded",
+}
+
+
+class Profiler(NamedTuple):
+    """One that Python starts.
+
+    Attributes:
+        name: Its name.
+        modules: Modules through which its functions are called.
+        starts: Functions that take CUPTI.
+        stops: Functions that let it go.
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    starts: tuple[str, ...]
+    stops: tuple[str, ...]
+
+
+PROFILERS: Final = (
+    Profiler(
+        "PyTorch's profiler",
+        ("torch.autograd.profiler",),
+        ("_prepare_profiler", "_enable_profiler"),
+        ("_disable_profiler",),
+    ),
+    Profiler(
+        "JAX's profiler",
+        ("jax._src.profiler", "jax.profiler"),
+        ("start_trace", "start_server"),
+        ("stop_trace", "stop_and_get_fdo_profile", "stop_server"),
+    ),
+    Profiler("TensorFlow's profiler", ("tensorflow.python.profiler.profiler_v2",), ("start", "warmup"), ("stop",)),
+    Profiler("Triton's Proton", ("triton.profiler.profile", "triton.profiler"), ("start",), ("finalize",)),
+)
+RUNNING: Final = (
+    ("PyTorch's profiler runs", "torch.autograd.profiler", "_is_profiler_enabled"),
+    ("PyTorch's CUPTI monitor is loaded", "torch.profiler._cupti.monitor", "CuptiMonitor"),
+    ("JAX's profiler runs", "jax._src.profiler", "_profile_state.profile_session"),
+    ("JAX's profiler server runs", "jax._src.profiler", "_profiler_server"),
+)
+
+Modules = Mapping[str, ModuleType]
+
+
+class Watch:
+    """Knows whether another profiler wants CUPTI.
+
+    Args:
+        environ: The environment.
+        modules: Modules that are loaded.
+        maps: Gives the text of the process's mappings.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], modules: Modules = sys.modules, maps: Callable[[], str] = mapped_text
+    ) -> None:
+        self._environ = environ
+        self._modules = modules
+        self._maps = maps
+        self._lock = threading.Lock()
+        self._wrapped: list[tuple[ModuleType, str, Any]] = []
+        self._begun: set[str] = set()
+        self._told: Callable[[str], None] | None = None
+
+    def injected(self) -> str:
+        """Which tool came with the process and will not leave; empty where none did."""
+        for name, reason in ENVIRONMENT.items():
+            if self._environ.get(name):
+                return f"{reason} ({name} is set)"
+        mapped = self._maps()
+        return next((reason for name, reason in LIBRARIES.items() if name in mapped), "")
+
+    def running(self) -> str:
+        """Which profiler that Python starts has begun; empty where none has."""
+        with self._lock:
+            begun = next(iter(self._begun), "")
+        return begun or next((reason for reason, module, path in RUNNING if self._is_set(module, path)), "")
+
+    def tell(self, told: Callable[[str], None]) -> None:
+        """Wrap the start of every profiler whose module is loaded; may be called again as modules come."""
+        self._told = told
+        for profiler in PROFILERS:
+            for module in filter(None, map(self._modules.get, profiler.modules)):
+                self._wrap_all(module, profiler)
+
+    def release(self) -> None:
+        """Put every function back that is still our wrapper."""
+        self._told = None
+        while self._wrapped:
+            module, name, original = self._wrapped.pop()
+            if getattr(getattr(module, name, None), "__wrapped__", None) is original:
+                setattr(module, name, original)
+
+    def _is_set(self, module: str, path: str) -> bool:
+        value: Any = self._modules.get(module)
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return bool(value)
+
+    def _wrap_all(self, module: ModuleType, profiler: Profiler) -> None:
+        for name in profiler.starts:
+            self._wrap(module, name, lambda: self._begins(profiler.name), None)
+        for name in profiler.stops:
+            self._wrap(module, name, None, lambda: self._ends(profiler.name))
+
+    def _wrap(
+        self, module: ModuleType, name: str, before: Callable[[], None] | None, after: Callable[[], None] | None
+    ) -> None:
+        original = getattr(module, name, None)
+        if original is None or hasattr(original, "__kernelcast__"):
+            return
+
+        @wraps(original)
+        def wrapper(*arguments: Any, **named: Any) -> Any:
+            if before is not None:
+                before()
+            try:
+                return original(*arguments, **named)
+            finally:
+                if after is not None:
+                    after()
+
+        wrapper.__kernelcast__ = True  # type: ignore[attr-defined]
+        setattr(module, name, wrapper)
+        self._wrapped.append((module, name, original))
+
+    def _begins(self, name: str) -> None:
+        with self._lock:
+            self._begun.add(f"{name} runs")
+        told = self._told
+        if told is not None:
+            told(f"{name} runs")
+
+    def _ends(self, name: str) -> None:
+        with self._lock:
+            self._begun.discard(f"{name} runs")

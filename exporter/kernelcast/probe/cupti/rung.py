@@ -1,0 +1,214 @@
+"""The CUPTI rung of the probe's ladder: begins where it is allowed, reports every interval, yields to other profilers.
+
+Opt-in (`KERNELCAST_CUPTI=1`). Everything is done on the probe's own thread, but for the moment in which a profiler that
+the user starts takes CUPTI: then our kinds are disabled, and our buffers brought home, before it begins.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+
+from kernelcast.probe.cupti.capability import capabilities
+from kernelcast.probe.cupti.deltas import Absorber, Capability
+from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
+from kernelcast.probe.cupti.names import demangler
+from kernelcast.probe.cupti.native import Decoder, NativeError, NativeSettings
+from kernelcast.probe.cupti.others import Watch
+from kernelcast.probe.recorder import Recorder
+
+METHOD: Final = "cupti"
+OFF: Final = "off"
+ACTIVE: Final = "active"
+YIELDED: Final = "yielded"
+
+SETTLE_MS: Final = 100
+LOCK_SECONDS: Final = 1.0
+RETURN_SECONDS: Final = 30.0
+"""After another profiler has ended, and between two questions whether it has."""
+
+
+def wanted(environ: Mapping[str, str]) -> bool:
+    """Whether the user asks for CUPTI: `KERNELCAST_CUPTI` is `1`, `true`, `yes` or `on`."""
+    return environ.get("KERNELCAST_CUPTI", "").strip().lower() in {"1", "true", "yes", "on"}
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the rung works with; every part can be a double.
+
+    Attributes:
+        environ: The environment.
+        decoder: Gives the C library.
+        cupti: Gives libcupti.
+        watch: Knows of other profilers.
+        capability: Compute capability by device.
+        clock: Seconds that only move on.
+        native: Memory and windows.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    decoder: Callable[[], Decoder] = Decoder
+    cupti: Callable[[Mapping[str, str]], Cupti] = open_cupti
+    watch: Watch = field(default_factory=lambda: Watch(os.environ))
+    capability: Capability = field(default_factory=capabilities)
+    clock: Callable[[], float] = monotonic
+    native: NativeSettings = field(default_factory=NativeSettings)
+
+
+class CuptiRung:
+    """Measures by CUPTI. No method raises.
+
+    Args:
+        recorder: Where totals go.
+        means: What to work with.
+    """
+
+    def __init__(self, recorder: Recorder, means: Means | None = None) -> None:
+        self._recorder = recorder
+        self._means = means or Means()
+        self._lock = threading.Lock()
+        self._decoder: Decoder | None = None
+        self._cupti: Cupti | None = None
+        self._absorber = Absorber(recorder, demangler(), self._means.capability)
+        self._ask_again = 0.0
+        self._final = False
+        self.state = OFF
+        """`off`, `active`, or `yielded` to another profiler."""
+        self.reason = "it was not started"
+        """Why it is not active; empty while it is."""
+
+    def start(self) -> bool:
+        """Begin, if CUPTI is there, allowed and nobody else's; else `reason` says why not."""
+        with self._lock:
+            try:
+                self._open()
+                self._begin()
+            except (CuptiError, NativeError) as error:
+                yielded = isinstance(error, CuptiError) and error.code == SUBSCRIBED_ALREADY
+                self._become(YIELDED if yielded else OFF, str(error))
+            except Exception as error:  # noqa: BLE001  nothing here may reach the program
+                self._become(OFF, f"unexpected: {type(error).__name__}: {error}")
+            if self.state == OFF:
+                self._let_go()
+        return self.state == ACTIVE
+
+    def tick(self) -> None:
+        """Report what came since the last call, and look after other profilers: once per interval, on our thread."""
+        with self._lock:
+            try:
+                self._tick()
+            except CuptiError as error:
+                self._stop_asking(str(error))
+            except Exception as error:  # noqa: BLE001  nothing here may reach the program
+                self._stop_asking(f"unexpected: {type(error).__name__}: {error}")
+
+    def stop(self, reason: str = "the program ends") -> None:
+        """Ask for no more, report what is left, let the decoder go; safe to call twice, and without a start."""
+        with self._lock:
+            try:
+                if self.state == ACTIVE:
+                    self._bring_home()
+                self._means.watch.release()
+                self._report(final=True)
+            except Exception as error:  # noqa: BLE001  nothing here may reach the program
+                reason = f"unexpected: {type(error).__name__}: {error}"
+            self._let_go()
+            self._become(OFF, reason)
+
+    def forked(self) -> None:
+        """In a child: CUPTI and the reader are the parent's."""
+        self._lock = threading.Lock()
+        self._decoder = self._cupti = None
+        self.state, self.reason = OFF, "this process was forked from one that is measured"
+
+    def step_aside(self, reason: str) -> None:
+        """Another profiler is about to begin: leave CUPTI to it. On the program's thread, in about a flush's time."""
+        if not self._lock.acquire(timeout=LOCK_SECONDS):
+            return
+        try:
+            if self.state == ACTIVE:
+                self._bring_home()
+                self._yield(reason)
+        except Exception as error:  # noqa: BLE001  nothing here may reach the program
+            self._become(YIELDED, f"{reason}; {error}")
+        finally:
+            self._lock.release()
+
+    def _open(self) -> None:
+        reason = self._means.watch.injected() or self._means.watch.running()
+        if reason:
+            raise CuptiError(reason, SUBSCRIBED_ALREADY)
+        if self._decoder is None:
+            decoder = self._means.decoder()
+            self._cupti = self._means.cupti(self._means.environ)
+            decoder.open(self._means.native, self._cupti.next_record)
+            self._decoder = decoder
+
+    def _begin(self) -> None:
+        cupti, decoder = self._cupti, self._decoder
+        if cupti is None or decoder is None:
+            return
+        cupti.free_for_us(decoder.callback("kc_subscriber"))
+        if self._means.environ.get("KERNELCAST_CUPTI_LATENCY") == "1":
+            cupti.latency_timestamps()
+        cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
+        cupti.enable()
+        self._means.watch.tell(self.step_aside)
+        self._become(ACTIVE, "")
+
+    def _tick(self) -> None:
+        watch = self._means.watch
+        if self.state == ACTIVE:
+            watch.tell(self.step_aside)  # modules that were loaded since
+            other = watch.running()
+            if other:
+                self._yield(other)
+            elif self._cupti is not None:
+                self._cupti.flush()
+        elif self.state == YIELDED and self._means.clock() >= self._ask_again:
+            self._return()
+        self._report(final=self._final)
+        self._final = False
+
+    def _return(self) -> None:
+        self._ask_again = self._means.clock() + RETURN_SECONDS
+        try:
+            self._open()
+            self._begin()
+        except (CuptiError, NativeError) as error:
+            self._become(YIELDED, str(error))
+
+    def _yield(self, reason: str) -> None:
+        self._ask_again = self._means.clock() + RETURN_SECONDS
+        self._final = True
+        self._become(YIELDED, reason)
+
+    def _bring_home(self) -> None:
+        if self._cupti is not None and self._decoder is not None:
+            self._cupti.disable()
+            self._cupti.flush(forced=True)
+            self._decoder.settle(SETTLE_MS)
+
+    def _report(self, *, final: bool) -> None:
+        if self._decoder is None or self._cupti is None:
+            return
+        self._decoder.settle(SETTLE_MS)
+        drain = self._decoder.drain(self._cupti.now_ns(), final=final)
+        self._absorber.absorb(drain, self._cupti.dropped())
+
+    def _let_go(self) -> None:
+        decoder, self._decoder = self._decoder, None
+        if decoder is not None:
+            decoder.close()
+
+    def _stop_asking(self, reason: str) -> None:
+        if self._cupti is not None and self.state == ACTIVE:
+            self._cupti.disable()
+        self._become(OFF, reason)
+
+    def _become(self, state: str, reason: str) -> None:
+        self.state, self.reason = state, reason
+        self._recorder.status(METHOD, state, reason)

@@ -1,0 +1,384 @@
+"""The decoder in C against Python's own arithmetic: histograms, sums, and unions of intervals."""
+
+import ctypes
+import os
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.probe.cupti.double import SMALL, Double, copied
+from tests.unit.probe.cupti.records import LENGTHS, START_NS, Packer
+
+from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
+from kernelcast.exporter.replay.trace import Spans
+from kernelcast.probe.cupti import build
+from kernelcast.probe.cupti.native import STATES, Decoder, Drain, NativeError, NativeSettings
+from kernelcast.wire.histogram import LOWEST_BUCKET, WHOLE_BOUNDS_NS, DurationTotals, bucket_index
+from kernelcast.wire.kernels import COLLECTIVE_WORDS
+
+
+def drained(decoder: Decoder, *, final: bool = True) -> Drain:
+    assert decoder.settle(5_000)
+    return decoder.drain(final=final)
+
+
+def test_every_duration_around_every_bound_falls_into_pythons_bucket(decoder: Decoder) -> None:
+    double_range = {bound + step for bound in WHOLE_BOUNDS_NS for step in range(-2, 3)}
+    durations = sorted({*range(1, 5_000), *(value for value in double_range if 0 < value < 2**62), 2**61, 2**62})
+    decoder.open(SMALL, 1)
+    assert decoder.buckets(durations) == [bucket_index(duration) for duration in durations]
+    assert (LOWEST_BUCKET, len(WHOLE_BOUNDS_NS)) == (-240, 401)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(durations=st.lists(st.one_of(st.integers(0, 3), st.integers(0, 2**46)), min_size=1, max_size=200))
+def test_durations_of_a_kernel_add_up_as_python_adds_them(
+    durations: list[int], built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, packer, expected = tmp_path_factory.mktemp("own"), Packer(), DurationTotals()
+    decoder = Decoder(copied(built / build.LIBRARY_NAME, folder))
+    double = Double(copied(built / "libcupti_double.so", folder))
+    double.connect(decoder)
+    double.bring([packer.kernel("k", START_NS, START_NS + duration) for duration in durations])
+    for duration in durations:
+        expected.observe(duration)
+    (row,) = drained(decoder).rows
+    decoder.close()
+    assert row.durations == expected
+    assert row.launches == len(durations)
+
+
+_INTERVAL = st.tuples(st.sampled_from("kcn"), st.integers(0, 400), st.integers(0, 120))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(intervals=st.lists(_INTERVAL, min_size=1, max_size=60), seed=st.integers(0, 2**16))
+def test_a_devices_time_is_the_union_of_its_activities_in_whatever_order_they_come(
+    intervals: list[tuple[str, int, int]], seed: int, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, packer = tmp_path_factory.mktemp("own"), Packer()
+    decoder = Decoder(copied(built / build.LIBRARY_NAME, folder))
+    double = Double(copied(built / "libcupti_double.so", folder))
+    double.connect(decoder)
+    records = [record(packer, kind, START_NS + start, length) for kind, start, length in intervals]
+    random.Random(seed).shuffle(records)
+    double.bring(records[::2], records[1::2])
+    (device,) = drained(decoder).devices
+    decoder.close()
+    assert device.state_ns == expected_states(intervals)
+    assert device.late == 0
+    gaps = device.gaps
+    assert gaps.sum_ns == device.state_ns[STATES.index("idle")]
+    assert (gaps.count > 0) == (gaps.sum_ns > 0)
+
+
+def record(packer: Packer, kind: str, start_ns: int, length_ns: int) -> bytes:
+    if kind == "c":
+        return packer.copy(1, 8, start_ns, start_ns + length_ns)
+    name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL" if kind == "n" else "gemm"
+    return packer.kernel(name, start_ns, start_ns + length_ns)
+
+
+def expected_states(intervals: list[tuple[str, int, int]]) -> tuple[int, ...]:
+    kinds = []
+    for letter, kind in (("k", COMPUTE), ("n", COLLECTIVE), ("c", COPY)):
+        chosen = [(start, length) for found, start, length in intervals if found == letter]
+        columns = np.array(chosen, dtype=np.int64).reshape(-1, 2).T
+        kinds.append((kind, Spans(columns[0], columns[1], np.zeros(len(chosen), dtype=np.int64))))
+    begin = min(start for _, start, _ in intervals)
+    end = max(start + length for _, start, length in intervals)
+    return tuple(time_ns for _, time_ns in Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end))
+
+
+def test_time_within_the_window_waits_for_what_comes_late(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10**9))
+    double.bring([packer.kernel("a", START_NS + 5_000, START_NS + 6_000)])
+    assert sum(drained(decoder, final=False).devices[0].state_ns) == 0
+    double.bring([packer.kernel("b", START_NS, START_NS + 100)])
+    (first,) = drained(decoder, final=False).devices
+    assert (first.state_ns, first.late) == ((100, 0, 0, 0, 4_900), 0)
+    double.bring([packer.kernel("c", START_NS + 4_000, START_NS + 5_500)])
+    (second,) = drained(decoder).devices
+    assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0), 1), "what began before the window is cut off"
+
+
+def test_a_quiet_device_counts_as_idle_after_a_while(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
+    double.bring([packer.kernel("a", START_NS, START_NS + 500)])
+    assert decoder.settle(5_000)
+    (device,) = decoder.drain(START_NS + 30_000).devices
+    assert device.state_ns == (500, 0, 0, 0, 19_500)
+    double.bring([packer.kernel("a", START_NS + 40_000, START_NS + 40_500)])
+    (device,) = drained(decoder).devices
+    assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000), 39_500)
+
+
+def test_after_a_last_drain_time_begins_anew(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    double.bring([packer.kernel("a", START_NS, START_NS + 500)])
+    drained(decoder)
+    double.bring([packer.kernel("a", START_NS + 10**12, START_NS + 10**12 + 700)])
+    (device,) = drained(decoder).devices
+    assert (device.state_ns, device.gaps.count) == ((700, 0, 0, 0, 0), 0)
+
+
+def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: Decoder, double: Double) -> None:
+    packer, count = Packer(), 70_000
+    double.connect(decoder)
+    for begin in range(0, count, 10_000):
+        double.bring(
+            [packer.fill(1, START_NS + 10 * at, START_NS + 10 * at + 4) for at in range(begin, begin + 10_000)]
+        )
+        assert decoder.settle(5_000)
+    (device,) = drained(decoder).devices
+    assert device.state_ns == (0, 0, count * 4, 0, (count - 1) * 6)
+    assert (device.memsets.operations, device.memsets.bytes, device.late) == (count, count, 0)
+
+
+@pytest.mark.parametrize("version", LENGTHS)
+def test_fields_are_found_in_records_of_every_known_version(version: str, decoder: Decoder, double: Double) -> None:
+    packer = Packer(version)
+    versioned = Double(double.path, version)
+    versioned.connect(decoder)
+    kernel = packer.kernel(
+        "k",
+        START_NS + 300,
+        START_NS + 800,
+        device=3,
+        context=9,
+        grid=(5, 6, 7),
+        block=(8, 9, 2),
+        registers=255,
+        shared=(48, 4096),
+        local=16,
+        queued_ns=START_NS + 100,
+        submitted_ns=START_NS + 200,
+        graph=77,
+    )
+    copies = [packer.copy(2, 1_000, START_NS, START_NS + 10, source=3, destination=1, device=3)]
+    copies.append(packer.copy(10, 2_000, START_NS, START_NS + 20, source=3, device=3, record=22))
+    versioned.bring([kernel, *copies, packer.sync(3, START_NS, START_NS + 40, context=9), packer.other(), kernel])
+    drain = drained(decoder)
+    (row,) = drain.rows
+    assert row[:12] == (3, 1, (5, 6, 7), (8, 9, 2), 255, 48, 4096, 16, 2, 2, 2, 400)
+    (device,) = drain.devices
+    assert (device.device, device.copies[2][1], device.copies[10][0]) == (3, (1, 1_000, 10), (1, 2_000, 20))
+    assert device.syncs[3] == (1, 0, 40)
+    assert drain.names == {0: "", 1: "k"}
+    assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (5, 1, 0)
+
+
+def test_submission_stands_in_where_queueing_was_not_timed(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    double.bring(
+        [packer.kernel("k", START_NS, START_NS + 1, submitted_ns=START_NS - 30), packer.kernel("k", START_NS, START_NS)]
+    )
+    (row,) = drained(decoder).rows
+    assert (row.launches, row.queue_delays, row.queue_delay_ns) == (2, 1, 30)
+
+
+def test_a_launch_without_times_counts_but_is_not_timed(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    double.bring([packer.kernel("k", 0, 0), packer.kernel("k", START_NS + 5, START_NS), packer.copy(1, 8, 0, 0)])
+    drain = drained(decoder)
+    (row,) = drain.rows
+    assert (row.launches, row.durations.count, drain.counts.untimed) == (2, 0, 3)
+    assert drain.devices[0].copies[1][2] == (1, 8, 0)
+
+
+def test_waits_belong_to_the_device_of_their_context(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    kernels = [packer.kernel("k", START_NS, START_NS, device=at, context=at + 1) for at in range(3)]
+    double.bring([*kernels, *(packer.sync(4, START_NS, START_NS + 10 * at, context=at) for at in (1, 2, 3))])
+    waits = [device.syncs[4].ns for device in drained(decoder).devices]
+    assert waits == [10, 20, 30]
+
+
+@pytest.mark.parametrize("word", COLLECTIVE_WORDS)
+def test_collectives_are_told_by_the_contracts_own_words(word: str, decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    double.bring([packer.kernel(f"_Z9x{word.upper()}y", START_NS, START_NS + 7)])
+    assert drained(decoder).devices[0].state_ns == (0, 7, 0, 0, 0)
+
+
+def test_a_device_beyond_the_limit_is_counted_and_left_out(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    double.bring([packer.kernel("k", START_NS, START_NS, device=64), packer.copy(1, 1, 1, 1, device=2**31)])
+    drain = drained(decoder)
+    assert (drain.rows, drain.devices, drain.counts.malformed) == ([], [], 2)
+
+
+def test_a_name_that_changes_behind_its_pointer_is_another_kernel(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    one = packer.kernel("first", START_NS, START_NS)
+    double.bring([one])
+    (first,) = drained(decoder).rows
+    ctypes.memmove(packer._address("first"), b"later", 5)
+    double.bring([one])
+    drain = drained(decoder)
+    assert drain.names[drain.rows[0].name] == "later"
+    assert drain.rows[0].name != first.name
+
+
+def test_a_name_too_long_ends_in_a_hash_of_the_whole(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    names = ["n" * 20_000 + end for end in "ab"]
+    double.bring([packer.kernel(name, START_NS, START_NS) for name in (*names, *names)])
+    drain = drained(decoder)
+    found = [drain.names[row.name] for row in drain.rows]
+    assert [row.launches for row in drain.rows] == [2, 2]
+    assert all(len(name) == 16_384 + 17 for name in found)
+    assert found[0] != found[1]
+
+
+def test_more_kernels_than_the_decoder_keeps_count_together(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(SMALL.buffer_bytes, buffers=256))
+    launches = [packer.kernel(f"k{at % 50}", START_NS, START_NS + 1, grid=(at + 1, 1, 1)) for at in range(6_000)]
+    double.bring(launches, launches)
+    drain = drained(decoder)
+    other = [row for row in drain.rows if row.name == 0]
+    assert sum(row.launches for row in drain.rows) == 12_000
+    assert len(drain.rows) <= 4_096
+    assert len(other) == 1
+    assert other[0].launches == drain.counts.unnamed
+    double.bring(launches[:10])
+    assert len(drained(decoder).rows) == 10, "the next interval has its own room"
+
+
+def test_with_no_buffer_to_be_had_records_are_dropped_and_counted(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(buffer_bytes=4_096, buffers=2))
+    double.library.double_take(2)
+    double.bring([packer.kernel("k", START_NS, START_NS)] * 3)
+    drain = drained(decoder)
+    assert (drain.rows, drain.counts.refused_buffers) == ([], 3)
+
+
+@pytest.mark.parametrize(("walk", "counted"), [("double_beyond", 1), ("double_endless", 1)])
+def test_a_walk_beyond_the_buffer_or_in_circles_ends(walk: str, counted: int, decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, walk=walk)
+    double.bring([packer.kernel("k", START_NS, START_NS)])
+    assert drained(decoder).counts.malformed == counted
+
+
+def test_a_record_cut_off_by_the_buffers_end_is_not_read(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    buffer = double.library.double_take(1)
+    whole, part = packer.kernel("k", START_NS, START_NS), packer.kernel("cut", START_NS, START_NS)[:150]
+    ctypes.memmove(buffer, whole + part, len(whole + part))
+    double.library.double_return(ctypes.c_void_p(buffer), ctypes.c_size_t(len(whole + part)))
+    drain = drained(decoder)
+    assert [drain.names[row.name] for row in drain.rows] == ["k"]
+    assert drain.counts.malformed == 1
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(min_size=8, max_size=2_000), valid=st.integers(0, 70_000))
+def test_noise_in_a_buffer_harms_nothing(
+    noise: bytes, valid: int, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder, packer = tmp_path_factory.mktemp("own"), Packer()
+    decoder = Decoder(copied(built / build.LIBRARY_NAME, folder))
+    double = Double(copied(built / "libcupti_double.so", folder))
+    double.connect(decoder)
+    buffer = double.library.double_take(1)
+    fill = packer.fill(1, START_NS, START_NS)
+    ctypes.memmove(buffer, fill + noise, len(fill + noise))
+    double.library.double_return(ctypes.c_void_p(buffer), ctypes.c_size_t(valid))
+    double.bring([packer.fill(1, START_NS, START_NS)])
+    assert drained(decoder).devices[0].memsets.operations >= 1
+    decoder.close()
+
+
+def test_a_foreign_or_repeated_buffer_is_left_alone(decoder: Decoder, double: Double) -> None:
+    double.connect(decoder)
+    foreign = ctypes.create_string_buffer(4_096)
+    own = double.library.double_take(1)
+    for address in (ctypes.addressof(foreign), own + 8, own, own):
+        double.library.double_return(ctypes.c_void_p(address), ctypes.c_size_t(0))
+    assert drained(decoder).counts.malformed == 3
+
+
+def test_many_threads_lose_nothing(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder, NativeSettings(buffer_bytes=16 * 1024, buffers=1024))
+    shares = [[packer.kernel(f"k{at}", START_NS + 1, START_NS + 2, device=at % 2)] * 2_000 for at in range(8)]
+    collected: list[Drain] = []
+    done = threading.Event()
+
+    def collect() -> None:
+        while not done.is_set():
+            collected.append(decoder.drain())
+
+    reader = threading.Thread(target=collect)
+    reader.start()
+    double.bring(*shares)
+    assert decoder.settle(10_000)
+    done.set()
+    reader.join()
+    collected.append(drained(decoder))
+    assert sum(row.launches for drain in collected for row in drain.rows) == 16_000
+    assert sum(drain.counts.records for drain in collected) == 16_000
+    assert sum(drain.counts.refused_buffers for drain in collected) == 0
+    assert sum(drain.counts.held_ns for drain in collected) > 0
+
+
+def test_what_comes_after_the_end_finds_nothing_open_and_may_begin_again(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    late = double.library.double_take(1)
+    decoder.close()
+    double.bring([packer.kernel("k", START_NS, START_NS)])
+    double.library.double_return(ctypes.c_void_p(late), ctypes.c_size_t(208))
+    assert drained(decoder).rows == []
+    double.connect(decoder)
+    double.bring([packer.kernel("k", START_NS, START_NS)])
+    assert drained(decoder).rows[0].launches == 1
+    with pytest.raises(NativeError, match="errno"):
+        decoder.open(SMALL, double.address("cuptiActivityGetNextRecord"))
+
+
+def test_a_forked_child_is_left_alone(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.connect(decoder)
+    child = os.fork()
+    if child == 0:
+        double.bring([packer.kernel("k", START_NS, START_NS)])
+        empty = decoder.drain(final=True)
+        decoder.close()
+        os._exit(0 if empty.rows == [] and decoder.settle(1_000) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    double.bring([packer.kernel("k", START_NS, START_NS)])
+    assert drained(decoder).rows[0].launches == 1
+
+
+def test_a_decoder_that_was_not_built_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NativeError, match="installed without a C compiler"):
+        Decoder(tmp_path / build.LIBRARY_NAME)
+    broken = tmp_path / "broken.so"
+    broken.write_bytes(b"no library")
+    with pytest.raises(NativeError, match="install kernelcast again"):
+        Decoder(broken)
+
+
+def test_unusable_settings_are_refused(decoder: Decoder) -> None:
+    for wrong in (NativeSettings(buffer_bytes=100), NativeSettings(buffers=1), NativeSettings(buffers=5_000)):
+        with pytest.raises(NativeError, match="errno 22"):
+            decoder.open(wrong, 1)
