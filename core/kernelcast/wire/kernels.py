@@ -17,6 +17,9 @@ OTHER: Final = "other"
 
 HEAD_CHARACTERS: Final = 80
 HASH_DIGITS: Final = 8
+MAX_VARIANT_CHARACTERS: Final = 128
+MAX_REGION_CHARACTERS: Final = 48
+"""Of a variant: a long region leaves room for the rest."""
 
 COMPUTE: Final = "compute"
 COLLECTIVE: Final = "collective"
@@ -59,6 +62,24 @@ def normalise(name: str) -> str:
 def kernel_id(signature: str) -> int:
     """A 64-bit identity of a normalised signature."""
     return int.from_bytes(hashlib.blake2b(signature.encode(), digest_size=8).digest(), "big")
+
+
+def variant(grid: str = "", block: str = "", *, shared_memory_bytes: int = 0, region: str = "", dtype: str = "") -> str:
+    """What tells two uses of one kernel apart: `grid|block|shared|region|dtype`, without what is empty at the end.
+
+    Args:
+        grid: Blocks, as `64x1x1`.
+        block: Threads, as `128x1x1`.
+        shared_memory_bytes: Per block.
+        region: The part of the program that launched it.
+        dtype: Type or size class of what it works on, where the signature does not say so.
+
+    Returns:
+        At most 128 characters; empty where nothing is known.
+    """
+    shared = str(shared_memory_bytes) if shared_memory_bytes else ""
+    parts = (grid, block, shared, region[:MAX_REGION_CHARACTERS], dtype)
+    return "|".join(part.replace("|", "/") for part in parts).rstrip("|")[:MAX_VARIANT_CHARACTERS]
 
 
 @lru_cache(maxsize=16_384)

@@ -8,10 +8,10 @@ from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import Counters, Hello, KernelRows, Names, Status, Tunables, VariantRows
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Process
+from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS
 
 MAX_TEXT: Final = 256
 MAX_REASON: Final = 200
-MAX_VARIANT: Final = 128
 MAX_GAP_BUCKETS: Final = 400
 BUCKET_INDICES: Final = range(-(2**15), 2**15)
 MAX_KINDS: Final = 33
@@ -104,7 +104,7 @@ def check_variants(frame: VariantRows, devices: int, known: Container[int]) -> N
             raise FrameError(f"VariantRows has kernel {row.kernel:x} without a name; Names must come first")
         if not row.variant:
             raise FrameError(f"VariantRows has a variant of kernel {row.kernel:x} without a text; it is ignored")
-    _check_texts("VariantRows", [row.variant for row in frame.rows], MAX_VARIANT)
+    _check_texts("VariantRows", [row.variant for row in frame.rows], MAX_VARIANT_CHARACTERS)
 
 
 def check_status(frame: Status) -> None:

@@ -10,11 +10,10 @@ from kernelcast.exporter.process import MAX_TRACKED
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device
-from kernelcast.wire.kernels import COMPUTE, OTHER, kernel_class, label
+from kernelcast.wire.kernels import COMPUTE, MAX_VARIANT_CHARACTERS, OTHER, kernel_class, label
 
 MAX_VARIANTS: Final = 8
 """Variants of one kernel that are told apart; the rest are summed as `other`."""
-MAX_VARIANT_CHARACTERS: Final = 128
 MAX_SERIES_COUNTERS: Final = 512
 
 

@@ -6,12 +6,11 @@ from typing import Final, TypeVar
 from kernelcast.probe.texts import Dimensions, dimensions, plain
 from kernelcast.wire.frames import MAX_VARIANTS, Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals, bucket_index
-from kernelcast.wire.kernels import OTHER, kernel_id
+from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id
 
 MAX_KINDS: Final = 32
 MAX_KIND_CHARACTERS: Final = 32
 MAX_NAME_CHARACTERS: Final = 64
-MAX_VARIANT_CHARACTERS: Final = 128
 MAX_DEVICE_VARIANTS: Final = 4096
 """Real traces have 192 to 579 combinations of kernel, grid and block."""
 MOST: Final = 2**63

@@ -7,13 +7,16 @@ how a viewer shows times).
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
 from kernelcast.exporter.replay import content, trace
+from kernelcast.exporter.replay.calls import Call, Calls, Range
+from kernelcast.exporter.replay.regions import plain_name
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Trace
 from kernelcast.wire.errors import TraceError
 
@@ -21,6 +24,8 @@ KERNELS: Final = frozenset({"kernel"})
 COPIES: Final = frozenset({"gpu_memcpy", "memcpy"})
 MEMSETS: Final = frozenset({"gpu_memset", "memset"})
 SYNCS: Final = frozenset({"cuda_sync", "hip_sync"})
+CALLS: Final = frozenset({"cuda_runtime", "cuda_driver", "hip_runtime", "runtime"})
+RANGES: Final = frozenset({"user_annotation"})
 _GPU: Final = KERNELS | COPIES | MEMSETS | SYNCS
 
 NANOSECONDS_PER_MICROSECOND: Final = 1000
@@ -65,12 +70,14 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
     document = _parse(path, content.read(path, max_bytes=max_bytes))
     events = _events(path, document)
     head = document if isinstance(document, dict) else {}
-    recorder = Recorder()
-    sizes = _copy_sizes(events)
     base_ns = _base_ns(head.get("baseTimeNanoseconds"))
+    ranges = list(_ranges(events, base_ns))
+    reader = _Reader(Recorder(), base_ns, _copy_sizes(events), Calls(_calls(events, base_ns), ranges))
     for event in events:
-        _record(recorder, event, base_ns, sizes)
-    return recorder.trace(_origin(path, head))
+        reader.record(event)
+    for one in ranges:
+        reader.recorder.range(one.start_ns, one.end_ns - one.start_ns, one.name)
+    return reader.recorder.trace(_origin(path, head))
 
 
 def _parse(path: Path, text: bytes) -> Any:
@@ -107,25 +114,68 @@ def _base_ns(value: Any) -> int:
     return value if isinstance(value, int) and 0 <= value < 2**61 else 0
 
 
-def _record(recorder: Recorder, event: Event, base_ns: int, sizes: Mapping[str, int]) -> None:
-    category = _category(event)
-    if category not in _GPU:
-        return
-    arguments = _arguments(event)
-    span = _span(event, arguments, base_ns)
-    if span is None:
-        recorder.unusable()
-        return
-    name = _text(event.get("name", ""))
-    if category in KERNELS:
-        recorder.launch(span, name, _configuration(arguments), _integer(arguments.get("stream")))
-    elif category in COPIES:
-        size_bytes = _integer(arguments.get("bytes"), sizes.get(str(arguments.get("correlation")), 0))
-        recorder.copy(span, _copy_kind(name), _pinned(name), size_bytes)
-    elif category in MEMSETS:
-        recorder.memset(span)
-    else:
-        recorder.sync(span, _SYNC_KINDS.get(name.lower(), trace.UNKNOWN))
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Takes events one by one; `sizes` and `calls` are by correlation id."""
+
+    recorder: Recorder
+    base_ns: int
+    sizes: Mapping[str, int]
+    calls: Calls
+
+    def record(self, event: Event) -> None:
+        """Record an event of the GPU; others say nothing here."""
+        category = _category(event)
+        if category not in _GPU:
+            return
+        arguments = _arguments(event)
+        span = _span(event, arguments, self.base_ns)
+        if span is None:
+            self.recorder.unusable()
+            return
+        name = _text(event.get("name", ""))
+        correlation = str(arguments.get("correlation"))
+        if category in KERNELS:
+            graph = bool(_integer(arguments.get("graph node id")))
+            cause = self.calls.cause(correlation, span.start_ns, graph=graph)
+            stream = _integer(arguments.get("stream"))
+            self.recorder.launch(span, name, _configuration(arguments), stream, cause)
+        elif category in COPIES:
+            size_bytes = _integer(arguments.get("bytes"), self.sizes.get(correlation, 0))
+            self.recorder.copy(span, _copy_kind(name), _pinned(name), size_bytes)
+        elif category in MEMSETS:
+            self.recorder.memset(span)
+        else:
+            self.recorder.sync(span, _SYNC_KINDS.get(name.lower(), trace.UNKNOWN))
+
+
+def _calls(events: list[Event], base_ns: int) -> dict[Hashable, Call]:
+    """Calls of the runtime and the driver; of several with one correlation id the first, which the program made."""
+    calls: dict[Hashable, Call] = {}
+    for event in events:
+        if _category(event) not in CALLS:
+            continue
+        arguments = _arguments(event)
+        span = _span(event, arguments, base_ns)
+        correlation = str(arguments.get("correlation"))
+        if span is None or (correlation in calls and calls[correlation].start_ns <= span.start_ns):
+            continue
+        graph = "GraphLaunch" in _text(event.get("name", ""))
+        calls[correlation] = Call(_thread(event), span.start_ns, graph)
+    return calls
+
+
+def _ranges(events: list[Event], base_ns: int) -> Iterator[Range]:
+    """What the program named with `record_function`, or the profiler with its steps."""
+    for event in events:
+        span = _span(event, _arguments(event), base_ns) if _category(event) in RANGES else None
+        if span is not None:
+            name = plain_name(_text(event.get("name", "")))
+            yield Range(_thread(event), span.start_ns, span.start_ns + span.duration_ns, name)
+
+
+def _thread(event: Event) -> Hashable:
+    return str(event.get("pid")), str(event.get("tid"))
 
 
 def _category(event: Event) -> str:
@@ -178,6 +228,7 @@ def _configuration(arguments: Event) -> LaunchConfiguration:
         block=_dimensions(arguments.get("block")),
         registers=_integer(arguments.get("registers per thread")),
         shared_memory_bytes=_integer(arguments.get("shared memory")),
+        occupancy=min(_integer(arguments.get("est. achieved occupancy %")), 100) / 100,
     )
 
 

@@ -5,13 +5,15 @@ and columns differ between versions, so each query asks only for what the table 
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from kernelcast.exporter.replay import content, trace
+from kernelcast.exporter.replay.calls import Call, Calls, Range
+from kernelcast.exporter.replay.regions import plain_name
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Trace
 from kernelcast.wire.errors import TraceError
 
@@ -19,6 +21,10 @@ KERNEL_TABLE: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
 COPY_TABLE: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET_TABLE: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
 SYNC_TABLE: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+CALL_TABLE: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+RANGE_TABLE: Final = "NVTX_EVENTS"
+_PUSH_POP: Final = 59
+"""`NvtxPushPopRange`, in ENUM_NSYS_EVENT_TYPE; start/end ranges (60) may cross threads, so no launch is within one."""
 _MARK_TABLES: Final = ("META_DATA_EXPORT", "StringIds", "TARGET_INFO_SESSION_START_TIME", KERNEL_TABLE)
 _SQLITE_MAGIC: Final = b"SQLite format 3\x00"
 
@@ -97,16 +103,23 @@ class _Reader:
         self._tables = tables
         self.recorder = Recorder()
         self._origin_ns = self._session_start_ns()
+        self._strings = {row["id"]: str(row["value"]) for row in self.rows("StringIds", ("id", "value"))}
 
     def kernels(self) -> None:
         """Kernel launches, by demangled name."""
-        strings = {row["id"]: str(row["value"]) for row in self.rows("StringIds", ("id", "value"))}
-        columns = ("demangledName", "shortName", "mangledName", "streamId", "registersPerThread")
+        ranges = list(self._ranges())
+        for one in ranges:
+            self.recorder.range(one.start_ns, one.end_ns - one.start_ns, one.name)
+        calls = Calls(self._calls(), ranges)
+        columns = ("demangledName", "shortName", "mangledName", "streamId", "registersPerThread", "globalPid")
         shape = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory", "dynamicSharedMemory")
-        for row, span in self._spans(KERNEL_TABLE, (*columns, *shape)):
-            names = (strings.get(row.get(column)) for column in columns[:3])
+        more = ("localMemoryPerThread", "correlationId", "graphNodeId")
+        for row, span in self._spans(KERNEL_TABLE, (*columns, *shape, *more)):
+            names = (self._strings.get(row.get(column)) for column in columns[:3])
             name = next((name for name in names if name), trace.UNKNOWN)
-            self.recorder.launch(span, name, _configuration(row), _whole(row.get("streamId")))
+            correlation = (_process(row.get("globalPid")), row.get("correlationId"))
+            cause = calls.cause(correlation, span.start_ns, graph=bool(_whole(row.get("graphNodeId"))))
+            self.recorder.launch(span, name, _configuration(row), _whole(row.get("streamId")), cause)
 
     def copies(self) -> None:
         """Copies, pinned or pageable by the kind of memory on the host's side."""
@@ -124,6 +137,26 @@ class _Reader:
         """Waits."""
         for row, span in self._spans(SYNC_TABLE, ("syncType",)):
             self.recorder.sync(span, _SYNC_KINDS.get(_whole(row.get("syncType")), trace.UNKNOWN))
+
+    def _calls(self) -> dict[Hashable, Call]:
+        """Calls of the runtime, by process and correlation id."""
+        calls: dict[Hashable, Call] = {}
+        for row in self.rows(CALL_TABLE, ("start", "globalTid", "correlationId", "nameId")):
+            start, thread, correlation = row.get("start"), row.get("globalTid"), row.get("correlationId")
+            if isinstance(start, int) and isinstance(thread, int) and isinstance(correlation, int):
+                graph = "GraphLaunch" in self._strings.get(row.get("nameId"), "")
+                calls[_process(thread), correlation] = Call(thread, self._origin_ns + start, graph)
+        return calls
+
+    def _ranges(self) -> Iterator[Range]:
+        """NVTX ranges that were pushed and popped."""
+        for row in self.rows(RANGE_TABLE, ("start", "end", "eventType", "text", "textId", "globalTid")):
+            start, end, thread = row.get("start"), row.get("end"), row.get("globalTid")
+            if row.get("eventType") != _PUSH_POP or not isinstance(start, int) or not isinstance(end, int):
+                continue
+            if isinstance(thread, int) and 0 <= end - start <= trace.MAX_DURATION_NS and abs(start) <= 2**61:
+                name = plain_name(str(row.get("text") or self._strings.get(row.get("textId")) or ""))
+                yield Range(thread, self._origin_ns + start, self._origin_ns + end, name)
 
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
         """The rows of a table, with those of the columns that it has; none where there is no such table."""
@@ -168,12 +201,18 @@ def _configuration(row: Row) -> LaunchConfiguration:
         block=_dimensions(row, "block"),
         registers=_whole(row.get("registersPerThread")),
         shared_memory_bytes=_whole(row.get("staticSharedMemory")) + _whole(row.get("dynamicSharedMemory")),
+        local_memory_bytes=_whole(row.get("localMemoryPerThread")),
     )
 
 
 def _dimensions(row: Row, stem: str) -> str:
     parts = [_whole(row.get(stem + axis), -1) for axis in "XYZ"]
     return "" if -1 in parts else "x".join(str(part) for part in parts)
+
+
+def _process(number: Any) -> int:
+    """The process in a serialised global thread or process id: its low 24 bits name the thread."""
+    return number >> 24 if isinstance(number, int) else -1
 
 
 def _whole(value: Any, absent: int = 0) -> int:

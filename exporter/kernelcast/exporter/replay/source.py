@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from kernelcast.exporter.replay.idleness import Idleness
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
+from kernelcast.exporter.replay.regions import Regions
 from kernelcast.exporter.replay.tally import KernelTally
 from kernelcast.exporter.replay.trace import Spans, Trace
 from kernelcast.exporter.replay.traffic import Traffic
@@ -51,7 +53,9 @@ class TraceSource:
         self._start_ns = start_ns
         self._tally = KernelTally(trace)
         self._traffic = Traffic(trace)
+        self._regions = Regions(trace)
         self._occupations = tuple(_occupation(trace, device) for device in range(len(trace.devices)))
+        self._idleness = tuple(_idleness(trace, device) for device in range(len(trace.devices)))
         self._ends = tuple(
             spans.end_ns for spans in (trace.launches.spans, trace.copies.spans, trace.memsets, trace.syncs.spans)
         )
@@ -90,6 +94,10 @@ class TraceSource:
         self._tally.advance(launches)
         self._traffic.advance(copies, syncs)
         self._done = self._moment_ns >= self._last_ns
+        ranges = self.trace.ranges.end_ns
+        self._regions.advance(
+            launches, len(ranges) if self._done else int(np.searchsorted(ranges, self._moment_ns, side="right"))
+        )
         return Batch(reports=tuple(self._reports()), done=self._done)
 
     def close(self) -> None:
@@ -115,6 +123,8 @@ class TraceSource:
                     memcpy=self._traffic.copies(number),
                     sync=self._traffic.waits(number),
                     device_time=self._occupations[number].until(self._moment_ns),
+                    launch_gaps=self._idleness[number].until(self._moment_ns),
+                    regions=self._regions.rows(number),
                 ),
                 variants=variants,
                 method=METHOD,
@@ -149,6 +159,11 @@ def _occupation(trace: Trace, device: int) -> Occupation:
         (COPY, _chosen(trace.memsets, trace.memsets.device == device)),
     )
     return Occupation(kinds, start_ns=trace.start_ns, end_ns=trace.end_ns)
+
+
+def _idleness(trace: Trace, device: int) -> Idleness:
+    activity = (trace.launches.spans, trace.copies.spans, trace.memsets)
+    return Idleness(tuple(_chosen(spans, spans.device == device) for spans in activity))
 
 
 def _chosen(spans: Spans, mask: np.typing.NDArray[np.bool_]) -> Spans:

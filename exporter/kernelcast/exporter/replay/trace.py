@@ -7,6 +7,9 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kernelcast.exporter.replay.calls import Cause
+from kernelcast.wire.kernels import variant
+
 IntArray = npt.NDArray[np.int64]
 
 H2D: Final = "h2d"
@@ -23,6 +26,8 @@ MAX_DURATION_NS: Final = 2**47
 MAX_WHOLE: Final = 2**47
 """Largest number of bytes, registers, devices … that a recording is believed."""
 
+NO_CAUSE: Final = Cause()
+
 T = TypeVar("T", bound=Hashable)
 
 
@@ -35,17 +40,25 @@ class LaunchConfiguration:
         block: Threads, as `128x1x1`.
         registers: Per thread.
         shared_memory_bytes: Per block, static and dynamic together.
+        local_memory_bytes: Per thread.
+        occupancy: As the recording estimates it, 0 to 1.
     """
 
     grid: str = ""
     block: str = ""
     registers: int = 0
     shared_memory_bytes: int = 0
+    local_memory_bytes: int = 0
+    occupancy: float = 0.0
 
     @property
     def variant(self) -> str:
         """What tells two configurations of one kernel apart; empty where nothing is known."""
-        return f"{self.grid}|{self.block}" if self.grid or self.block else ""
+        return self.variant_in("")
+
+    def variant_in(self, region: str) -> str:
+        """The same for launches within a region of the program."""
+        return variant(self.grid, self.block, shared_memory_bytes=self.shared_memory_bytes, region=region)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +101,18 @@ class Launches:
         name: Shape (n,), positions in `Trace.names`.
         configuration: Shape (n,), positions in `Trace.configurations`.
         stream: Shape (n,), the runtime's stream number.
+        queue_delay_ns: Shape (n,), from the call to the start on the GPU; -1 where unknown.
+        graph: Shape (n,), 1 where a CUDA graph brought it.
+        region: Shape (n,), positions in `Trace.regions`; -1 outside of all.
     """
 
     spans: Spans
     name: IntArray
     configuration: IntArray
     stream: IntArray
+    queue_delay_ns: IntArray
+    graph: IntArray
+    region: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +139,26 @@ class Synchronisations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """Stretches of the program's threads that have a name: columns of one length n, ordered by end.
+
+    Attributes:
+        start_ns: Shape (n,), as in `Spans`.
+        duration_ns: Shape (n,).
+        name: Shape (n,), positions in `Trace.regions`.
+    """
+
+    start_ns: IntArray
+    duration_ns: IntArray
+    name: IntArray
+
+    @property
+    def end_ns(self) -> IntArray:
+        """Shape (n,), ascending."""
+        return self.start_ns + self.duration_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One recorded process.
 
@@ -135,6 +174,8 @@ class Trace:
         copies: Copies.
         memsets: Memory fills.
         syncs: Waits.
+        regions: Names of the ranges.
+        ranges: What the program named, and when.
         rank: Rank in a distributed job; empty where the recording names none.
         world_size: Ranks of that job; 0 where unknown.
         unusable: Events of the GPU without a time or a duration, which are left out.
@@ -151,6 +192,8 @@ class Trace:
     copies: Copies
     memsets: Spans
     syncs: Synchronisations
+    regions: tuple[str, ...]
+    ranges: Ranges
     rank: str = ""
     world_size: int = 0
     unusable: int = 0
@@ -219,16 +262,21 @@ class Recorder:
         self._configurations: _Positions[LaunchConfiguration] = _Positions()
         self._copy_kinds: _Positions[tuple[str, str]] = _Positions()
         self._sync_kinds: _Positions[str] = _Positions()
+        self._regions: _Positions[str] = _Positions()
         self._launches: list[tuple[int, ...]] = []
         self._copies: list[tuple[int, ...]] = []
         self._memsets: list[tuple[int, ...]] = []
         self._syncs: list[tuple[int, ...]] = []
+        self._ranges: list[tuple[int, ...]] = []
         self._unusable = 0
 
-    def launch(self, span: Span, name: str, configuration: LaunchConfiguration, stream: int) -> None:
+    def launch(
+        self, span: Span, name: str, configuration: LaunchConfiguration, stream: int, cause: Cause = NO_CAUSE
+    ) -> None:
         """A kernel ran."""
         row = (*self._place(span), self._names[name], self._configurations[configuration], stream)
-        self._launches.append(row)
+        region = self._regions[cause.region] if cause.region else -1
+        self._launches.append((*row, cause.queue_delay_ns, int(cause.graph), region))
 
     def copy(self, span: Span, kind: str, pinned: str, size_bytes: int) -> None:
         """Memory was copied; `kind` and `pinned` as in `kernelcast.wire.frames.Counters`."""
@@ -242,15 +290,20 @@ class Recorder:
         """A thread waited for the GPU."""
         self._syncs.append((*self._place(span), self._sync_kinds[kind]))
 
+    def range(self, start_ns: int, duration_ns: int, name: str) -> None:
+        """A thread of the program was within what it named."""
+        self._ranges.append((start_ns, duration_ns, self._regions[name]))
+
     def unusable(self) -> None:
         """An event of the GPU had no time or no duration."""
         self._unusable += 1
 
     def trace(self, origin: Origin) -> Trace:
         """Everything so far, each kind of event ordered by its end."""
-        launches = _columns(self._launches, 6)
+        launches = _columns(self._launches, 9)
         copies = _columns(self._copies, 5)
         syncs = _columns(self._syncs, 4)
+        ranges = _columns(self._ranges, 3)
         return Trace(
             title=origin.title,
             digest=origin.digest,
@@ -259,10 +312,12 @@ class Recorder:
             configurations=self._configurations.values,
             copy_kinds=self._copy_kinds.values,
             sync_kinds=self._sync_kinds.values,
-            launches=Launches(_spans(launches), launches[3], launches[4], launches[5]),
+            launches=Launches(_spans(launches), *launches[3:]),
             copies=Copies(_spans(copies), copies[3], copies[4]),
             memsets=_spans(_columns(self._memsets, 3)),
             syncs=Synchronisations(_spans(syncs), syncs[3]),
+            regions=self._regions.values,
+            ranges=Ranges(*ranges),
             rank=origin.rank,
             world_size=origin.world_size,
             unusable=self._unusable,

@@ -1,0 +1,88 @@
+"""Which call of the program launched a kernel: how long it queued, whether a graph brought it, and in which region."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+NO_REGION: Final = ""
+UNKNOWN_DELAY: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of CUDA's or HIP's API.
+
+    Attributes:
+        thread: Who called.
+        start_ns: When.
+        graph: It launched a graph, so its kernels wait for each other.
+    """
+
+    thread: Hashable
+    start_ns: int
+    graph: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A stretch that the program named (NVTX, `record_function`), on one thread."""
+
+    thread: Hashable
+    start_ns: int
+    end_ns: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What the call that launched a kernel says of it.
+
+    Attributes:
+        queue_delay_ns: From the call's start to the kernel's; -1 where unknown, or where a graph's order decides it.
+        graph: It came from a graph.
+        region: The innermost region around the call; empty without one.
+    """
+
+    queue_delay_ns: int = UNKNOWN_DELAY
+    graph: bool = False
+    region: str = NO_REGION
+
+
+class Calls:
+    """Finds the cause of a kernel by its correlation id.
+
+    Args:
+        calls: By correlation id.
+        ranges: What the program named; ranges of one thread lie within each other or apart.
+    """
+
+    def __init__(self, calls: Mapping[Hashable, Call], ranges: Iterable[Range] = ()) -> None:
+        self._calls = calls
+        self._regions = _innermost(calls, ranges)
+
+    def cause(self, correlation: Hashable, start_ns: int, *, graph: bool = False) -> Cause:
+        """What launched the kernel that started at `start_ns`; `graph`: the recording says that a graph did."""
+        call = self._calls.get(correlation)
+        if call is None:
+            return Cause(graph=graph)
+        graph = graph or call.graph
+        delay_ns = start_ns - call.start_ns
+        known = not graph and delay_ns >= 0
+        return Cause(delay_ns if known else UNKNOWN_DELAY, graph, self._regions.get(correlation, NO_REGION))
+
+
+def _innermost(calls: Mapping[Hashable, Call], ranges: Iterable[Range]) -> dict[Hashable, str]:
+    """The region of each call that has one: a sweep over time, with the ranges that are open on a stack by thread."""
+    events: list[tuple[int, int, Hashable, Range | None]] = [(one.start_ns, -one.end_ns, None, one) for one in ranges]
+    events += [(call.start_ns, 1, correlation, None) for correlation, call in calls.items()]
+    regions: dict[Hashable, str] = {}
+    stacks: dict[Hashable, list[Range]] = {}
+    for time_ns, _, correlation, opened in sorted(events, key=lambda event: event[:2]):
+        stack = stacks.setdefault(opened.thread if opened else calls[correlation].thread, [])
+        while stack and stack[-1].end_ns <= time_ns:
+            stack.pop()
+        if opened:
+            stack.append(opened)
+        elif stack:
+            regions[correlation] = stack[-1].name
+    return regions
