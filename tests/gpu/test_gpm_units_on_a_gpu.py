@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kernelcast.exporter.devices import boot_time_ns
+from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 
 RECEIVED = "DCGM_FI_PROF_PCIE_RX_BYTES"
@@ -48,7 +49,7 @@ def source(nvml: Any) -> Iterator[NvmlSource]:
     handle = nvml.nvmlDeviceGetHandleByIndex(0)
     if not nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice:
         pytest.skip(f"{nvml.nvmlDeviceGetName(handle)} has no GPM: it needs Hopper or later")
-    started = NvmlSource(nvml, hostname="node1", boot_ns=boot_time_ns()).start()
+    started = NvmlSource(Sampler(nvml), hostname="node1", boot_ns=boot_time_ns()).start()
     yield started
     started.close()
 

@@ -8,6 +8,7 @@ import pytest
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.devices import boot_time_ns
+from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.samples import DRIVER_VERSION
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric, device
@@ -30,7 +31,10 @@ def source(nvml: Any) -> Iterator[NvmlSource]:
     """Started; no call may fail in another way than by not being supported."""
     failed: list[tuple[str, str]] = []
     started = NvmlSource(
-        nvml, hostname="node1", boot_ns=boot_time_ns(), on_error=lambda call, error: failed.append((call, error))
+        Sampler(nvml),
+        hostname="node1",
+        boot_ns=boot_time_ns(),
+        on_error=lambda call, error: failed.append((call, error)),
     ).start()
     yield started
     started.close()

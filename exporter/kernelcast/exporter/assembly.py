@@ -16,6 +16,8 @@ from kernelcast.exporter.daemon import Daemon, Parts
 from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
+from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.outlet import outlet
@@ -69,7 +71,9 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
     counts = DaemonCounts(registry)
     with ExitStack() as stack:
         state, aggregator = _memory(settings, stack)
-        nvml = open_nvml(settings, hostname=hostname, on_error=counts.nvml_error)
+        sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=settings.nvml_timeout_seconds)
+        stack.callback(sampler.close)
+        nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error)
         users = attribution(settings, registry)
         if nvml is not None:
             nvml.users = stack.enter_context(users)
@@ -89,6 +93,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
             counts=counts,
             state=state,
             kafka_ready=lambda: _first_trouble(out.producer.ready(), hints.ready()),
+            after=lambda: counts.nvml(sampler),
         )
         daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
         server.start()

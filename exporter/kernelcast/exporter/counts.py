@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, Counter
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.hints import OUTCOMES as HINT_OUTCOMES
 from kernelcast.exporter.nvml.fields import CALL_NAMES
+from kernelcast.exporter.nvml.isolated import IsolatedSampler
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.schedule import Lateness
 from kernelcast.exporter.state import StateFile
@@ -38,6 +39,10 @@ class DaemonCounts:
         self._hints = _labelled(counter(rows.HINTS, registry), HINT_OUTCOMES)
         self._outcomes = _labelled(counter(rows.OUTCOMES, registry), ("published", "unmatched", "dropped"))
         self._nvml_errors = _labelled(counter(rows.NVML_ERRORS, registry), CALL_NAMES)
+        self._nvml_starts = counter(rows.NVML_STARTS, registry)
+        self._nvml_crashes = counter(rows.NVML_CRASHES, registry)
+        self._nvml_hangs = counter(rows.NVML_HANGS, registry)
+        self._nvml_hung = gauge(rows.NVML_HUNG, registry)
         self._seen: dict[Counter, int] = {}
 
     def hint(self, outcome: str) -> None:
@@ -51,6 +56,15 @@ class DaemonCounts:
     def nvml_error(self, call: str, _error: str) -> None:
         """An NVML call failed."""
         self._nvml_errors[call].inc()
+
+    def nvml(self, sampler: IsolatedSampler) -> None:
+        """Show what has become of the process that asks NVML."""
+        self._follow(self._nvml_starts, sampler.starts)
+        self._follow(self._nvml_crashes, sampler.crashes)
+        self._follow(self._nvml_hangs, sampler.hangs)
+        self._nvml_hung.clear()
+        if sampler.hanging is not None:
+            self._nvml_hung.labels(sampler.hanging).set(1)
 
     def interval(self, tick: Tick, lateness: Lateness, duration_seconds: float) -> None:
         """An interval was completed."""

@@ -34,6 +34,7 @@ class Parts:
         counts: The daemon's own metrics.
         state: The pipeline's; None where no state is kept.
         kafka_ready: Whether Kafka takes what we send.
+        after: Called after each interval, to show what else there is to count.
     """
 
     pipeline: Pipeline
@@ -42,6 +43,7 @@ class Parts:
     counts: DaemonCounts
     state: StateFile | None
     kafka_ready: ReadyCheck
+    after: Callable[[], None] = lambda: None
 
 
 class Daemon:
@@ -98,6 +100,7 @@ class Daemon:
         parts.counts.aggregation(parts.aggregator)
         if parts.state is not None:
             parts.counts.state(parts.state)
+        parts.after()
 
     def change_interval(self, interval_seconds: float) -> None:
         """Go on with another interval."""

@@ -1,19 +1,22 @@
 """Whether and how the node's GPUs are read: NVML there or not, dcgm-exporter there or not."""
 
-import importlib
 import threading
 import urllib.request
 from collections.abc import Callable
 from http.client import HTTPException
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from kernelcast.exporter.nvml.source import ErrorListener, NvmlSource
+from kernelcast.columnar import Sample
+from kernelcast.exporter.nvml.source import ErrorListener, Looker, NvmlSource
 from kernelcast.exporter.report import Batch
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.catalogue.gpu import GPU_UP, UP_LABELS
 from kernelcast.wire.errors import DeviceError, MissingExtraError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+from kernelcast.wire.identity import Device, Labels
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
 DCGM_LOOK_SECONDS: Final = 60.0
@@ -25,25 +28,12 @@ Fetch = Callable[[str], bytes]
 _log = get_logger(__name__)
 
 
-def load_pynvml() -> Any:
-    """The pynvml module.
-
-    Raises:
-        MissingExtraError: It is not installed.
-    """
-    try:
-        return importlib.import_module("pynvml")
-    except ImportError:
-        raise MissingExtraError(
-            "the Python package nvidia-ml-py is not installed; pip install 'kernelcast[exporter]', "
-            "or set exporter.nvml to off"
-        ) from None
-
-
 def open_nvml(
-    settings: ExporterSettings, *, hostname: str, on_error: ErrorListener, load: Callable[[], Any] = load_pynvml
+    settings: ExporterSettings, sampler: Looker, *, hostname: str, on_error: ErrorListener
 ) -> NvmlSource | None:
-    """Find the node's GPUs as the settings ask; None where they are not to be read, or there are none.
+    """Find the node's GPUs as the settings ask; None where they are not to be read.
+
+    With `auto`, a driver that is not there yet is looked for again.
 
     Raises:
         DeviceError: `exporter.nvml` is on, and NVML cannot be used.
@@ -51,13 +41,27 @@ def open_nvml(
     """
     if settings.nvml == "off":
         return None
+    source = NvmlSource(sampler, hostname=hostname, boot_ns=boot_time_ns(), on_error=on_error)
     try:
-        return NvmlSource(load(), hostname=hostname, boot_ns=boot_time_ns(), on_error=on_error).start()
-    except (DeviceError, MissingExtraError) as error:
+        _require_pynvml()
+        return source.start()
+    except MissingExtraError as error:
         if settings.nvml == "on":
             raise
         _log.info("no GPU metrics", reason=str(error))
         return None
+    except DeviceError:
+        if settings.nvml == "on":
+            raise
+        return source
+
+
+def _require_pynvml() -> None:
+    if find_spec("pynvml") is None:
+        raise MissingExtraError(
+            "the Python package nvidia-ml-py is not installed; pip install 'kernelcast[exporter]', "
+            "or set exporter.nvml to off"
+        )
 
 
 class DcgmWatch:
@@ -120,15 +124,26 @@ class KnownGpus:
     def __init__(self, source: NvmlSource, written: Callable[[], bool]) -> None:
         self._source = source
         self._written = written
+        self._seen: dict[str, Labels] = {}
 
     def poll(self, now_ns: int) -> Batch:
-        """The samples, or nothing."""
+        """The samples, and which of the GPUs ever seen answered; or nothing."""
         batch = self._source.poll(now_ns)
-        return batch if self._written() else Batch()
+        whole = {device.uuid: device for device in self._source.devices if not device.gi_id}
+        self._seen |= {uuid: _up_labels(device) for uuid, device in whole.items()}
+        if not self._written():
+            return Batch()
+        present = whole.keys() if self._source.answers else ()
+        up = (Sample(GPU_UP, labels, now_ns, int(uuid in present)) for uuid, labels in self._seen.items())
+        return Batch(samples=(*batch.samples, *up))
 
     def close(self) -> None:
         """Release NVML."""
         self._source.close()
+
+
+def _up_labels(device: Device) -> Labels:
+    return tuple((name, value) for name, value in device.device_labels() if name in UP_LABELS)
 
 
 def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:

@@ -63,6 +63,7 @@ class ExporterSettings(ServiceSettings):
         detailed_kernels: How many of those have histogram buckets.
         retire_after_seconds: How long a program that has ended is still written.
         nvml: Whether to read the GPUs; `auto` goes on without a driver.
+        nvml_timeout_seconds: What takes NVML longer hangs; its process is replaced then.
         device_metrics: Whether to write what NVML tells; `auto` leaves it to a dcgm-exporter that answers here.
         dcgm_exporter_url: Where to look for one.
         kubernetes: Whether to ask the kubelet which pod has which GPU; `auto` does where its socket is.
@@ -92,6 +93,9 @@ class ExporterSettings(ServiceSettings):
         float, Field(ge=1, le=86_400 * 30, allow_inf_nan=False), Remedy("stay above two intervals")
     ] = DEFAULT_RETIRE_SECONDS
     nvml: Switch = "auto"
+    nvml_timeout_seconds: Annotated[
+        float, Field(ge=0.1, le=600, allow_inf_nan=False), Remedy("5 suits most; the other metrics wait no longer")
+    ] = 5.0
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     kubernetes: Switch = "auto"

@@ -7,9 +7,40 @@ from tests.unit.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter import devices
 from kernelcast.exporter.devices import DcgmWatch, KnownGpus, boot_time_ns, open_nvml
+from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
 from kernelcast.runtime.settings import load
+from kernelcast.wire.catalogue.gpu import GPU_UP
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
+
+
+class Silent:
+    """Looks through another, and does not answer when told so."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler, self.silent = sampler, False
+
+    def start(self) -> "Silent":
+        self.sampler.start()
+        return self
+
+    def found(self) -> tuple[GpuReading, ...]:
+        return self.sampler.found()
+
+    def sample(self, time_ns: int) -> NodeReading | None:
+        return None if self.silent else self.sampler.sample(time_ns)
+
+    def close(self) -> None:
+        self.sampler.close()
+
+
+def up(gpus: KnownGpus, now_ns: int) -> dict[str, object]:
+    """Whether each GPU is up."""
+    samples = [sample for sample in gpus.poll(now_ns).samples if sample.metric is GPU_UP]
+    assert all({"gpu", "Hostname", "modelName"} <= dict(sample.attributes).keys() for sample in samples)
+    return {dict(sample.attributes)["UUID"]: sample.value for sample in samples}
 
 
 def settings(**flags: object) -> ExporterSettings:
@@ -54,27 +85,29 @@ def test_values_that_cannot_be_are_refused(flags: dict[str, object]) -> None:
         settings(**flags)
 
 
-def test_without_a_driver_auto_goes_on_and_on_does_not() -> None:
-    nvml = playing(node(gpu()), driver=False)
-    assert open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: nvml) is None
+def test_without_a_driver_auto_goes_on_looking_and_on_does_not() -> None:
+    sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=10, nvml=("tests.unit.exporter.nvml_child:absent",))
+    try:
+        source = open_nvml(settings(), sampler, hostname="node1", on_error=ignored)
+        assert source is not None
+        assert (source.devices, source.poll(1).samples, source.answers) == ((), (), False)
+    finally:
+        sampler.close()
     with pytest.raises(DeviceError, match="install the NVIDIA driver"):
-        open_nvml(settings(nvml="on"), hostname="node1", on_error=ignored, load=lambda: nvml)
+        open_nvml(settings(nvml="on"), Sampler(playing(node(gpu()), driver=False)), hostname="node1", on_error=ignored)
 
 
-def test_without_pynvml_auto_goes_on_and_on_names_the_extra() -> None:
-    def missing() -> object:
-        raise MissingExtraError("pip install 'kernelcast[exporter]'")
-
-    assert open_nvml(settings(), hostname="node1", on_error=ignored, load=missing) is None
+def test_without_pynvml_auto_goes_on_and_on_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "find_spec", lambda _name: None)
+    assert open_nvml(settings(), Sampler(playing(node(gpu()))), hostname="node1", on_error=ignored) is None
     with pytest.raises(MissingExtraError, match="exporter"):
-        open_nvml(settings(nvml="on"), hostname="node1", on_error=ignored, load=missing)
+        open_nvml(settings(nvml="on"), Sampler(playing(node(gpu()))), hostname="node1", on_error=ignored)
 
 
-def test_off_does_not_even_load_nvml() -> None:
-    def never() -> object:
-        raise AssertionError("loaded")
-
-    assert open_nvml(settings(nvml="off"), hostname="node1", on_error=ignored, load=never) is None
+def test_off_does_not_even_start_nvml() -> None:
+    nvml = playing(node(gpu()))
+    assert open_nvml(settings(nvml="off"), Sampler(nvml), hostname="node1", on_error=ignored) is None
+    assert nvml.opened == 0
 
 
 def looked(page: bytes | Exception, *, url: str = DCGM_EXPORTER_URL) -> bool:
@@ -102,7 +135,7 @@ def test_no_answer_on_dcgm_exporters_port_means_there_is_none() -> None:
 
 
 def test_device_metrics_are_left_to_a_dcgm_exporter_whenever_it_comes_and_goes() -> None:
-    source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: playing(node(gpu())))
+    source = open_nvml(settings(), Sampler(playing(node(gpu()))), hostname="node1", on_error=ignored)
     assert source is not None
     pages = [b"", b"DCGM_FI_DEV_SM_CLOCK", b""]
     watch = DcgmWatch(DCGM_EXPORTER_URL, fetch=lambda _url: pages.pop(0))
@@ -140,10 +173,27 @@ def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tm
 
 def test_gpus_that_are_not_written_are_known_all_the_same() -> None:
     nvml = playing(node(gpu()))
-    source = open_nvml(settings(), hostname="node1", on_error=ignored, load=lambda: nvml)
+    source = open_nvml(settings(), Sampler(nvml), hostname="node1", on_error=ignored)
     assert source is not None
     gpus = KnownGpus(source, lambda: False)
     assert gpus.poll(1).samples == ()
     assert [device.uuid for device in source.devices] == ["GPU-1"]
     gpus.close()
     assert nvml.opened == 0
+
+
+def test_a_gpu_that_was_there_is_told_to_be_down_when_it_is_gone_and_when_nvml_is_silent() -> None:
+    nvml = playing(node(gpu(), gpu("GPU-2", 1)))
+    sampler = Silent(Sampler(nvml))
+    source = open_nvml(settings(), sampler, hostname="node1", on_error=ignored)
+    assert source is not None
+    gpus = KnownGpus(source, lambda: True)
+    assert up(gpus, 1) == {"GPU-1": 1, "GPU-2": 1}
+    nvml.lost.add("1")
+    assert up(gpus, 2) == {"GPU-1": 1, "GPU-2": 0}
+    sampler.silent = True
+    assert up(gpus, 3) == {"GPU-1": 0, "GPU-2": 0}
+    assert [device.uuid for device in source.devices] == ["GPU-1"], "programs still learn where they run"
+    sampler.silent = False
+    nvml.lost.clear()
+    assert up(gpus, 100 * 10**9) == {"GPU-1": 1, "GPU-2": 1}

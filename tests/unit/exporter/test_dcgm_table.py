@@ -9,6 +9,7 @@ from tests.unit.exporter.nvml_double import DRIVER, gpu, node, playing
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.exposition import render
+from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
 
@@ -47,7 +48,7 @@ SECOND_NS = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def samples() -> tuple[Sample, ...]:
-    source = NvmlSource(playing(node(gpu())), hostname="node1", boot_ns=SECOND_NS).start()
+    source = NvmlSource(Sampler(playing(node(gpu()))), hostname="node1", boot_ns=SECOND_NS).start()
     source.poll(2 * SECOND_NS)
     made = source.poll(3 * SECOND_NS).samples
     source.close()

@@ -14,6 +14,7 @@ from tests.unit.exporter.nvml_double import gpu, node, playing
 from kernelcast.exporter import assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_resources import PodResources
+from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.embedded import EmbeddedBroker
@@ -225,7 +226,9 @@ def test_the_daemons_page_shows_the_pod_of_each_gpu(
 ) -> None:
     given(kubelet, ("nvidia.com/gpu", UUID_1))
     nvml = NvmlSource(
-        playing(node(gpu(UUID_0, **{"nvmlDeviceGetTemperature:0": 40}), gpu(UUID_1, 1))), hostname="n", boot_ns=1
+        Sampler(playing(node(gpu(UUID_0, **{"nvmlDeviceGetTemperature:0": 40}), gpu(UUID_1, 1)))),
+        hostname="n",
+        boot_ns=1,
     )
     monkeypatch.setattr(assembly, "open_nvml", lambda *_, **__: nvml.start())
     flags = {

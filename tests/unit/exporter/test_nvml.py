@@ -11,7 +11,7 @@ from tests.unit.exporter.nvml_double import NOT_SUPPORTED, divided, field, gpu, 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.fields import ROWS
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import FIRST_RETRY_NS, LOOK_NS, SamplerOptions
+from kernelcast.exporter.nvml.sampler import FIRST_RETRY_NS, LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind, device, profiling
 from kernelcast.wire.errors import DeviceError
@@ -32,7 +32,7 @@ class Errors:
 
 
 def source(nvml: RecordedNvml, errors: Errors | None = None, options: SamplerOptions | None = None) -> NvmlSource:
-    return NvmlSource(nvml, hostname="node1", boot_ns=BOOT_NS, on_error=errors or Errors(), options=options).start()
+    return NvmlSource(Sampler(nvml, options), hostname="node1", boot_ns=BOOT_NS, on_error=errors or Errors()).start()
 
 
 def dcgm(samples: tuple[Sample, ...], uuid: str = "GPU-1", gi_id: str = "") -> dict[str, Any]:

@@ -11,6 +11,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *device.ROWS,
     *profiling.ROWS,
     *gpu.ROWS,
+    gpu.GPU_UP,
     *kernel.ROWS,
     *forecast.ROWS,
     *runtime.ROWS,

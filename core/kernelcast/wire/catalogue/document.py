@@ -22,7 +22,7 @@ _SECTIONS: Final = MappingProxyType(
             "Through NVML's GPM, on Hopper and later; `kernelcast_gpu_field_absent` says where they cannot be.",
             profiling.ROWS,
         ),
-        "Devices, beyond DCGM": ("What DCGM has no good row for.", gpu.ROWS),
+        "Devices, beyond DCGM": ("What DCGM has no good row for.", (*gpu.ROWS, gpu.GPU_UP)),
         "Forecasts, degradation and hints": (
             "What the predictor writes; Prometheus reads them from the bridge.",
             forecast.ROWS,

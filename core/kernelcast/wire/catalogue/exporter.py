@@ -146,6 +146,32 @@ NVML_ERRORS: Final = Metric(
     labels=("call",),
     source=_DAEMON,
 )
+_NVML: Final = "exporter, NVML's process"
+
+NVML_STARTS: Final = Metric(
+    "kernelcast_exporter_nvml_starts_total",
+    Kind.COUNTER,
+    "Processes started to ask NVML; one is replaced when it hangs, crashes, or has lost its driver.",
+    source=_NVML,
+)
+NVML_CRASHES: Final = Metric(
+    "kernelcast_exporter_nvml_crashes_total", Kind.COUNTER, "Of those, how many ended by themselves.", source=_NVML
+)
+NVML_HANGS: Final = Metric(
+    "kernelcast_exporter_nvml_hangs_total",
+    Kind.COUNTER,
+    "Of those, how many hung for exporter.nvml_timeout_seconds and were killed.",
+    source=_NVML,
+)
+NVML_HUNG: Final = Metric(
+    "kernelcast_exporter_nvml_hung",
+    Kind.GAUGE,
+    "The NVML call that hung last, always 1; there until NVML answers again.",
+    labels=("call",),
+    source=_NVML,
+)
+
+NVML_ROWS: Final[tuple[Metric, ...]] = (NVML_STARTS, NVML_CRASHES, NVML_HANGS, NVML_HUNG)
 _SPOOL: Final = "exporter, spool"
 
 SPOOL_BYTES: Final = Metric(
@@ -215,4 +241,4 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     ATTRIBUTION_ERRORS,
     ATTRIBUTION_AGE,
 )
-ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *SPOOL_ROWS)
+ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *NVML_ROWS, *SPOOL_ROWS)

@@ -8,10 +8,19 @@ from kernelcast.wire.catalogue.naming import travels
 
 XID_LABELS: Final = (*DEVICE_LABELS, "xid", "err_msg")
 PROCESS_LABELS: Final = (*DEVICE_LABELS, "pid", "process_name", "type")
+UP_LABELS: Final = ("Hostname", "UUID", "gpu", "pci_bus_id", "device", "modelName")
 _EVENTS: Final = "NVML event XidCriticalError"
 _PROCESSES: Final = "NVML nvmlDeviceGetComputeRunningProcesses, Graphics and MPS likewise"
 _UTILIZATION: Final = "NVML nvmlDeviceGetProcessUtilization, % / 100"
 
+GPU_UP: Final = travels(
+    "kernelcast.gpu.up",
+    Kind.GAUGE,
+    "Whether a GPU that this exporter has seen answered at the last interval: 1, or 0 where it is gone, or NVML hangs.",
+    unit="",
+    labels=UP_LABELS,
+    source="exporter",
+)
 XID_ERRORS: Final = travels(
     "kernelcast.gpu.xid_errors",
     Kind.COUNTER,

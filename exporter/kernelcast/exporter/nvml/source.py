@@ -1,10 +1,9 @@
-"""The GPUs as a source of the daemon, read in this process."""
+"""The GPUs as a source of the daemon."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
-from kernelcast.exporter.nvml.reading import NodeReading
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.samples import NOBODY, CounterStarts, Users, device_of, to_samples
 from kernelcast.exporter.report import Batch
 from kernelcast.runtime.logging import get_logger
@@ -19,36 +18,56 @@ def ignore_error(_call: str, _error: str) -> None:
     """The listener of those who count no errors."""
 
 
+class Looker(Protocol):
+    """Looks at the GPUs: a `Sampler` in this process, or an `IsolatedSampler` in another one."""
+
+    def start(self) -> Self:
+        """Begin; raises DeviceError where there is no driver."""
+        ...
+
+    def found(self) -> Sequence[GpuReading]:
+        """The GPUs and MIG instances that are there, without values."""
+        ...
+
+    def sample(self, time_ns: int) -> NodeReading | None:
+        """Every GPU as of `time_ns`; None where NVML does not answer."""
+        ...
+
+    def close(self) -> None:
+        """Release NVML; safe to call twice."""
+        ...
+
+
 class NvmlSource:
     """Polls every GPU of the node.
 
     Args:
-        nvml: The pynvml module, or a double of it; initialised by `start`.
+        sampler: Looks at them.
         hostname: The node's name.
         boot_ns: Since when the driver's counters run, Unix nanoseconds.
         on_error: Told the call and NVML's name for the error, once for each.
-        options: What is looked at.
         source: One of `wire.identity.SOURCES`.
 
     Attributes:
         users: Who uses a GPU; set before the first poll by whoever knows.
+        answers: Whether NVML answered at the last poll.
     """
 
     def __init__(
         self,
-        nvml: Any,
+        sampler: Looker,
         *,
         hostname: str,
         boot_ns: int,
         on_error: ErrorListener = ignore_error,
-        options: SamplerOptions | None = None,
         source: str = LIVE,
     ) -> None:
-        self._sampler = Sampler(nvml, options)
+        self._sampler = sampler
         self._hostname = hostname
         self._starts = CounterStarts(boot_ns)
         self._on_error = on_error
         self.users: Users = NOBODY
+        self.answers = False
         self._source = source
         self._missing: frozenset[str] = frozenset()
         self._devices: tuple[Device, ...] = ()
@@ -71,6 +90,9 @@ class NvmlSource:
     def poll(self, now_ns: int) -> Batch:
         """Every series of each GPU, as of `now_ns`."""
         node = self._sampler.sample(now_ns)
+        self.answers = node is not None
+        if node is None:
+            return Batch()
         self._notice(node)
         samples = to_samples(
             node, hostname=self._hostname, start_of=self._starts, users=self.users, source=self._source

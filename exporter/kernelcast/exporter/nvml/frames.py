@@ -1,0 +1,64 @@
+"""Messages between the exporter and the process that asks NVML: JSON behind its length. Standard library only."""
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+_LENGTH: Final = struct.Struct("<I")
+MAX_BYTES: Final = 64 * 2**20
+"""Far beyond what a node of 16 GPUs with 1,000 processes gives; a length above it is none."""
+READ_BYTES: Final = 256 * 1024
+
+
+def send(file: int, message: Mapping[str, Any]) -> None:
+    """Write a message.
+
+    Raises:
+        OSError: The other side is gone.
+    """
+    body = json.dumps(message, separators=(",", ":")).encode()
+    data = memoryview(_LENGTH.pack(len(body)) + body)
+    while data:
+        data = data[os.write(file, data) :]
+
+
+class Inbox:
+    """Puts messages together from what a pipe gives.
+
+    Args:
+        file: The pipe's file descriptor.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._waiting = bytearray()
+
+    def take(self) -> dict[str, Any] | None:
+        """The next whole message of those read; None where there is none yet.
+
+        Raises:
+            ValueError: What was read is no message.
+        """
+        if len(self._waiting) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._waiting)
+        if length > MAX_BYTES:
+            raise ValueError(f"a message of {length} bytes; at most {MAX_BYTES} make sense")
+        end = _LENGTH.size + length
+        if len(self._waiting) < end:
+            return None
+        body, self._waiting = bytes(self._waiting[_LENGTH.size : end]), self._waiting[end:]
+        message: dict[str, Any] = json.loads(body)
+        return message
+
+    def read(self) -> bool:
+        """Read what the pipe has, waiting for something; False at its end.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        data = os.read(self._file, READ_BYTES)
+        self._waiting += data
+        return bool(data)

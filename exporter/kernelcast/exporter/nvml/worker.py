@@ -1,0 +1,92 @@
+"""The process that asks NVML, so that the exporter never does: `python -m kernelcast.exporter.nvml.worker`.
+
+A call may hang for ever, or crash, and takes its whole process with it. And only a new process loads a new
+libnvidia-ml after the driver was replaced. Standard library, pynvml and the contract only: its memory counts.
+
+Requests: `{"do": "sample", "time_ns": …}`, `{"do": "change", "options": {…}}`, `{"do": "stop"}`. Its first message is
+`{"found": […]}`, or `{"error": "…"}`, after which it ends; each sample is answered with `{"reading": {…}}`.
+"""
+
+import importlib
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from kernelcast.exporter.nvml.call_board import CallBoard, NotedNvml
+from kernelcast.exporter.nvml.frames import Inbox, send
+from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.wire.errors import DeviceError
+
+END_SECONDS: Final = 1.0
+"""How long a call may go on once the exporter is gone."""
+_STOP: Final = {"do": "stop"}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Serve one exporter until it is gone.
+
+    Args:
+        arguments: The file descriptor of the call board; then `MODULE` or `MODULE:FUNCTION` that gives pynvml, and the
+            function's arguments.
+    """
+    # The exporter decides when this ends, also where a service manager or a terminal signals the whole group.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    requests, answers = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
+    # Whatever a library prints must not end up among the answers.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(requests, waiting), name="requests", daemon=True).start()
+    board = CallBoard(int(arguments[0]))
+    try:
+        _serve(NotedNvml(load(arguments[1:]), board), waiting, answers)
+    except BrokenPipeError:
+        return
+
+
+def load(source: Sequence[str]) -> Any:
+    """pynvml, or what stands in for it."""
+    module, _, function = source[0].partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, function)(*source[1:]) if function else found
+
+
+def _listen(requests: int, waiting: "queue.SimpleQueue[dict[str, Any]]") -> None:
+    """Take requests in; ends the process soon after the exporter has gone, even where a call hangs."""
+    inbox = Inbox(requests)
+    while inbox.read():
+        while (request := inbox.take()) is not None:
+            waiting.put(request)
+    waiting.put(_STOP)
+    threading.Event().wait(END_SECONDS)
+    os._exit(0)
+
+
+def _serve(nvml: Any, waiting: "queue.SimpleQueue[dict[str, Any]]", answers: int) -> None:
+    request = waiting.get()
+    if "options" not in request:
+        return
+    sampler = Sampler(nvml, SamplerOptions.from_json(request["options"]))
+    try:
+        sampler.start()
+    except DeviceError as error:
+        send(answers, {"error": str(error)})
+        return
+    try:
+        send(answers, {"found": [asdict(gpu) for gpu in sampler.found()]})
+        while (request := waiting.get())["do"] != _STOP["do"]:
+            if request["do"] == "change":
+                sampler.change(SamplerOptions.from_json(request["options"]))
+            else:
+                send(answers, {"reading": sampler.sample(request["time_ns"]).to_json()})
+    finally:
+        sampler.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,75 @@
+"""What stands in for pynvml in the process that asks NVML: a file says which GPUs there are, and what goes wrong.
+
+The file is JSON: `gpus` (UUIDs), `watts`, `driver` (false: none), `version`, `hang` or `crash` (the call that does).
+"""
+
+import ctypes
+import json
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pynvml
+
+
+def absent() -> "ChildNvml":
+    """A machine without a driver."""
+    return ChildNvml(lambda: {"driver": False})
+
+
+def controlled(path: str) -> "ChildNvml":
+    """As the file says, at each call."""
+    return ChildNvml(lambda: json.loads(Path(path).read_text()))
+
+
+class ChildNvml:
+    """The module; constants and errors are pynvml's own."""
+
+    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+        self._state = state
+        self._loaded = ""
+        self._devices: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        theirs = getattr(pynvml, name)
+        if not name.startswith("nvml") or not callable(theirs) or isinstance(theirs, type):
+            return theirs
+        return partial(self._call, name)
+
+    def _call(self, name: str, *arguments: Any, **_named: Any) -> Any:
+        state = self._state()
+        if state.get("hang") == name:
+            time.sleep(3600)
+        if state.get("crash") == name:
+            ctypes.string_at(0)
+        if state.get("chatter"):
+            print("NVML is verbose today")  # noqa: T201  as some libraries are
+        if not state.get("driver", True) or self._loaded not in ("", state.get("version", "1")):
+            # What a process gets that has loaded the library of another driver than the one that runs now.
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        if name == "nvmlInit":
+            self._loaded, self._devices = state.get("version", "1"), state.get("gpus", [])
+            return None
+        if arguments and arguments[0] not in state.get("gpus", []) and name != "nvmlDeviceGetHandleByIndex":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        if name not in ANSWERS:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return ANSWERS[name](self, state, *arguments)
+
+
+ANSWERS: dict[str, Callable[..., Any]] = {
+    "nvmlShutdown": lambda _nvml, _state: None,
+    "nvmlSystemGetDriverVersion": lambda nvml, _state: nvml._loaded,
+    "nvmlSystemGetNVMLVersion": lambda nvml, _state: f"13.{nvml._loaded}",
+    "nvmlSystemGetCudaDriverVersion_v2": lambda _nvml, _state: 13010,
+    "nvmlDeviceGetCount": lambda nvml, _state: len(nvml._devices),
+    "nvmlDeviceGetHandleByIndex": lambda nvml, _state, index: nvml._devices[index],
+    "nvmlDeviceGetUUID": lambda _nvml, _state, gpu: gpu,
+    "nvmlDeviceGetName": lambda _nvml, _state, _gpu: "NVIDIA H200",
+    "nvmlDeviceGetPciInfo": lambda nvml, _state, gpu: SimpleNamespace(busId=f"0000:{nvml._devices.index(gpu):02X}"),
+    "nvmlDeviceGetMinorNumber": lambda nvml, _state, gpu: nvml._devices.index(gpu),
+    "nvmlDeviceGetPowerUsage": lambda _nvml, state, _gpu: state.get("watts", 100) * 1000,
+}
