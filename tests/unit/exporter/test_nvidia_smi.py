@@ -10,7 +10,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.fields import ROWS
 from kernelcast.exporter.nvml.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import SamplerOptions
+from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.identity import REPLAYED
 
@@ -73,10 +73,9 @@ def played(path: Path) -> Iterator[tuple[str, tuple[Sample, ...]]]:
     """Each output and the series that it gives."""
     recording, clock = read_capture(path), Clock()
     source = NvmlSource(
-        RecordedNvml(recording, clock=clock),
+        Sampler(RecordedNvml(recording, clock=clock), SamplerOptions(rows=tuple(ROWS))),
         hostname="node1",
         boot_ns=SECOND_NS,
-        options=SamplerOptions(rows=tuple(ROWS)),
         source=REPLAYED,
     ).start()
     for output, moment in zip(outputs(path), recording.moments, strict=True):
