@@ -28,6 +28,7 @@ from kernelcast.exporter.publish import SERVICE_NAME, Publisher
 from kernelcast.exporter.report import Source
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.tpu.assembly import tpu_source
 from kernelcast.runtime import kafka, logging
 from kernelcast.runtime.consumer import Consumer
 from kernelcast.runtime.deadletter import DeadLetters
@@ -78,7 +79,8 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         if nvml is not None:
             nvml.users = stack.enter_context(users)
         server = _probe_server(settings, hostname, nvml, registry)
-        sources: list[Source] = [server, *_device_sources(settings, nvml, stack)]
+        tpus = tpu_source(settings, hostname=hostname, registry=registry)
+        sources: list[Source] = [server, *_device_sources(settings, nvml, stack), *([tpus] if tpus else [])]
         for source in sources:
             stack.callback(source.close)
         out = stack.enter_context(outlet(settings, hostname, registry))

@@ -7,6 +7,7 @@ without such a service do without.
 import importlib
 from typing import Any, Final
 
+from kernelcast.exporter.grpc_messages import Messages, message_classes
 from kernelcast.wire.errors import MissingExtraError, ServiceError
 
 CHANNEL_OPTIONS: Final = (
@@ -38,25 +39,28 @@ class UnaryClient:
     Args:
         target: gRPC's address: `unix:/path` or `host:port`.
         service: The service's full name.
+        messages: What it speaks.
         timeout_seconds: Of each call, connecting included.
 
     Raises:
         MissingExtraError: grpcio is not installed.
     """
 
-    def __init__(self, target: str, service: str, *, timeout_seconds: float) -> None:
+    def __init__(self, target: str, service: str, messages: Messages, *, timeout_seconds: float) -> None:
         self._grpc = load_grpc()
         self._channel = self._grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._service = service
+        self._classes = message_classes(service.rpartition(".")[0], messages)
         self._timeout_seconds = timeout_seconds
 
-    def call(self, method: str, request: Any, answer: Any) -> Any:
+    def call(self, method: str, request: str, answer: str, **fields: Any) -> Any:
         """Call a method.
 
         Args:
             method: Its name within the service.
-            request: The message to send.
-            answer: The class of the message that comes back.
+            request: The name of the message to send.
+            answer: The name of the message that comes back.
+            fields: Of the request.
 
         Raises:
             ServiceError: The service refused, did not answer in time, or is not there.
@@ -64,10 +68,10 @@ class UnaryClient:
         stub = self._channel.unary_unary(
             f"/{self._service}/{method}",
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=answer.FromString,
+            response_deserializer=self._classes[answer].FromString,
         )
         try:
-            return stub(request, timeout=self._timeout_seconds)
+            return stub(self._classes[request](**fields), timeout=self._timeout_seconds)
         except self._grpc.RpcError as error:
             reason = error.code().name.lower()
             raise ServiceError(f"{self._service}/{method}: {reason}: {error.details()}", reason=reason) from None

@@ -1,16 +1,13 @@
 """Protobuf messages of other people's gRPC services, made from the field numbers that they publish.
 
 A field that we do not name is skipped by the parser, so a service may grow. proto2 is used for its presence: what a
-`oneof` of the service leaves out is told from zero.
+`oneof` of the service leaves out is told from zero. protobuf (2 MB) is imported when the first message is made.
 """
 
+import importlib
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
-
-from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message_factory import GetMessageClass
 
 
 class Field(NamedTuple):
@@ -39,23 +36,25 @@ def message_classes(package: str, messages: Messages) -> Mapping[str, Any]:
         package: As the service has it; it stands in no message, only in method names.
         messages: Name to fields.
     """
-    file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
+    descriptors = importlib.import_module("google.protobuf.descriptor_pb2")
+    file = descriptors.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for field in fields:
-            message.field.append(_described(package, field, messages))
-    pool = DescriptorPool()
+            message.field.append(_described(descriptors.FieldDescriptorProto, package, field, messages))
+    pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
     pool.Add(file)
-    found = {name: GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
+    class_of = importlib.import_module("google.protobuf.message_factory").GetMessageClass
+    found = {name: class_of(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
     return MappingProxyType(found)
 
 
-def _described(package: str, field: Field, messages: Messages) -> FieldDescriptorProto:
-    described = FieldDescriptorProto(name=field.name, number=field.number)
-    described.label = FieldDescriptorProto.LABEL_REPEATED if field.repeated else FieldDescriptorProto.LABEL_OPTIONAL
+def _described(described_by: Any, package: str, field: Field, messages: Messages) -> Any:
+    described = described_by(name=field.name, number=field.number)
+    described.label = described_by.LABEL_REPEATED if field.repeated else described_by.LABEL_OPTIONAL
     if field.kind in messages:
-        described.type = FieldDescriptorProto.TYPE_MESSAGE
+        described.type = described_by.TYPE_MESSAGE
         described.type_name = f".{package}.{field.kind}"
     else:
-        described.type = FieldDescriptorProto.Type.Value(f"TYPE_{field.kind.upper()}")
+        described.type = described_by.Type.Value(f"TYPE_{field.kind.upper()}")
     return described

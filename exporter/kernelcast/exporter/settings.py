@@ -70,6 +70,8 @@ class ExporterSettings(ServiceSettings):
         pod_resources_socket: The kubelet's.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
             dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
+        tpu: Whether to ask programs that have TPUs; `auto` does where the node has some.
+        tpu_ports: Where such programs listen; empty takes TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Where a scheduler's prolog says which jobs run on which GPU, as for dcgm-exporter.
     """
 
@@ -102,3 +104,5 @@ class ExporterSettings(ServiceSettings):
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False
     job_mapping_directory: Path | None = None
+    tpu: Switch = "auto"
+    tpu_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()

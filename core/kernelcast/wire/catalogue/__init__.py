@@ -3,7 +3,19 @@
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, device, exporter, forecast, gpu, kernel, predictor, profiling, runtime
+from kernelcast.wire.catalogue import (
+    accelerator,
+    bridge,
+    device,
+    exporter,
+    forecast,
+    gpu,
+    kernel,
+    predictor,
+    profiling,
+    runtime,
+    tpu,
+)
 from kernelcast.wire.catalogue.model import Kind, Metric
 from kernelcast.wire.catalogue.naming import translate, unit_words
 
@@ -12,6 +24,8 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *profiling.ROWS,
     *gpu.ROWS,
     gpu.GPU_UP,
+    *tpu.ROWS,
+    *accelerator.ROWS,
     *kernel.ROWS,
     *forecast.ROWS,
     *runtime.ROWS,

@@ -5,7 +5,19 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, device, exporter, forecast, gpu, kernel, predictor, profiling, runtime
+from kernelcast.wire.catalogue import (
+    accelerator,
+    bridge,
+    device,
+    exporter,
+    forecast,
+    gpu,
+    kernel,
+    predictor,
+    profiling,
+    runtime,
+    tpu,
+)
 from kernelcast.wire.catalogue.model import Metric
 
 _SECTIONS: Final = MappingProxyType(
@@ -23,6 +35,8 @@ _SECTIONS: Final = MappingProxyType(
             profiling.ROWS,
         ),
         "Devices, beyond DCGM": ("What DCGM has no good row for.", (*gpu.ROWS, gpu.GPU_UP)),
+        "TPUs": ("Through the metric service of the program that has them; absent while none has.", tpu.ROWS),
+        "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (
             "What the predictor writes; Prometheus reads them from the bridge.",
             forecast.ROWS,

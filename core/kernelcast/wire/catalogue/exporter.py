@@ -214,6 +214,14 @@ ATTRIBUTION_ERRORS: Final = Metric(
     labels=("source",),
     source=_DAEMON,
 )
+TPU_ERRORS: Final = Metric(
+    "kernelcast_exporter_tpu_errors_total",
+    Kind.COUNTER,
+    "Readings of a TPU's runtime with an answer that came too late (timeout) or was none (error); a runtime that is "
+    "not there is no error.",
+    labels=("reason",),
+    source=_DAEMON,
+)
 ATTRIBUTION_AGE: Final = Metric(
     "kernelcast_exporter_attribution_age_seconds",
     Kind.GAUGE,
@@ -240,5 +248,6 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     NVML_ERRORS,
     ATTRIBUTION_ERRORS,
     ATTRIBUTION_AGE,
+    TPU_ERRORS,
 )
 ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *NVML_ROWS, *SPOOL_ROWS)

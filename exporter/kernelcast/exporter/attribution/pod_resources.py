@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.exporter.grpc_client import UnaryClient
-from kernelcast.exporter.grpc_messages import Field, message_classes
+from kernelcast.exporter.grpc_messages import Field, Messages
 
 SERVICE: Final = "v1.PodResourcesLister"
 TIMEOUT_SECONDS: Final = 10.0
@@ -17,37 +17,34 @@ TIMEOUT_SECONDS: Final = 10.0
 MAX_DEVICES: Final = 65_536
 """Of the whole node: time-slicing may make hundreds of one GPU, and this is what one answer may cost us."""
 
-_MESSAGES: Final = message_classes(
-    "v1",
-    {
-        "ListPodResourcesRequest": (),
-        "ListPodResourcesResponse": (Field("pod_resources", 1, "PodResources", repeated=True),),
-        "PodResources": (
-            Field("name", 1, "string"),
-            Field("namespace", 2, "string"),
-            Field("containers", 3, "ContainerResources", repeated=True),
-        ),
-        "ContainerResources": (
-            Field("name", 1, "string"),
-            Field("devices", 2, "ContainerDevices", repeated=True),
-            Field("dynamic_resources", 5, "DynamicResource", repeated=True),
-        ),
-        "ContainerDevices": (
-            Field("resource_name", 1, "string"),
-            Field("device_ids", 2, "string", repeated=True),
-        ),
-        "DynamicResource": (
-            Field("claim_name", 2, "string"),
-            Field("claim_namespace", 3, "string"),
-            Field("claim_resources", 4, "ClaimResource", repeated=True),
-        ),
-        "ClaimResource": (
-            Field("driver_name", 2, "string"),
-            Field("pool_name", 3, "string"),
-            Field("device_name", 4, "string"),
-        ),
-    },
-)
+_MESSAGES: Final[Messages] = {
+    "ListPodResourcesRequest": (),
+    "ListPodResourcesResponse": (Field("pod_resources", 1, "PodResources", repeated=True),),
+    "PodResources": (
+        Field("name", 1, "string"),
+        Field("namespace", 2, "string"),
+        Field("containers", 3, "ContainerResources", repeated=True),
+    ),
+    "ContainerResources": (
+        Field("name", 1, "string"),
+        Field("devices", 2, "ContainerDevices", repeated=True),
+        Field("dynamic_resources", 5, "DynamicResource", repeated=True),
+    ),
+    "ContainerDevices": (
+        Field("resource_name", 1, "string"),
+        Field("device_ids", 2, "string", repeated=True),
+    ),
+    "DynamicResource": (
+        Field("claim_name", 2, "string"),
+        Field("claim_namespace", 3, "string"),
+        Field("claim_resources", 4, "ClaimResource", repeated=True),
+    ),
+    "ClaimResource": (
+        Field("driver_name", 2, "string"),
+        Field("pool_name", 3, "string"),
+        Field("device_name", 4, "string"),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class PodResources:
     """
 
     def __init__(self, socket: Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._client = UnaryClient(f"unix:{socket}", SERVICE, timeout_seconds=timeout_seconds)
+        self._client = UnaryClient(f"unix:{socket}", SERVICE, _MESSAGES, timeout_seconds=timeout_seconds)
 
     def allocations(self) -> tuple[Allocation, ...]:
         """Every device of every container on this node.
@@ -107,8 +104,7 @@ class PodResources:
         Raises:
             ServiceError: The kubelet is not there, refuses, or is slow.
         """
-        request = _MESSAGES["ListPodResourcesRequest"]()
-        answer = self._client.call("List", request, _MESSAGES["ListPodResourcesResponse"])
+        answer = self._client.call("List", "ListPodResourcesRequest", "ListPodResourcesResponse")
         found: list[Allocation] = []
         for allocation in _allocations(answer):
             if len(found) >= MAX_DEVICES:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter.accelerators import accelerator_samples
 from kernelcast.exporter.nvml.fields import CLOCK_EVENTS, ROWS
 from kernelcast.exporter.nvml.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
@@ -90,6 +91,7 @@ def to_samples(
         samples.extend(plain.absent())
         for use in one.processes:
             samples.extend(plain.of_a_process(use, users.process_labels(one, use.pid)))
+    samples.extend(accelerator_samples(node, hostname=hostname, used_by=users.labels_for, source=source))
     return samples
 
 

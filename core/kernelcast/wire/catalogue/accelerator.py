@@ -1,0 +1,50 @@
+"""The few rows that GPUs and TPUs share, so that a mixed fleet stands on one dashboard; each has more rows of its own.
+
+A GPU in MIG mode stands here as its instances, never as both, so that sums over a fleet are right.
+"""
+
+from typing import Final
+
+from kernelcast.wire.catalogue.model import Kind
+from kernelcast.wire.catalogue.naming import travels
+
+ACCELERATOR_LABELS: Final = (
+    "accelerator",
+    "Hostname",
+    "index",
+    "modelName",
+    "UUID",
+    "GPU_I_ID",
+    "pod",
+    "namespace",
+    "container",
+    "hpc_job",
+    "source",
+)
+
+UTILIZATION: Final = travels(
+    "kernelcast.accelerator.utilization",
+    Kind.GAUGE,
+    'Share of time in which the accelerator was at work; accelerator="gpu" or "tpu".',
+    unit="1",
+    labels=ACCELERATOR_LABELS,
+    source="DCGM_FI_DEV_GPU_UTIL, of a MIG instance DCGM_FI_PROF_GR_ENGINE_ACTIVE; TPU duty cycle",
+)
+MEMORY_USED: Final = travels(
+    "kernelcast.accelerator.memory.used",
+    Kind.GAUGE,
+    "Device memory in use.",
+    unit="By",
+    labels=ACCELERATOR_LABELS,
+    source="DCGM_FI_DEV_FB_USED; TPU HBM usage",
+)
+MEMORY_TOTAL: Final = travels(
+    "kernelcast.accelerator.memory.total",
+    Kind.GAUGE,
+    "Device memory there is, without what a GPU's driver reserves.",
+    unit="By",
+    labels=ACCELERATOR_LABELS,
+    source="DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE; TPU HBM total",
+)
+
+ROWS: Final = (UTILIZATION, MEMORY_USED, MEMORY_TOTAL)

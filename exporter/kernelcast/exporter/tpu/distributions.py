@@ -1,0 +1,70 @@
+"""A runtime's distribution as our durations: other buckets, the same count and sum."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Final
+
+from kernelcast.wire.histogram import DurationTotals, bucket_index
+
+MAX_BUCKETS: Final = 1_000
+"""Real ones have some dozen; a wrong answer may claim two thousand million."""
+
+
+def durations(distribution: Any, unit_ns: float) -> DurationTotals:
+    """Convert a distribution; without buckets where its own cannot be (their counts do not add up, say).
+
+    Each bucket's count goes where its upper bound lies, so a quantile is never told too low, and at most one
+    bucket of the runtime's too high. Count and sum are exact; the sum follows from the mean.
+
+    Args:
+        distribution: The runtime's message.
+        unit_ns: Nanoseconds per unit of its values; of other values, thousand-millionths of a base unit.
+
+    Raises:
+        ValueError, OverflowError: It holds numbers that cannot be (NaN, infinity, counts below 0).
+    """
+    count, mean = distribution.count, distribution.mean
+    if count < 0 or min(distribution.bucket_counts, default=0) < 0:
+        raise ValueError(f"a distribution counts {count}; counts are 0 or more; report it as a bug of libtpu")
+    squares = distribution.sum_of_squared_deviation + count * mean * mean
+    totals = DurationTotals(count, round(count * mean * unit_ns), round(squares * unit_ns * unit_ns))
+    counts = distribution.bucket_counts
+    bounds_ns = [bound * unit_ns for bound in islice(upper_bounds(distribution.bucket_options), MAX_BUCKETS + 1)]
+    if bounds_ns and len(counts) <= len(bounds_ns) + 1 <= MAX_BUCKETS and sum(counts) == count:
+        for number, times in enumerate(counts):
+            if times:
+                _place(totals, number, times, bounds_ns)
+    return totals
+
+
+def complete(totals: DurationTotals) -> bool:
+    """Whether the buckets hold everything that was counted."""
+    return totals.zero_count + sum(totals.buckets.values()) == totals.count
+
+
+def upper_bounds(options: Any) -> Iterable[float]:
+    """The upper bounds of all buckets but the last, which has none; nothing where they cannot be.
+
+    Source: the comments of tpu_metric_service.proto: bucket 0 ends at the first bound, and there are n + 2 of them.
+    """
+    if options.HasField("exponential_buckets"):
+        made = options.exponential_buckets
+        if made.growth_factor <= 1 or made.scale <= 0 or made.num_finite_buckets > MAX_BUCKETS:
+            return ()
+        return (made.scale * made.growth_factor**power for power in range(made.num_finite_buckets + 1))
+    if options.HasField("linear_buckets"):
+        lines = options.linear_buckets
+        return (lines.offset + lines.width * step for step in range(lines.num_finite_buckets + 1))
+    found: Iterable[float] = options.explicit_buckets.bounds
+    return found
+
+
+def _place(totals: DurationTotals, number: int, times: int, bounds_ns: list[float]) -> None:
+    last = len(bounds_ns) - 1
+    bound_ns = bounds_ns[min(number, last)]
+    if bound_ns <= 0:
+        totals.zero_count += times
+        return
+    # What lies above every bound is counted one bucket of ours further on.
+    index = bucket_index(round(bound_ns)) + (number > last)
+    totals.buckets[index] = totals.buckets.get(index, 0) + times

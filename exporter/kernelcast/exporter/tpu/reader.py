@@ -1,0 +1,118 @@
+"""What the runtime on one port says at one moment: values in the catalogue's units, and reasons for absent ones."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from kernelcast.exporter.tpu.distributions import complete, durations
+from kernelcast.exporter.tpu.metrics import METRICS, RuntimeMetric
+from kernelcast.exporter.tpu.runtime import Point, TpuRuntime
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.errors import ServiceError
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Labels, labels
+
+ALL: Final = "all"
+NO_PROGRAM: Final = "no_program"
+NOT_SUPPORTED: Final = "not_supported"
+NO_DATA: Final = "no_data"
+TIMEOUT: Final = "timeout"
+ERROR: Final = "error"
+ERRORS: Final = (TIMEOUT, ERROR)
+"""Reasons that are counted as errors; the others are how things are."""
+_REASONS: Final = MappingProxyType(
+    {"unavailable": NO_PROGRAM, "deadline_exceeded": TIMEOUT, "not_found": NO_DATA, "unimplemented": NOT_SUPPORTED}
+)
+"""gRPC's word to ours; any other is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value of one row.
+
+    Attributes:
+        row: The catalogue's.
+        labels: Of the point, without those of the node.
+        value: In the row's unit; durations for a histogram.
+        start_ns: Since when a histogram counts, as the runtime says; 0 where it does not.
+        detailed: Whether a histogram travels with its buckets.
+    """
+
+    row: Metric
+    labels: Labels
+    value: float | DurationTotals
+    start_ns: int = 0
+    detailed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PortReading:
+    """What one runtime said.
+
+    Attributes:
+        values: What it gave.
+        absent: The runtime's name of a metric, or `all`, to the reason why there is no value.
+    """
+
+    values: tuple[Value, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+def read(runtime: TpuRuntime) -> PortReading:
+    """Ask a runtime for everything that it has; never raises for what it answers."""
+    try:
+        supported = runtime.supported()
+    except ServiceError as error:
+        if error.reason != "unimplemented":
+            return PortReading(absent={ALL: _reason(error)})
+        supported = frozenset(METRICS)  # an older runtime: it is asked for each
+    values: list[Value] = []
+    absent = dict.fromkeys(METRICS.keys() - supported, NOT_SUPPORTED)
+    for name in sorted(METRICS.keys() & supported):
+        try:
+            found = [_value(METRICS[name], point) for point in runtime.points(name)]
+        except ServiceError as error:
+            reason = _reason(error)
+            if reason in (NO_PROGRAM, TIMEOUT):  # the others would fare no better, and each would be waited for
+                return PortReading(tuple(values), {**absent, ALL: reason})
+            absent[name] = reason
+            continue
+        fitting = _merged(value for value in found if value is not None)
+        values.extend(fitting)
+        if not fitting:
+            absent[name] = NO_DATA
+    return PortReading(tuple(values), absent)
+
+
+def _value(metric: RuntimeMetric, point: Point) -> Value | None:
+    """The point in the row's unit; None for what cannot be one: NaN, or a number where a distribution should be."""
+    own = labels(**{ours: point.attributes.get(theirs, "") for theirs, ours in metric.labels})
+    number = isinstance(point.value, int | float)
+    if number == (metric.row.kind is Kind.HISTOGRAM):
+        return None
+    if number:
+        value = point.value if metric.factor == 1 else point.value * metric.factor
+        return Value(metric.row, own, value) if math.isfinite(value) else None
+    try:
+        totals = durations(point.value, metric.factor)
+    except (ValueError, OverflowError):
+        return None
+    return Value(metric.row, own, totals, point.start_ns, metric.detailed and complete(totals))
+
+
+def _merged(values: Iterable[Value]) -> list[Value]:
+    """One value for each label set: distributions are added, as tpu-info does it; of numbers the first stands."""
+    found: dict[Labels, Value] = {}
+    for value in values:
+        known = found.setdefault(value.labels, value)
+        if known is not value and isinstance(known.value, DurationTotals) and isinstance(value.value, DurationTotals):
+            known.value.add(value.value)
+            start_ns = min(known.start_ns, value.start_ns)
+            found[value.labels] = replace(known, start_ns=start_ns, detailed=known.detailed and value.detailed)
+    return list(found.values())
+
+
+def _reason(error: ServiceError) -> str:
+    return _REASONS.get(error.reason, ERROR)

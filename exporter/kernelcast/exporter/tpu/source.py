@@ -1,0 +1,141 @@
+"""TPUs as a source of the daemon: each port is asked by a thread of its own, and `poll` takes what was heard last."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
+from kernelcast.exporter.report import Batch
+from kernelcast.exporter.tpu.reader import ALL, ERRORS, PortReading, Value, read
+from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime
+from kernelcast.wire.catalogue import Metric, accelerator, tpu
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Labels, labels
+
+MAX_PORTS: Final = 16
+FIRST_SECONDS: Final = 1.0
+KEPT_INTERVALS: Final = 2
+NOTHING: Final = PortReading()
+
+COMMON: Final[dict[Metric, Metric]] = {
+    tpu.DUTY_CYCLE: accelerator.UTILIZATION,
+    tpu.HBM_USED: accelerator.MEMORY_USED,
+    tpu.HBM_TOTAL: accelerator.MEMORY_TOTAL,
+}
+"""Rows that stand under a name that GPUs share, too."""
+
+ErrorListener = Callable[[str], None]
+
+
+class TpuSource:
+    """Asks the runtimes of this node's programs.
+
+    Args:
+        ports: Where programs may listen, one for each.
+        hostname: The node's name.
+        model: Of the TPUs.
+        interval_seconds: Between two questions.
+        on_error: Told `timeout` or `error`, once for each reading with one.
+        host: Where the programs run; tests give an address.
+
+    Raises:
+        MissingExtraError: grpcio is not installed.
+    """
+
+    def __init__(
+        self,
+        ports: Sequence[int],
+        *,
+        hostname: str,
+        model: str,
+        interval_seconds: float,
+        on_error: ErrorListener,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self._hostname = hostname
+        self._model = model
+        self._on_error = on_error
+        self._runtimes = {port: TpuRuntime(f"{host}:{port}") for port in ports[:MAX_PORTS]}
+        pace = Pace(interval_seconds, KEPT_INTERVALS * interval_seconds + TIMEOUT_SECONDS)
+        self._readings = {
+            port: Refreshed(f"tpu:{port}", self._asking(runtime), NOTHING, pace=pace, on_error=self._failed)
+            for port, runtime in self._runtimes.items()
+        }
+        self._starts: dict[tuple[Metric, Labels], tuple[int, int]] = {}
+
+    def start(self) -> "TpuSource":
+        """Begin to ask; the first answers are waited for a moment."""
+        for reading in self._readings.values():
+            reading.start()
+        for reading in self._readings.values():
+            reading.wait_for_first(FIRST_SECONDS)
+        return self
+
+    def refresh(self) -> None:
+        """Ask every port once, now, on the caller's thread."""
+        for reading in self._readings.values():
+            reading.refresh()
+
+    def poll(self, now_ns: int) -> Batch:
+        """Every series of every runtime as of its last answer; never waits."""
+        samples: list[Sample] = []
+        common: dict[tuple[Metric, Labels], Sample] = {}
+        for port, reading in self._readings.items():
+            base = {"Hostname": self._hostname, "port": str(port), "modelName": self._model}
+            answer = reading.value
+            samples.extend(self._sample(value, base, now_ns) for value in answer.values)
+            samples.extend(_absent(answer, base, now_ns))
+            for sample in self._common(answer.values, now_ns):
+                # Two programs cannot have one TPU: the first that tells of it is believed.
+                common.setdefault((sample.metric, sample.attributes), sample)
+        return Batch(samples=(*samples, *common.values()))
+
+    def close(self) -> None:
+        """Ask no more; safe to call twice."""
+        for reading in self._readings.values():
+            reading.close()
+        for runtime in self._runtimes.values():
+            runtime.close()
+
+    def _asking(self, runtime: TpuRuntime) -> Callable[[], PortReading]:
+        def ask() -> PortReading:
+            answer = read(runtime)
+            for reason in {*answer.absent.values()} & {*ERRORS}:
+                self._on_error(reason)
+            return answer
+
+        return ask
+
+    def _failed(self, _source: str) -> None:
+        self._on_error("error")
+
+    def _sample(self, value: Value, base: dict[str, str], now_ns: int) -> Sample:
+        attributes = labels(**base, **dict(value.labels))
+        if not isinstance(value.value, DurationTotals):
+            return Sample(value.row, attributes, now_ns, value.value)
+        start_ns = self._start_ns(value, attributes, value.value.count, now_ns)
+        return Sample(value.row, attributes, now_ns, value.value, start_ns, value.detailed)
+
+    def _start_ns(self, value: Value, attributes: Labels, count: int, now_ns: int) -> int:
+        """As the runtime says; else since it was seen first, or since it was seen to fall: another program's."""
+        if value.start_ns:
+            return min(value.start_ns, now_ns)
+        key = value.row, attributes
+        before, start_ns = self._starts.get(key, (0, now_ns))
+        if count < before:
+            start_ns = now_ns
+        self._starts[key] = count, start_ns
+        return start_ns
+
+    def _common(self, values: Iterable[Value], now_ns: int) -> Iterator[Sample]:
+        for value in values:
+            row, index = COMMON.get(value.row), dict(value.labels).get("tpu", "")
+            if row is not None and index and not isinstance(value.value, DurationTotals):
+                own = labels(accelerator="tpu", Hostname=self._hostname, index=index, modelName=self._model)
+                yield Sample(row, own, now_ns, value.value)
+
+
+def _absent(answer: PortReading, base: dict[str, str], now_ns: int) -> Iterator[Sample]:
+    only = answer.absent if ALL not in answer.absent else {ALL: answer.absent[ALL]}
+    for name, reason in sorted(only.items()):
+        yield Sample(tpu.ABSENT, labels(**base, metric=name, reason=reason), now_ns, 1)
