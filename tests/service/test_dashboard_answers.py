@@ -14,6 +14,7 @@ from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric
+from kernelcast.wire.catalogue.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
 pytestmark = pytest.mark.service
@@ -28,7 +29,7 @@ DAEMON = {"job": "kernelcast-bridge", "instance": "b:1"}
 MEASURED = {"job": "kernelcast-exporter", "instance": "node-1"}
 VALUES: Mapping[str, tuple[str, ...]] = {
     "kernel": ("gemm<float>(int)#0a1b2c3d", "other"),
-    "state": ("compute", "idle", "kept"),
+    "state": ("compute", "idle", "kept", "used"),
     "bound": ("mean", "lower", "upper"),
     "quantile": ("0.1", "0.5", "0.9"),
     "metric": SUBJECTS,
@@ -43,8 +44,9 @@ VALUES: Mapping[str, tuple[str, ...]] = {
 def label_sets(row: Metric) -> Iterator[dict[str, str]]:
     """Some of the label sets that a metric can have; a forecast has no labels that its subject lacks."""
     seen = set()
-    for values in itertools.product(*(VALUES.get(label, (f"a-{label}",)) for label in row.labels)):
-        labels = dict(zip(row.labels, values, strict=True))
+    names = (*row.labels, *USER_LABELS) if {*DEVICE_LABELS} <= {*row.labels} else row.labels
+    for values in itertools.product(*(VALUES.get(label, (f"a-{label}",)) for label in names)):
+        labels = dict(zip(names, values, strict=True))
         if subject := labels.get("metric"):
             lacking = {*KERNEL_LABELS} - {*BY_PROMETHEUS_NAME[subject].labels}
             labels = {name: value for name, value in labels.items() if name not in lacking}

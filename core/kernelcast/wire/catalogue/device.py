@@ -19,6 +19,9 @@ DEVICE_LABELS: Final = (
     "DCGM_FI_DRIVER_VERSION",
     "source",
 )
+USER_LABELS: Final = ("pod", "namespace", "container", "hpc_job")
+"""Who uses the device, on every row of it while that is known; see `exporter.attribution`."""
+
 XID_LABELS: Final = (*DEVICE_LABELS, "err_code", "err_msg")
 
 

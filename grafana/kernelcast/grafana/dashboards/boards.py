@@ -1,7 +1,19 @@
 """The dashboards: overview, GPUs, kernels, pipeline. Each answers one person's question, and links to the others."""
 
 from kernelcast.grafana.addresses import GPUS, KERNELS, OVERVIEW, PIPELINE
-from kernelcast.grafana.dashboards import device_time, devices, fleet, forecasts, frame, hints, hot_spots, pipeline
+from kernelcast.grafana.dashboards import (
+    device_time,
+    devices,
+    fleet,
+    forecasts,
+    frame,
+    gpu_errors,
+    gpu_links,
+    gpu_users,
+    hints,
+    hot_spots,
+    pipeline,
+)
 from kernelcast.grafana.model.dashboard import Dashboard
 
 
@@ -27,7 +39,7 @@ def gpus() -> Dashboard:
         tags=("gpu", "hardware"),
         variables=frame.nodes_and_gpus(),
         annotations=(frame.alerts(),),
-        rows=devices.rows(),
+        rows=(*devices.rows(), gpu_errors.row(), gpu_links.row(), gpu_users.row(), gpu_users.gaps()),
     )
 
 

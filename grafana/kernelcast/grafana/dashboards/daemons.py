@@ -3,13 +3,13 @@
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, limits, time_series
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import bridge, exporter, predictor
+from kernelcast.wire.catalogue import bridge, predictor
 
 
 def panels() -> tuple[Placed, ...]:
-    """Bridge, exporters, predictor."""
+    """Bridge, predictor."""
     bridges = (_held(), _limits(), _encoding(), _silent(), _pushed())
-    return (*bridges, _lateness(), _alerts(), _watched(), _abstained())
+    return (*bridges, _alerts(), _watched(), _abstained())
 
 
 def _held() -> Placed:
@@ -52,17 +52,6 @@ def _encoding() -> Placed:
     buckets = promql.rate(promql.series(bridge.SCRAPE_DURATION, "_bucket"))
     query = Query(f"histogram_quantile(0.99, sum by (instance, le) ({buckets}))", "{{instance}}")
     return time_series(text, [query], Axis("s", low=0))
-
-
-def _lateness() -> Placed:
-    text = Text(
-        "Exporters' lateness",
-        "How long after its deadline an exporter sampled its last interval, and how long that took. Late samples "
-        "blur rates; an interval that takes too long is left out.",
-    )
-    rows = ((exporter.TICK_LATENESS, "late"), (exporter.TICK_DURATION, "took"))
-    queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
-    return time_series(text, queries, Axis("s", low=0))
 
 
 def _alerts() -> Placed:

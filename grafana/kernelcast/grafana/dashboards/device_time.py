@@ -2,8 +2,8 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, grey, time_series
-from kernelcast.grafana.model.targets import Query
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, heatmap, limits, table, time_series
+from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
 
@@ -14,7 +14,8 @@ def glance() -> Row:
 
 def rows() -> tuple[Row, ...]:
     """The GPU's side, the link between, and the program's side."""
-    return (Row("GPU time, copies and waits", (_states(), _copies(), _waits())),)
+    time = (_states(), _gaps(), _copies(), _copied(), _waits(), _synchronisations())
+    return (Row("GPU time, copies and waits", time), Row("Regions and memory pools", (_regions(), _pools())))
 
 
 def _states() -> Placed:
@@ -41,9 +42,87 @@ def _copies() -> Placed:
     taken = promql.rate(promql.series(kernel.MEMCPY_SECONDS))
     groups = "Hostname, gpu, kind, pinned"
     expr = f"sum by ({groups}) ({moved}) / (sum by ({groups}) ({taken}) > 0)"
+    query = Query(_in_words(expr), "{{Hostname}} GPU {{gpu}} {{kind}} {{pinned}}")
+    return time_series(text, [query], Axis("Bps", low=0))
+
+
+def _in_words(expr: str) -> str:
     for value, word in (("true", "pinned"), ("false", "pageable")):
         expr = f'label_replace({expr}, "pinned", "{word}", "pinned", "{value}")'
-    return time_series(text, [Query(expr, "{{Hostname}} GPU {{gpu}} {{kind}} {{pinned}}")], Axis("Bps", low=0))
+    return expr
+
+
+def _gaps() -> Placed:
+    text = Text(
+        "Gaps between activities",
+        "How long the GPU did nothing between two things it did, on the ladder of powers of two. Many gaps of some "
+        "microseconds are launches that come too slowly; few long ones are the program's own work, input or peers.",
+    )
+    buckets = promql.rate(promql.series(kernel.LAUNCH_GAP, "_bucket"))
+    return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
+
+
+def _copied() -> Placed:
+    text = Text(
+        "Bytes copied",
+        "Bytes a second of wall time, by direction and by whether the host's memory was pinned.",
+        nothing="No copies are measured",
+    )
+    moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
+    query = Query(_in_words(f"sum by (kind, pinned) ({moved})"), "{{kind}} {{pinned}}")
+    return time_series(text, [query], Axis("Bps", low=0), Look(stacked=True))
+
+
+def _synchronisations() -> Placed:
+    text = Text(
+        "Synchronisations",
+        "How often threads waited for the GPU, by kind. Many waits of a whole context or device are what asynchronous "
+        "code avoids.",
+        nothing="No waiting is measured",
+    )
+    calls = promql.rate(promql.series(kernel.SYNC_CALLS))
+    query = Query(promql.ranked(f"sum by (program, rank, type) ({calls})"), "{{program}} {{rank}} {{type}}")
+    return time_series(text, [query], Axis("cps", low=0))
+
+
+def _regions() -> Placed:
+    text = Text(
+        "Regions",
+        "What programs named with kernelcast.probe.region() or NVTX: GPU time and wall time a second, and how much of "
+        "its wall time a region keeps the GPU busy.",
+        nothing="No program names a region",
+    )
+    by = "program, rank, region"
+    busy = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_GPU))})"
+    wall = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_WALL))})"
+    launches = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_LAUNCHES))})"
+    return table(
+        text,
+        [column(busy), column(wall), column(launches), column(f"{busy} / ({wall} > 0)")],
+        (
+            Column("program", "Program", width=180),
+            Column("rank", "Rank", width=70),
+            Column("region", "Region"),
+            Column("Value #A", "GPU time/s", "percentunit", width=110),
+            Column("Value #B", "Wall time/s", "percentunit", width=110),
+            Column("Value #C", "Launches/s", "cps", width=110),
+            Column("Value #D", "GPU busy", "percentunit", bar=True, width=200),
+        ),
+        sort="GPU time/s",
+        width=14,
+    )
+
+
+def _pools() -> Placed:
+    text = Text(
+        "CuPy memory pools",
+        "What CuPy's pools hold: used by arrays, and free for the next ones, which other libraries cannot have. The "
+        "dashed line is the pool's limit.",
+        nothing="No program reports CuPy's pools",
+    )
+    pools = promql.series(kernel.MEMORY_POOL, extra=('state=~"used|free|limit"',))
+    query = Query(f"sum by (pool, state) ({pools})", "{{pool}} {{state}}")
+    return time_series(text, [query], Axis("bytes", low=0), Look(overrides=(limits("limit"),)), width=10, height=9)
 
 
 def _waits() -> Placed:

@@ -1,4 +1,4 @@
-"""The GPUs themselves, under DCGM's names."""
+"""The GPUs themselves, under DCGM's names: load, heat, power, clocks."""
 
 from typing import Final
 
@@ -6,9 +6,14 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, limits, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import device
+from kernelcast.wire.catalogue import device, profiling
+from kernelcast.wire.catalogue.model import Metric
 
-_GPU: Final = "{{Hostname}} GPU {{gpu}}"
+GPU: Final = "{{Hostname}} GPU {{gpu}}"
+INSTANCE: Final = f"{GPU} {{{{GPU_I_PROFILE}}}} {{{{GPU_I_ID}}}}"
+"""A MIG instance; of an undivided GPU nothing stands behind its number."""
+
+_MILLI: Final = 1000
 _THROTTLING: Final = (
     (8, "hardware slowdown"),
     (32, "software thermal"),
@@ -29,24 +34,96 @@ def glance() -> Row:
 
 
 def rows() -> tuple[Row, ...]:
-    """Utilisation, heat, power, memory, and who holds the clocks back."""
-    return (Row("GPUs", (_utilisation(), _memory(), _temperature(), _power(), _throttling())),)
+    """Load, then heat and power and who holds the clocks back."""
+    load = (_utilisation(), _memory(), _engine(), _tensor(), _interface(), _video())
+    heat = (_temperature(), _memory_temperature(), _power(), _energy(), _clocks(), _throttling())
+    return (Row("Load", load), Row("Heat, power and clocks", heat))
+
+
+def each(metric: Metric) -> str:
+    """A row of each GPU or MIG instance, once: where several pods or jobs share a GPU it has a series for each."""
+    return f"max by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE) ({promql.series(metric)})"
+
+
+def each_rate(metric: Metric) -> str:
+    """The rate of a counter of each GPU, once."""
+    return f"max by (Hostname, gpu, GPU_I_ID, GPU_I_PROFILE) ({promql.rate(promql.series(metric))})"
 
 
 def _utilisation() -> Placed:
     text = Text(
         "GPU utilisation",
-        "Share of time in which at least one kernel ran. It says nothing about how well: see device time and kernels "
-        "below.",
+        "Share of time in which at least one kernel ran. It says nothing about how well: see the profiling rows, "
+        "device time and kernels. The driver tells it of undivided GPUs only.",
     )
-    return time_series(text, [Query(promql.series(device.GPU_UTIL), _GPU)], Axis("percent", low=0, high=100))
+    return time_series(text, [Query(each(device.GPU_UTIL), GPU)], Axis("percent", low=0, high=100))
+
+
+def _engine() -> Placed:
+    text = Text(
+        "Engine and multiprocessors busy",
+        "Share of time in which the compute engine was busy, and of cycles in which a multiprocessor had a warp; also "
+        "of MIG instances. Hopper and later.",
+        nothing="No GPU gives profiling rows (GPM needs Hopper or later)",
+    )
+    queries = [
+        Query(each(profiling.GR_ENGINE_ACTIVE), f"{INSTANCE} engine"),
+        Query(each(profiling.SM_ACTIVE), f"{INSTANCE} multiprocessors"),
+        Query(each(profiling.SM_OCCUPANCY), f"{INSTANCE} warps resident"),
+    ]
+    return time_series(text, queries, Axis("percentunit", low=0, high=1))
+
+
+def _tensor() -> Placed:
+    text = Text(
+        "Pipes busy",
+        "Share of cycles in which the tensor and arithmetic pipes worked. A training step that is limited by "
+        "arithmetic shows it here; one that waits shows it nowhere.",
+        nothing="No GPU gives profiling rows (GPM needs Hopper or later)",
+    )
+    pipes = (
+        (profiling.PIPE_TENSOR_ACTIVE, "tensor"),
+        (profiling.PIPE_FP64_ACTIVE, "fp64"),
+        (profiling.PIPE_FP32_ACTIVE, "fp32"),
+        (profiling.PIPE_FP16_ACTIVE, "fp16"),
+        (profiling.PIPE_INT_ACTIVE, "integer"),
+    )
+    queries = [Query(each(row), f"{INSTANCE} {word}") for row, word in pipes]
+    return time_series(text, queries, Axis("percentunit", low=0, high=1))
+
+
+def _interface() -> Placed:
+    text = Text(
+        "Device memory busy",
+        "Share of cycles in which the memory interface carried data (profiling), and share of time in which memory "
+        "was read or written at all (percent, coarser).",
+    )
+    queries = [
+        Query(each(profiling.DRAM_ACTIVE), f"{INSTANCE} interface"),
+        Query(f"{each(device.MEM_COPY_UTIL)} / 100", f"{GPU} utilisation"),
+    ]
+    return time_series(text, queries, Axis("percentunit", low=0, high=1))
+
+
+def _video() -> Placed:
+    text = Text("Video engines", "Load of the encoders and decoders, which no kernel uses.")
+    queries = [
+        Query(each(device.ENC_UTIL), f"{GPU} encoder"),
+        Query(each(device.DEC_UTIL), f"{GPU} decoder"),
+    ]
+    return time_series(text, queries, Axis("percent", low=0, high=100))
 
 
 def _temperature() -> Placed:
     text = Text("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
     limit = Query(f"min by (modelName) ({promql.series(device.SLOWDOWN_TEMP)})", "{{modelName}} slowdown")
-    queries = [Query(promql.series(device.GPU_TEMP), _GPU), limit]
+    queries = [Query(each(device.GPU_TEMP), GPU), limit]
     return time_series(text, queries, Axis("celsius"), Look(overrides=(limits("slowdown"),)))
+
+
+def _memory_temperature() -> Placed:
+    text = Text("Memory temperature", "Temperature of the device memory; HBM throttles on its own limit.")
+    return time_series(text, [Query(each(device.MEMORY_TEMP), GPU)], Axis("celsius"))
 
 
 def _power() -> Placed:
@@ -55,8 +132,25 @@ def _power() -> Placed:
         "Power drawn, and the lowest limit in force on each model. Running at the limit is normal under load.",
     )
     limit = Query(f"min by (modelName) ({promql.series(device.POWER_LIMIT)})", "{{modelName}} limit")
-    queries = [Query(promql.series(device.POWER_USAGE), _GPU), limit]
+    queries = [Query(each(device.POWER_USAGE), GPU), limit]
     return time_series(text, queries, Axis("watt", low=0), Look(overrides=(limits("limit"),)))
+
+
+def _energy() -> Placed:
+    text = Text(
+        "Mean power, from energy",
+        "The energy counter's rate: what was really used between two samples, where the power draw is one moment.",
+    )
+    return time_series(text, [Query(f"{each_rate(device.TOTAL_ENERGY)} / {_MILLI}", GPU)], Axis("watt", low=0))
+
+
+def _clocks() -> Placed:
+    text = Text("Clocks", "Clock of the multiprocessors and of the memory.")
+    queries = [
+        Query(f"{each(device.SM_CLOCK)} * 1e6", f"{GPU} SM"),
+        Query(f"{each(device.MEM_CLOCK)} * 1e6", f"{GPU} memory"),
+    ]
+    return time_series(text, queries, Axis("hertz", low=0))
 
 
 def _memory() -> Placed:
@@ -64,17 +158,17 @@ def _memory() -> Placed:
         "GPU memory used",
         "Share of usable frame buffer memory in use. Frameworks that allocate all of it at start sit high and flat.",
     )
-    used, free = promql.series(device.FB_USED), promql.series(device.FB_FREE)
-    return time_series(text, [Query(f"{used} / ({used} + {free})", _GPU)], Axis("percentunit", low=0, high=1))
+    used, free = each(device.FB_USED), each(device.FB_FREE)
+    return time_series(text, [Query(f"{used} / ({used} + {free})", INSTANCE)], Axis("percentunit", low=0, high=1))
 
 
 def _throttling() -> Placed:
     text = Text(
         "Clocks held back", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
     )
-    mask = promql.series(device.CLOCK_EVENT_REASONS)
+    mask = each(device.CLOCK_EVENT_REASONS)
     weighed = (f"{2**place} * (floor({mask} / {bit}) % 2)" for place, (bit, _) in enumerate(_THROTTLING))
-    return state_timeline(text, [Query(" + ".join(weighed), _GPU)], _held_back())
+    return state_timeline(text, [Query(" + ".join(weighed), GPU)], _held_back())
 
 
 def _held_back() -> dict[str, tuple[str, str]]:

@@ -17,7 +17,8 @@ _BEYOND_THE_CAP: Final = "other"
 
 def row() -> Row:
     """From the ranking to one kernel's distribution."""
-    return Row("Kernels", (_ranking(), _share(), _durations(), _tail(), _regression(), _launches()))
+    over_time = (_share(), _durations(), _tail(), _regression(), _launches(), _waiting(), _graphs())
+    return Row("Kernels", (_ranking(), *over_time, _configurations()))
 
 
 def _of_hottest(expr: str, count: int, *, over: str = WHOLE_RANGE) -> str:
@@ -37,17 +38,25 @@ def _quantile(quantile: float) -> str:
     return f"histogram_quantile({quantile}, sum by ({_BY}, le) ({buckets}))"
 
 
+def _queue_delay() -> str:
+    waited = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.QUEUE_DELAY))})"
+    known = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.QUEUE_DELAYS))})"
+    return f"{waited} / ({known} > 0)"
+
+
 def _ranking() -> Placed:
     text = Text(
         f"Hottest kernels ({_TABLE_ROWS})",
         "Which kernels take the GPU's time now. Share is of the GPU time of all kernels of the programs chosen; p50 "
         "and p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not "
-        "its speed.",
+        "its speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is what the "
+        "launch configuration allows.",
     )
     every = busy_seconds(free=("kernel",))
     share = f"topk({_TABLE_ROWS}, {promql.share(busy_seconds(), of=every, by=f'{_BY}, kernel_class')})"
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
-    per_kernel = (launches, _mean(), _quantile(0.5), _quantile(0.99))
+    occupancy = f"max by ({_BY}) ({promql.series(kernel.OCCUPANCY)})"
+    per_kernel = (launches, _mean(), _quantile(0.5), _quantile(0.99), _queue_delay(), occupancy)
     return table(
         text,
         [column(share), *(column(_of_hottest(expr, _TABLE_ROWS, over=NOW)) for expr in per_kernel)],
@@ -60,6 +69,8 @@ def _ranking() -> Placed:
             Column("Value #C", "Mean", "s", width=110),
             Column("Value #D", "p50", "s", width=110),
             Column("Value #E", "p99", "s", width=110),
+            Column("Value #F", "Queued", "s", width=110),
+            Column("Value #G", "Occupancy", "percentunit", width=110),
         ),
         sort="Time share",
     )
@@ -123,3 +134,52 @@ def _launches() -> Placed:
     )
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
     return time_series(text, [Query(_of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("cps", low=0))
+
+
+def _waiting() -> Placed:
+    text = Text(
+        "Time from launch to start",
+        f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them: a queue that is "
+        "deep is a GPU that is busy, a queue that is empty is a program that is too slow to fill it.",
+        nothing="Only CUPTI tells when a launch was made",
+    )
+    query = Query(_of_hottest(_queue_delay(), _LINES), "{{program}} {{kernel}}")
+    return time_series(text, [query], Axis("s", low=0))
+
+
+def _graphs() -> Placed:
+    text = Text(
+        "Launches from CUDA graphs",
+        "Which part of each program's launches a CUDA graph replayed, at next to no cost for the launching thread.",
+        nothing="No launch came from a CUDA graph",
+    )
+    launched = promql.rate(promql.series(kernel.LAUNCHES, free=("kernel",)))
+    replayed = promql.rate(promql.series(kernel.GRAPH_LAUNCHES, free=("kernel",)))
+    expr = f"sum by (program) ({replayed}) / (sum by (program) ({launched}) > 0)"
+    return time_series(text, [Query(expr, "{{program}}")], Axis("percentunit", low=0, high=1))
+
+
+def _configurations() -> Placed:
+    text = Text(
+        "Launch configurations",
+        "How each kernel was launched last: registers and memory decide how many blocks fit on a multiprocessor. Local "
+        "memory is what did not fit into registers.",
+        nothing="No launch configuration is known",
+    )
+    fields = "grid, block, registers, shared_memory, local_memory"
+    seen = f"group by ({_BY}, {fields}) ({promql.series(kernel.KERNEL_INFO)})"
+    return table(
+        text,
+        [column(f"topk({_TABLE_ROWS}, {_of_hottest(seen, _TABLE_ROWS, over=NOW)})")],
+        (
+            Column("program", "Program", width=200),
+            Column("kernel", "Kernel"),
+            Column("grid", "Grid", width=140),
+            Column("block", "Block", width=120),
+            Column("registers", "Registers", width=100),
+            Column("shared_memory", "Shared (B)", width=110),
+            Column("local_memory", "Local (B)", width=110),
+        ),
+        sort="Registers",
+        height=7,
+    )

@@ -1,7 +1,7 @@
 """kernelcast's own health: from the exporters through Kafka to what Prometheus and the predictor read."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import daemons
+from kernelcast.grafana.dashboards import daemons, exporters, probes
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
@@ -12,7 +12,9 @@ def rows() -> tuple[Row, ...]:
     """Is it up, does it flow, does it keep up, is anything lost, and how does each daemon fare."""
     flow = (_points(), _lag(), _delay(), _acknowledged())
     losses = (_unreadable(), _not_stored(), _lost(), _dead_letters())
-    return (Row("Pipeline", (_up(), *flow)), Row("Losses", losses), Row("Daemons", daemons.panels(), collapsed=True))
+    health = (Row("Pipeline", (_up(), *flow)), Row("Losses", losses))
+    daemon_row = Row("Bridge and predictor", daemons.panels(), collapsed=True)
+    return (*health, exporters.row(), probes.row(), daemon_row)
 
 
 def _up() -> Placed:

@@ -1,20 +1,23 @@
-"""Alerts about the GPUs themselves."""
+"""Alerts about the GPUs themselves: there, cool, with memory left; and about what cannot be read of them."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, MINUTE, Alert, Group, Profile, Severity
-from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED
-from kernelcast.wire.catalogue import device
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
+from kernelcast.wire.catalogue import device, gpu
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
+_POWER_CAP_BIT = 4
+_LOST_RATIO = 0.1
+_NANOSECONDS = "1e9"
 
 
 def group(profile: Profile) -> Group:
-    """Throttling, memory, failed rows."""
-    return Group(
-        "kernelcast-hardware-alerts", (_throttling(), _memory(profile), _remap_failure(), _remapped_rows(profile))
-    )
+    """Silence, throttling, memory, failed rows, rows that cannot be read."""
+    limits = (_throttling(), _power_capped(), _heat(profile))
+    memory = (_memory(profile), _remap_failure(), _remapped_rows(profile))
+    return Group("kernelcast-hardware-alerts", (_silent(profile), *limits, *memory, _unreadable()))
 
 
 def _throttling() -> Alert:
@@ -28,6 +31,80 @@ def _throttling() -> Alert:
         "normal under load, is not counted.",
         action="Compare temperature and power with the node's other GPUs: thermal reasons point to cooling or "
         "neighbours, a power brake to the supply. Move the job if it waits for this GPU.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+    )
+
+
+def _silent(profile: Profile) -> Alert:
+    seen = promql.name(device.FB_USED)
+    recently = f"group by (Hostname, gpu, UUID) (present_over_time({seen}[{profile.window(HOUR)}]))"
+    return Alert(
+        name="KernelcastGpuSilent",
+        expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
+        hold_seconds=2 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary=f"{_GPU} fell silent while the node's other GPUs report",
+        description="The GPU was there within the last hour; its node and the exporter live. It fell off the bus, is "
+        "being reset, or was taken away.",
+        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node says "
+        "what NVML answers.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        steps=(
+            "Take the node out of scheduling: programs that use the GPU hang or have failed.",
+            "Reset the GPU, or reboot. If it comes back and falls again: power, riser, slot, then the GPU itself.",
+            "A GPU that was taken away on purpose ends this by itself within the hour.",
+        ),
+    )
+
+
+def _power_capped() -> Alert:
+    mask = promql.name(device.CLOCK_EVENT_REASONS)
+    return Alert(
+        name="KernelcastGpuPowerCapped",
+        expr=f"max by (Hostname, gpu) (floor({mask} / {_POWER_CAP_BIT}) % 2) == 1",
+        hold_seconds=HOUR,
+        severity=Severity.INFO,
+        summary=f"{_GPU} runs at its power limit",
+        description="The power cap has held the clocks back for an hour without a break. Under full load that is how "
+        "the GPU is meant to run; it matters where one GPU is capped and its neighbours are not.",
+        action="Compare power draw, limit and clocks with the node's other GPUs; `nvidia-smi -q -d POWER` says who set "
+        "the limit.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        source="NVML API reference, nvmlClocksEventReasonSwPowerCap",
+    )
+
+
+def _heat(profile: Profile) -> Alert:
+    lost = f"rate({promql.name(device.THERMAL_VIOLATION)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return Alert(
+        name="KernelcastGpuTimeLostToHeat",
+        expr=f"max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS} > {_LOST_RATIO}",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_GPU} loses {{{{ $value | humanizePercentage }}}} of its time to heat",
+        description="The driver's own account of time at lowered clocks because of temperature; it sees what happens "
+        "between two samples, too. The row DCGM_FI_DEV_THERMAL_VIOLATION has to stand in the counters table.",
+        action="Check fans, air flow and inlet temperature of the node, then the GPU's neighbours.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+    )
+
+
+def _unreadable() -> Alert:
+    absent = f'{promql.name(gpu.FIELD_ABSENT)}{{reason=~"no_permission|error|lost"}}'
+    return Alert(
+        name="KernelcastGpuRowsUnreadable",
+        expr=f"count by (Hostname, gpu, reason) (group by (Hostname, gpu, GPU_I_ID, field, reason) ({absent}))",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{{{{ $value }}}} rows of {_GPU} cannot be read: {{{{ $labels.reason }}}}",
+        description="The GPU has these rows, and the exporter does not get them. Rows that a GPU does not have are "
+        "not counted here.",
+        action="no_permission: give the exporter's user the driver's capabilities; error or lost: `kernelcast doctor` "
+        "and the kernel's log (Xid).",
         subject=_SUBJECT,
         dashboard=GPUS,
     )

@@ -1,22 +1,18 @@
-"""Alerts about kernels, and about the probes that measure them."""
+"""Alerts about kernels."""
 
 from typing import Final
 
-from kernelcast.grafana import promql
-from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
-from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue import kernel
+from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE
 
 _SLOWER_RATIO: Final = 1.2
 _SHARE_WORTH_A_MESSAGE: Final = 0.02
 _OTHER_SHARE: Final = 0.2
-_OVERHEAD_SECONDS: Final = 0.02
 
 
-def group(profile: Profile) -> Group:
-    """A kernel that got slower, and measurements that cannot be trusted."""
-    return Group("kernelcast-kernel-alerts", (_slower(), _other_share(), _overhead(profile), _dropping(profile)))
+def group(profile: Profile) -> Group:  # noqa: ARG001  the same call for every group
+    """A kernel that got slower, and too many without a name."""
+    return Group("kernelcast-kernel-alerts", (_slower(), _other_share()))
 
 
 def _slower() -> Alert:
@@ -50,34 +46,4 @@ def _other_share() -> Alert:
         description="The cap on kernels per program and GPU leaves out more than 20 % of the GPU time.",
         action="Raise the exporter's --kernels for this program, or set it to all, if Prometheus can hold the series.",
         subject=("Hostname", "gpu", "program"),
-    )
-
-
-def _overhead(profile: Profile) -> Alert:
-    taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return Alert(
-        name="KernelcastProbeOverheadHigh",
-        expr=f"sum without (instance) ({taken}) > {_OVERHEAD_SECONDS}",
-        hold_seconds=10 * MINUTE,
-        severity=Severity.WARNING,
-        summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
-        description="The probe took more than 2 % of a thread's time in rank {{ $labels.rank }}.",
-        action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
-        subject=("Hostname", "gpu", "program"),
-        dashboard=PIPELINE,
-    )
-
-
-def _dropping(profile: Profile) -> Alert:
-    dropped = f"increase({promql.name(kernel.PROBE_DROPPED)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return Alert(
-        name="KernelcastProbeDroppingFrames",
-        expr=f"sum without (instance) ({dropped}) > 0",
-        hold_seconds=15 * MINUTE,
-        severity=Severity.INFO,
-        summary="The probe of {{ $labels.program }} cannot hand its frames to the exporter",
-        description="Totals are cumulative, so nothing is lost while some frames arrive, but figures come late.",
-        action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
-        subject=("Hostname", "gpu", "program"),
-        dashboard=PIPELINE,
     )

@@ -6,7 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
 from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue import device, exporter, predictor, runtime
+from kernelcast.wire.catalogue import device, predictor, runtime
 
 _LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
@@ -14,7 +14,7 @@ _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 def group(profile: Profile) -> Group:
     """Down, stale, losing messages; and the heartbeat."""
-    daemons = (_predictor_down(), _exporter_stale(profile), _ticks(profile), _sweeps(profile))
+    daemons = (_predictor_down(), _exporter_stale(profile), _sweeps(profile))
     messages = (_lag(profile), _dropping(profile), _dead_letters(profile))
     return Group("kernelcast-pipeline-alerts", (*daemons, *messages, _watchdog()))
 
@@ -33,7 +33,7 @@ def _predictor_down() -> Alert:
 
 
 def _exporter_stale(profile: Profile) -> Alert:
-    seen = promql.name(device.GPU_UTIL)
+    seen = promql.name(device.FB_USED)
     recently = f"group by (Hostname) (present_over_time({seen}[{profile.window(HOUR)}]))"
     return Alert(
         name="KernelcastExporterStale",
@@ -45,19 +45,6 @@ def _exporter_stale(profile: Profile) -> Alert:
         action="Check the node and its exporter. If the node was drained on purpose, this ends by itself within the "
         "hour.",
         subject=("Hostname",),
-        dashboard=PIPELINE,
-    )
-
-
-def _ticks(profile: Profile) -> Alert:
-    return Alert(
-        name="KernelcastExporterFailing",
-        expr=_keeps_rising(promql.name(exporter.TICK_ERRORS), profile),
-        hold_seconds=5 * MINUTE,
-        severity=Severity.WARNING,
-        summary="The exporter at {{ $labels.instance }} cannot read one of its sources",
-        description="Intervals end in an error, and nothing is published for them.",
-        action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
         dashboard=PIPELINE,
     )
 

@@ -9,6 +9,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import MINUTE, Group, Profile, Record, duration
 from kernelcast.wire.catalogue import bridge, device, kernel, predictor
+from kernelcast.wire.catalogue.model import Metric
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
 
@@ -25,12 +26,18 @@ KERNEL_P99: Final = "kernel:cuda_kernel_duration_seconds:p99"
 KERNEL_BASELINE: Final = "kernel:cuda_kernel_duration_seconds:baseline"
 KERNEL_BUSY: Final = "kernel:cuda_kernel_busy_seconds:rate"
 KERNEL_SHARE: Final = "kernel:cuda_kernel_busy_seconds:share"
+KERNEL_QUEUED: Final = "kernel:cuda_kernel_queue_delay_seconds:mean"
+GAP_P50: Final = "program:cuda_launch_gap_seconds:p50"
+GAP_P99: Final = "program:cuda_launch_gap_seconds:p99"
+REGION_BUSY: Final = "region:cuda_region_gpu_seconds:share"
+GPU_WATTS: Final = "gpu:DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION:watts"
 STATE_SECONDS: Final = "state:cuda_device_time_seconds:rate"
 MEMORY_USED: Final = "gpu:DCGM_FI_DEV_FB_USED:ratio"
 CLOCK_EVENT: Final = "gpu:DCGM_FI_DEV_CLOCKS_EVENT_REASONS:bit"
 
 LAG: Final = "topic:kernelcast_lag_messages:sum"
 
+_MILLIJOULES: Final = 1000
 CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64, "power_brake": 128}
 """NVML API reference, nvmlClocksEventReasons; 0x4, the power cap, is normal under load."""
 
@@ -45,8 +52,9 @@ def classic(profile: Profile) -> tuple[Group, ...]:
         # A kernel without buckets has only +Inf, and no quantile: NaN fails the comparison and drops out.
         Record(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
         Record(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
+        *_gaps(_rate(f"{promql.name(kernel.LAUNCH_GAP)}_bucket", window)),
     )
-    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(), _pipeline())
+    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
 
 
 def native(profile: Profile) -> tuple[Group, ...]:
@@ -58,8 +66,17 @@ def native(profile: Profile) -> tuple[Group, ...]:
         Record(KERNEL_TIMED, f"histogram_count({durations})"),
         Record(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
         Record(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
+        *_gaps(_rate(promql.name(kernel.LAUNCH_GAP), window)),
     )
-    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(), _pipeline())
+    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
+
+
+def _gaps(rates: str) -> tuple[Record, Record]:
+    """Quantiles of what the GPU waits between two activities; `rates` are of the buckets, or of native histograms."""
+    return (
+        Record(GAP_P50, f"histogram_quantile(0.5, {rates}) >= 0"),
+        Record(GAP_P99, f"histogram_quantile(0.99, {rates}) >= 0"),
+    )
 
 
 def _rate(name: str, window: str) -> str:
@@ -78,7 +95,13 @@ def _derived(profile: Profile) -> tuple[Record, ...]:
         Record(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring (kernel, kernel_class) group_left () ({every} > 0)"),
         Record(KERNEL_BASELINE, _baseline(profile)),
         Record(STATE_SECONDS, _rate(promql.name(kernel.DEVICE_TIME), window)),
+        Record(KERNEL_QUEUED, _ratio(kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, window)),
+        Record(REGION_BUSY, _ratio(kernel.REGION_GPU, kernel.REGION_WALL, window)),
     )
+
+
+def _ratio(part: Metric, whole: Metric, window: str) -> str:
+    return f"{_rate(promql.name(part), window)} / ({_rate(promql.name(whole), window)} > 0)"
 
 
 def _baseline(profile: Profile) -> str:
@@ -86,7 +109,7 @@ def _baseline(profile: Profile) -> str:
     return f"quantile_over_time(0.5, {KERNEL_MEAN}{from_day_before})"
 
 
-def _devices() -> Group:
+def _devices(window: str) -> Group:
     used, free = promql.name(device.FB_USED), promql.name(device.FB_FREE)
     mask = promql.name(device.CLOCK_EVENT_REASONS)
     bits = (
@@ -94,7 +117,8 @@ def _devices() -> Group:
         for reason, bit in CLOCK_EVENT_BITS.items()
     )
     memory = Record(MEMORY_USED, f"max without (instance) ({used} / ({used} + {free}))")
-    return Group("kernelcast-devices", (memory, *bits))
+    power = Record(GPU_WATTS, f"{_rate(promql.name(device.TOTAL_ENERGY), window)} / {_MILLIJOULES}")
+    return Group("kernelcast-devices", (memory, power, *bits))
 
 
 def _pipeline() -> Group:

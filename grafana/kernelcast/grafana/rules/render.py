@@ -4,7 +4,18 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kernelcast.grafana.rules import bridge, forecasts, hardware, hints, kernels, pipeline, recording
+from kernelcast.grafana.rules import (
+    bridge,
+    exporters,
+    forecasts,
+    gpu_errors,
+    hardware,
+    hints,
+    kernels,
+    pipeline,
+    probes,
+    recording,
+)
 from kernelcast.grafana.rules.model import Alert, Group, Profile, to_yaml
 
 CLASSIC_FILE: Final = "recording.yaml"
@@ -25,7 +36,17 @@ _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 """What an alert fills in for its own subject, and a page about all alerts of that name can only name."""
 
 _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
-_ALERT_GROUPS: Final = (hardware.group, kernels.group, forecasts.group, hints.group, bridge.group, pipeline.group)
+_ALERT_GROUPS: Final = (
+    hardware.group,
+    gpu_errors.group,
+    kernels.group,
+    probes.group,
+    forecasts.group,
+    hints.group,
+    exporters.group,
+    bridge.group,
+    pipeline.group,
+)
 
 
 def render(profile: Profile) -> dict[str, str]:

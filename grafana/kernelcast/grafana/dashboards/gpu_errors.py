@@ -1,0 +1,130 @@
+"""What goes wrong on GPUs: XIDs, memory errors, rows remapped, time lost to limits."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.devices import GPU, each, each_rate
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, stat, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import device, gpu
+
+_XID: Final = "Hostname, gpu, xid, err_msg"
+_NANO: Final = "1e9"
+
+
+def row() -> Row:
+    """First what needs somebody, then what wears out."""
+    figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
+    return Row("Errors", (*figures, _xid_table(), _xid_events(), _ecc(), _remapped(), _limited(), _retries()))
+
+
+def _figure(title: str, description: str, expr: str, nothing: str = "none") -> Placed:
+    axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
+    return stat(Text(title, description, nothing=nothing), [Query(expr, instant=True)], axis, height=3)
+
+
+def _xids() -> Placed:
+    happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
+    description = "XID errors of the GPUs chosen in this time range; many are the program's fault, see the table."
+    return _figure("XID errors", description, f"sum({happened})")
+
+
+def _uncorrectable() -> Placed:
+    happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), window="$__range")
+    description = "Double-bit memory errors in this time range: data was lost, and a program with it."
+    return _figure("Uncorrectable memory errors", description, f"sum({happened})", "none, or not asked for")
+
+
+def _failed_remaps() -> Placed:
+    description = "GPUs that ran out of spare memory rows, and have to be replaced."
+    return _figure("Failed row remaps", description, f"sum({each(device.ROW_REMAP_FAILURE)})")
+
+
+def _waiting_pages() -> Placed:
+    description = "Memory pages that wait for a GPU reset before they are no longer used (before Ampere)."
+    return _figure("Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", "none, or not asked for")
+
+
+def _xid_table() -> Placed:
+    text = Text(
+        "XIDs",
+        "Which errors the driver reported, how often in this time range, and when last. 13, 31, 43, 45, 68 and 109 are "
+        "usually the program's; 48, 63, 64, 74, 79, 92, 94 and 95 are the hardware's.",
+        nothing="No XID since the exporters began",
+    )
+    happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
+    last = f"max by ({_XID}) ({promql.series(gpu.XID_LAST)}) * 1000"
+    return table(
+        text,
+        [column(last), column(f"sum by ({_XID}) ({happened})")],
+        (
+            Column("Hostname", "Node", width=180),
+            Column("gpu", "GPU", width=60),
+            Column("xid", "XID", width=70),
+            Column("err_msg", "Meaning"),
+            Column("Value #B", "In this time range", "short", width=150),
+            Column("Value #A", "Last", "dateTimeAsIso", width=190),
+        ),
+        sort="Last",
+        width=12,
+        height=8,
+    )
+
+
+def _xid_events() -> Placed:
+    text = Text("XIDs over time", "When which XID was reported, by node and GPU.", nothing="No XID in this time range")
+    happened = promql.happened(promql.series(gpu.XID_ERRORS))
+    query = Query(f"sum by (Hostname, gpu, xid) ({happened})", f"{GPU} XID {{{{xid}}}}")
+    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+
+
+def _ecc() -> Placed:
+    text = Text(
+        "Memory errors",
+        "ECC errors as they come: single-bit ones are corrected, many of them announce worse; a "
+        "double-bit one costs a program.",
+        nothing="No GPU has ECC, or the counters table does not ask for these rows",
+    )
+    kinds = ((device.ECC_SBE_VOLATILE, "single-bit"), (device.ECC_DBE_VOLATILE, "double-bit"))
+    queries = [
+        Query(f"max by (Hostname, gpu) ({promql.increase(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
+    ]
+    return time_series(text, queries, Axis("short", low=0, decimals=0), Look(bars=True))
+
+
+def _remapped() -> Placed:
+    text = Text(
+        "Remapped rows",
+        "Memory rows replaced by spare ones since the GPU was made; uncorrectable ones mean that data was lost once.",
+        nothing="No GPU remaps rows (that begins with Ampere)",
+    )
+    queries = [
+        Query(each(device.UNCORRECTABLE_REMAPPED_ROWS), f"{GPU} uncorrectable"),
+        Query(each(device.CORRECTABLE_REMAPPED_ROWS), f"{GPU} correctable"),
+    ]
+    return time_series(text, queries, Axis("short", low=0, decimals=0))
+
+
+def _limited() -> Placed:
+    text = Text(
+        "Time lost to limits",
+        "Share of time for which a limit held the clocks back. Power is normal under load; heat and reliability are "
+        "not.",
+        nothing="The counters table does not ask for the violation rows",
+    )
+    causes = (
+        (device.POWER_VIOLATION, "power"),
+        (device.THERMAL_VIOLATION, "heat"),
+        (device.RELIABILITY_VIOLATION, "reliability"),
+        (device.BOARD_LIMIT_VIOLATION, "board"),
+        (device.SYNC_BOOST_VIOLATION, "sync boost"),
+        (device.LOW_UTIL_VIOLATION, "low utilisation"),
+    )
+    queries = [Query(f"{each_rate(row)} / {_NANO}", f"{GPU} {word}") for row, word in causes]
+    return time_series(text, queries, Axis("percentunit", low=0))
+
+
+def _retries() -> Placed:
+    text = Text("PCIe retries", "Packets sent again a second. A rate that stays points to a bad slot, riser or cable.")
+    return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("cps", low=0))

@@ -1,0 +1,138 @@
+"""Who uses the GPUs, process by process; and what the exporter could not tell of them."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards.devices import GPU, each
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import device, gpu, profiling
+
+_PROCESS: Final = "Hostname, gpu, pid, process_name, type"
+_LINE: Final = f"{GPU} {{{{process_name}}}} {{{{pid}}}}"
+
+
+def row() -> Row:
+    """Processes, and their shares of time-sliced GPUs."""
+    return Row("Who uses the GPUs", (_pods(), _processes(), _memory(), _utilisation(), _count()))
+
+
+def gaps() -> Row:
+    """What is not measured, and why."""
+    return Row("What is not measured", (_absent(), _license()), collapsed=True)
+
+
+def _pods() -> Placed:
+    text = Text(
+        "Pods and jobs",
+        "Which pod or job has which GPU, what it makes of it, and what it costs in memory and power. Idle GPUs with an "
+        "owner stand at the end.",
+        nothing="No pod and no job is known to have a GPU",
+    )
+    labels = f"Hostname, gpu, GPU_I_ID, {', '.join(device.USER_LABELS)}"
+    rows = (device.GPU_UTIL, device.FB_USED, device.POWER_USAGE, profiling.PIPE_TENSOR_ACTIVE)
+    owned = f"and on ({labels}) ({_owned(labels)})"
+    return table(
+        text,
+        [column(f"max by ({labels}) ({promql.series(row)}) {owned}") for row in rows],
+        (
+            Column("namespace", "Namespace", width=140),
+            Column("pod", "Pod"),
+            Column("container", "Container", width=140),
+            Column("hpc_job", "Job", width=110),
+            Column("Hostname", "Node", width=160),
+            Column("gpu", "GPU", width=60),
+            Column("GPU_I_ID", "Instance", width=80),
+            Column("Value #A", "Utilisation", "percent", width=110),
+            Column("Value #D", "Tensor pipe", "percentunit", width=110),
+            Column("Value #B", "Memory", "mbytes", width=110),
+            Column("Value #C", "Power", "watt", width=100),
+        ),
+        sort="Utilisation",
+    )
+
+
+def _owned(labels: str) -> str:
+    """GPUs of somebody: an absent label is empty, and one that is there is not."""
+    by_pod = promql.series(device.FB_USED, extra=('pod!=""',))
+    by_job = promql.series(device.FB_USED, extra=('hpc_job!=""',))
+    return f"group by ({labels}) ({by_pod} or {by_job})"
+
+
+def _processes() -> Placed:
+    text = Text(
+        "Processes",
+        "What runs on the GPUs now: memory, and the share of the last sampling period with kernels of the process.",
+        nothing="No process is on a GPU",
+    )
+    memory = f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})"
+    shares = (gpu.PROCESS_SM, gpu.PROCESS_MEMORY_UTILIZATION, gpu.PROCESS_ENCODER, gpu.PROCESS_DECODER)
+    return table(
+        text,
+        [column(memory), *(column(f"max by ({_PROCESS}) ({promql.series(share)})") for share in shares)],
+        (
+            Column("Hostname", "Node", width=180),
+            Column("gpu", "GPU", width=60),
+            Column("pid", "Process", width=90),
+            Column("process_name", "Program"),
+            Column("type", "Kind", width=90),
+            Column("Value #A", "Memory", "bytes", width=110),
+            Column("Value #B", "Multiprocessors", "percentunit", bar=True, width=170),
+            Column("Value #C", "Memory interface", "percentunit", bar=True, width=170),
+            Column("Value #D", "Encoder", "percentunit", width=90),
+            Column("Value #E", "Decoder", "percentunit", width=90),
+        ),
+        sort="Memory",
+    )
+
+
+def _memory() -> Placed:
+    text = Text("Memory by process", "Device memory of each process.", nothing="No process is on a GPU")
+    query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})", _LINE)
+    return time_series(text, [query], Axis("bytes", low=0), Look(stacked=True))
+
+
+def _utilisation() -> Placed:
+    text = Text(
+        "Multiprocessors by process",
+        "Share of time in which each process had kernels on the GPU: who has the time of a time-sliced GPU.",
+        nothing="No process is on a GPU",
+    )
+    query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_SM)})", _LINE)
+    return time_series(text, [query], Axis("percentunit", low=0))
+
+
+def _count() -> Placed:
+    text = Text("Processes on each GPU", "How many processes hold memory on each GPU; of very many, the first 64.")
+    held = f"group by (Hostname, gpu, pid) ({promql.series(gpu.PROCESS_MEMORY)})"
+    query = Query(f"count by (Hostname, gpu) ({held})", GPU)
+    return time_series(text, [query], Axis("short", low=0, decimals=0), width=24, height=6)
+
+
+def _absent() -> Placed:
+    text = Text(
+        "Rows that a GPU does not give",
+        "What the counters table asks for and a GPU does not tell, and why: absent is not zero.",
+        nothing="Every row that was asked for is there",
+    )
+    labels = "modelName, field, reason"
+    return table(
+        text,
+        [column(f"count by ({labels}) (group by (Hostname, gpu, {labels}) ({promql.series(gpu.FIELD_ABSENT)}))")],
+        (
+            Column("modelName", "Model", width=220),
+            Column("field", "Row"),
+            Column("reason", "Reason", width=160),
+            Column("Value", "GPUs", "short", width=90),
+        ),
+        sort="GPUs",
+        width=14,
+        height=8,
+    )
+
+
+def _license() -> Placed:
+    text = Text("vGPU licence", "1 where a feature of a virtual GPU is licensed.", nothing="No virtual GPU")
+    query = Query(each(device.VGPU_LICENSE_STATUS), GPU)
+    return time_series(text, [query], Axis("short", low=0, high=1, decimals=0), width=10)

@@ -1,0 +1,110 @@
+"""How kernels are measured: by which method, how completely, at what cost, and what the probes gave up."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import exporter, kernel
+
+_RANK: Final = "{{program}} {{rank}}"
+BACKS_OFF_RATIO: Final = 0.01
+STOPS_RATIO: Final = 0.02
+"""Shares of wall time at which the probe measures less, and not at all."""
+
+
+def row() -> Row:
+    """Each program's state, then coverage, cost and losses over time."""
+    return Row("Probes", (_states(), _coverage(), _overhead(), _unseen(), _dropped(), _server()))
+
+
+def _states() -> Placed:
+    text = Text(
+        "Probes",
+        "Each program's probe: how it measures, whether it holds back and why, and the share of launches that it tries "
+        "to time.",
+        nothing="No program reports",
+    )
+    by = "Hostname, program, rank"
+    state = f"group by ({by}, state, reason) ({promql.series(kernel.PROBE_STATE)})"
+    method = f"group by ({by}, method, version) ({promql.series(kernel.PROBE_INFO)})"
+    ratios = (f"min by ({by}) ({promql.series(row)})" for row in (kernel.PROBE_COVERAGE, kernel.PROBE_SAMPLE))
+    return table(
+        text,
+        [column(state), column(method), *map(column, ratios)],
+        (
+            Column("Hostname", "Node", width=180),
+            Column("program", "Program"),
+            Column("rank", "Rank", width=70),
+            Column("method", "Method", width=90),
+            Column("state", "State", width=110),
+            Column("reason", "Reason"),
+            Column("Value #C", "Coverage", "percentunit", bar=True, width=170),
+            Column("Value #D", "Sampled", "percentunit", width=100),
+            Column("version", "Version", width=110),
+        ),
+        sort="Program",
+        height=8,
+    )
+
+
+def _coverage() -> Placed:
+    text = Text(
+        "Coverage",
+        "Share of launches whose duration was measured. What the method cannot see, such as cuBLAS under the CuPy hook "
+        "or graphs under events, counts as not measured.",
+        nothing="No program reports",
+    )
+    query = Query(promql.ranked(f"min by (program, rank) ({promql.series(kernel.PROBE_COVERAGE)})"), _RANK)
+    return time_series(text, [query], Axis("percentunit", low=0, high=1))
+
+
+def _overhead() -> Placed:
+    text = Text(
+        "What measuring costs",
+        "Share of wall time that probes took from their programs' threads, by their own clocks. At the first dashed "
+        "line a probe measures less, at the second it switches itself off.",
+        nothing="No program reports",
+    )
+    taken = promql.rate(promql.series(kernel.PROBE_OVERHEAD))
+    limits = ((None, "transparent"), (BACKS_OFF_RATIO, "orange"), (STOPS_RATIO, "red"))
+    query = Query(promql.ranked(f"max by (program, rank) ({taken})"), _RANK)
+    return time_series(text, [query], Axis("percentunit", low=0, thresholds=limits, soft_high=STOPS_RATIO))
+
+
+def _unseen() -> Placed:
+    text = Text(
+        "Launches not measured, by reason",
+        "Launches that a method knows of but cannot time or name.",
+        nothing="Every launch that is known of was seen",
+    )
+    unseen = promql.rate(promql.series(kernel.PROBE_UNSEEN))
+    query = Query(f"sum by (program, reason) ({unseen})", "{{program}} {{reason}}")
+    return time_series(text, [query], Axis("cps", low=0), Look(stacked=True))
+
+
+def _dropped() -> Placed:
+    text = Text(
+        "Dropped by probes",
+        "Frames that the socket did not take, which the next one makes good, and activity records that are lost.",
+        nothing="Nothing was dropped",
+    )
+    rows = ((kernel.PROBE_DROPPED, "frames"), (kernel.PROBE_RECORDS, "records"))
+    queries = [
+        Query(f"sum by (program) ({promql.rate(promql.series(row))})", f"{{{{program}}}} {word}") for row, word in rows
+    ]
+    return time_series(text, queries, Axis("cps", low=0))
+
+
+def _server() -> Placed:
+    text = Text(
+        "At the exporters' sockets",
+        "Programs connected to each exporter, processes whose totals are not final, and connections refused.",
+    )
+    queries = [
+        Query(promql.series(exporter.PROBE_CONNECTIONS), "{{instance}} connections"),
+        Query(promql.series(exporter.PROBE_PROCESSES), "{{instance}} processes"),
+        Query(promql.increase(promql.series(exporter.PROBE_REFUSED)), "{{instance}} refused: {{reason}}"),
+    ]
+    return time_series(text, queries, Axis("short", low=0, decimals=0), width=24)

@@ -1,0 +1,79 @@
+"""Alerts about the exporters: reading, naming who uses the GPUs, and what waits for Kafka on their disks."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import PIPELINE
+from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
+from kernelcast.wire.catalogue import exporter
+
+_STALE_SECONDS: Final = 60
+
+
+def group(profile: Profile) -> Group:
+    """Failing, nameless, filling, losing."""
+    spool = (_spool_filling(profile), _spool_dropping(profile))
+    return Group("kernelcast-exporter-alerts", (_ticks(profile), _attribution(), *spool))
+
+
+def _ticks(profile: Profile) -> Alert:
+    return Alert(
+        name="KernelcastExporterFailing",
+        expr=f"increase({promql.name(exporter.TICK_ERRORS)}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The exporter at {{ $labels.instance }} cannot read one of its sources",
+        description="Intervals end in an error, and nothing is published for them.",
+        action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
+        dashboard=PIPELINE,
+    )
+
+
+def _attribution() -> Alert:
+    return Alert(
+        name="KernelcastAttributionStale",
+        expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_SECONDS}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The exporter at {{ $labels.instance }} no longer learns who uses its GPUs: {{ $labels.source }} is "
+        "silent",
+        description="The last answer is more than a minute old. After two minutes pod, namespace, container or job are "
+        "left off the series, which then are new ones without these labels.",
+        action="kubelet: is it up, and may the exporter use its socket (`kernelcast doctor` on that node)? jobs: is "
+        "the mapping directory still mounted and readable?",
+        dashboard=PIPELINE,
+    )
+
+
+def _spool_filling(profile: Profile) -> Alert:
+    waiting = promql.name(exporter.SPOOL_BYTES)
+    return Alert(
+        name="KernelcastSpoolFilling",
+        expr=f"deriv({waiting}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0 and {waiting} > 0",
+        hold_seconds=10 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The exporter at {{ $labels.instance }} keeps writing to its spool: {{ $value | humanize }}B a second",
+        description="Kafka has not confirmed what this exporter sends for a while; messages wait on its disk, and will "
+        "follow in order. Nothing is lost before exporter.spool.max_bytes or max_age_seconds is reached.",
+        action="Check the brokers and the way to them; `kernelcast doctor` on that node checks both, and the disk.",
+        dashboard=PIPELINE,
+        steps=("Divide exporter.spool.max_bytes by the rate above: that is the time left before the oldest go.",),
+    )
+
+
+def _spool_dropping(profile: Profile) -> Alert:
+    dropped = promql.name(exporter.SPOOL_DROPPED)
+    return Alert(
+        name="KernelcastSpoolDropping",
+        expr=f"increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
+        hold_seconds=0,
+        severity=Severity.CRITICAL,
+        summary="The exporter at {{ $labels.instance }} loses messages from its spool: {{ $labels.reason }}",
+        description="Messages that Kafka never got are gone: the oldest over the bound, too old, on a disk that is "
+        "full or fails, cut short by a crash, or refused by Kafka. Counters recover with the next message; gauges "
+        "have a gap.",
+        action="bound or age: bring Kafka back, or raise exporter.spool.max_bytes; disk: free it; refused: the log "
+        "says what Kafka does not take.",
+        dashboard=PIPELINE,
+    )

@@ -1,0 +1,98 @@
+"""Alerts about the probes that measure kernels: what they cost, what they miss, and that they gave up."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import PIPELINE
+from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
+from kernelcast.wire.catalogue import kernel
+
+_OVERHEAD_SECONDS: Final = 0.02
+_COVERAGE: Final = 0.5
+_SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
+
+
+def group(profile: Profile) -> Group:
+    """Cost, frames, records, coverage, and probes that are off."""
+    lost = (_dropping(profile), _records(profile))
+    return Group("kernelcast-probe-alerts", (_overhead(profile), _off(), _coverage(), *lost))
+
+
+def _overhead(profile: Profile) -> Alert:
+    taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return Alert(
+        name="KernelcastProbeOverheadHigh",
+        expr=f"sum without (instance) ({taken}) > {_OVERHEAD_SECONDS}",
+        hold_seconds=10 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The probe takes {{ $value | humanizePercentage }} of a thread of {{ $labels.program }}",
+        description="The probe took more than 2 % of a thread's time in rank {{ $labels.rank }}.",
+        action="Measure fewer launches (a lower sampling rate), or switch the probe off in this program and report it.",
+        subject=("Hostname", "gpu", "program"),
+        dashboard=PIPELINE,
+    )
+
+
+def _dropping(profile: Profile) -> Alert:
+    dropped = f"increase({promql.name(kernel.PROBE_DROPPED)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return Alert(
+        name="KernelcastProbeDroppingFrames",
+        expr=f"sum without (instance) ({dropped}) > 0",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.INFO,
+        summary="The probe of {{ $labels.program }} cannot hand its frames to the exporter",
+        description="Totals are cumulative, so nothing is lost while some frames arrive, but figures come late.",
+        action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
+        subject=("Hostname", "gpu", "program"),
+        dashboard=PIPELINE,
+    )
+
+
+def _off() -> Alert:
+    state = promql.name(kernel.PROBE_STATE)
+    return Alert(
+        name="KernelcastProbeOff",
+        expr=f'max by (Hostname, gpu, program, rank, reason) ({state}{{state="off"}}) == 1',
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The probe of {{ $labels.program }} has switched itself off: {{ $labels.reason }}",
+        description="It took more of the program's time than its budget allows, or could not measure at all. The "
+        "program runs on; its kernels are not measured.",
+        action="Read the reason: over budget, lower the sampling rate or use CUPTI, which costs less per launch; else "
+        "`kernelcast doctor` on that node says what a method lacks.",
+        subject=_SUBJECT,
+        dashboard=PIPELINE,
+    )
+
+
+def _coverage() -> Alert:
+    return Alert(
+        name="KernelcastProbeCoverageLow",
+        expr=f"min by (Hostname, gpu, program, rank) ({promql.name(kernel.PROBE_COVERAGE)}) < {_COVERAGE}",
+        hold_seconds=15 * MINUTE,
+        severity=Severity.INFO,
+        summary="Only {{ $value | humanizePercentage }} of the launches of {{ $labels.program }} are timed",
+        description="Totals per kernel are scaled from the launches that were timed; what the method cannot see "
+        "(cuBLAS under the CuPy hook, graphs under events) is in no kernel's series.",
+        action="Look at the launches not measured by reason. CUPTI sees all; a low sampling ratio is the probe saving "
+        "time.",
+        subject=_SUBJECT,
+        dashboard=PIPELINE,
+    )
+
+
+def _records(profile: Profile) -> Alert:
+    dropped = f"increase({promql.name(kernel.PROBE_RECORDS)}[{profile.window(RATE_WINDOW_SECONDS)}])"
+    return Alert(
+        name="KernelcastProbeLosingRecords",
+        expr=f"sum without (instance) ({dropped}) > 0",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary="The probe of {{ $labels.program }} loses activity records",
+        description="CUPTI had no buffer left, or records came faster than they were read: launches and times of this "
+        "program are too low.",
+        action="Give the probe more or larger buffers; look whether the program's process has a core to spare.",
+        subject=_SUBJECT,
+        dashboard=PIPELINE,
+    )
