@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.attribution.assembly import attribution
+from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
 from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
@@ -75,12 +76,13 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=settings.nvml_timeout_seconds)
         stack.callback(sampler.close)
         nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error)
-        users = attribution(settings, registry)
+        users = stack.enter_context(attribution(settings, registry))
         if nvml is not None:
-            nvml.users = stack.enter_context(users)
+            nvml.users = users
         server = _probe_server(settings, hostname, nvml, registry)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
-        sources: list[Source] = [server, *_device_sources(settings, nvml, stack), *([tpus] if tpus else [])]
+        programs = ProgramUsers(server.processes, users.process_labels)
+        sources: list[Source] = [server, programs, *_device_sources(settings, nvml, stack), *([tpus] if tpus else [])]
         for source in sources:
             stack.callback(source.close)
         out = stack.enter_context(outlet(settings, hostname, registry))

@@ -170,9 +170,9 @@ class ProbeRegistry:
         self._outcomes.clear()
         return found
 
-    def sessions(self) -> list[tuple[ProbeSession, bool]]:
-        """Every process, and whether it is connected."""
-        return [(entry.session, entry.connection is not None) for entry in self._entries.values()]
+    def entries(self) -> list[Entry]:
+        """Every process, connected or not."""
+        return list(self._entries.values())
 
     def _hand(self, hint: Hint, session: ProbeSession, now_ns: int) -> bool:
         if not session.fits(hint):

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal, Resolver
+from kernelcast.exporter.probe_registry import Entry, ProbeRegistry, Refusal, Resolver
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, ProbeSocket, peer_of
 from kernelcast.exporter.report import Batch
@@ -37,7 +37,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProbeProcess:
-    """A process that reports here, for people."""
+    """A process that reports here.
+
+    Attributes:
+        peer_pid: As the kernel says; 0 where it lies outside this pid namespace.
+    """
 
     process: Process
     devices: tuple[Device, ...]
@@ -45,6 +49,7 @@ class ProbeProcess:
     method: str
     version: str
     connected: bool
+    peer_pid: int
 
 
 @dataclass(slots=True)
@@ -145,17 +150,7 @@ class ProbeServer:
     def processes(self) -> list[ProbeProcess]:
         """The processes that report here."""
         with self._lock:
-            return [
-                ProbeProcess(
-                    session.process,
-                    session.devices,
-                    session.tunables,
-                    session.hello.method,
-                    session.hello.version,
-                    connected,
-                )
-                for session, connected in self._registry.sessions()
-            ]
+            return [shown(entry) for entry in self._registry.entries()]
 
     def close(self) -> None:
         """End all connections and remove the socket; programs notice and keep trying. Safe to call twice."""
@@ -314,3 +309,17 @@ class ProbeServer:
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0")
+
+
+def shown(entry: Entry) -> ProbeProcess:
+    """A process of the registry, for others."""
+    session = entry.session
+    return ProbeProcess(
+        session.process,
+        session.devices,
+        session.tunables,
+        session.hello.method,
+        session.hello.version,
+        entry.connection is not None,
+        entry.peer.pid,
+    )

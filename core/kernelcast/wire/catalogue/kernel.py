@@ -181,6 +181,15 @@ PROBE_INFO: Final = travels(
     labels=(*PROGRAM_LABELS, "method", "version"),
     source="probe",
 )
+PROBE_USER: Final = travels(
+    "kernelcast.probe.user",
+    Kind.INFO,
+    "Who a program is that reports to this exporter: its pod, its job, its user, as far as they are known; to join "
+    "with the program's series. Several processes of one program: what they agree on.",
+    unit="",
+    labels=(*PROGRAM_LABELS, "pod", "namespace", "container", "hpc_job", "user"),
+    source="exporter, the socket's peer credentials and its cgroup",
+)
 PROBE_COVERAGE: Final = travels(
     "kernelcast.probe.coverage",
     Kind.GAUGE,
@@ -297,6 +306,7 @@ ROWS: Final = (
     REGION_GPU,
     REGION_WALL,
     PROBE_INFO,
+    PROBE_USER,
     PROBE_COVERAGE,
     PROBE_OVERHEAD,
     PROBE_DROPPED,
