@@ -33,12 +33,14 @@ class Listing:
         extra: What `pip install 'kernelcast[…]'` brings everything it needs.
         target: `module:object`, for commands that are part of the command line itself.
         daemon: Whether it runs until it is told to stop.
+        plain: Whether it reads its own arguments and needs nothing installed: a function of them that gives the code.
     """
 
     help: str
     extra: str
     target: str = ""
     daemon: bool = False
+    plain: bool = False
 
 
 LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
@@ -47,6 +49,7 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter", daemon=True),
         "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge", daemon=True),
         "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor", daemon=True),
+        "probe": Listing("Run a program with the probe in it.", "probe", "kernelcast.probe.command:main", plain=True),
         "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "exporter"),
         "simulate": Listing("Publish simulated GPUs with known faults.", "exporter"),
         "grafana": Listing("Generate dashboards, rules and provisioning files.", "grafana"),
@@ -109,6 +112,9 @@ def _dispatch(arguments: Sequence[str], commands: Mapping[str, str]) -> int:
 def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
     if not target:
         raise MissingExtraError(f"{PROGRAM} {name} is not part of this installation; install kernelcast again")
+    if name in LISTINGS and LISTINGS[name].plain:
+        code: int = _load(target)(arguments)
+        return code
     daemon = name in LISTINGS and LISTINGS[name].daemon
     try:
         with _stopping_early() if daemon else nullcontext():

@@ -14,11 +14,11 @@ from kernelcast.exporter.attribution.assembly import attribution
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
-from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml, pynvml_for
+from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
-from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.outlet import outlet
@@ -73,12 +73,9 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
     counts = DaemonCounts(registry)
     with ExitStack() as stack:
         state, aggregator = _memory(settings, stack)
-        counters = CountersFile(settings.counters_file, processes=settings.process_metrics)
-        sampler = IsolatedSampler(
-            counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
-        )
+        sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=settings.nvml_timeout_seconds)
         stack.callback(sampler.close)
-        nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error, counters=counters)
+        nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error)
         users = stack.enter_context(attribution(settings, registry))
         if nvml is not None:
             nvml.users = users
@@ -91,7 +88,10 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         out = stack.enter_context(outlet(settings, hostname, registry))
         publisher = Publisher(out.sender, hostname_label=settings.hostname_label)
         exposition = Exposition(registry, hostname_label=settings.hostname_label)
-        hints = _hint_reader(settings, hostname, shutdown, _inbox(server, out.producer, counts, registry))
+        hints = None
+        if out.producer is not None:
+            inbox = _inbox(server, out.producer, counts, registry)
+            hints = _hint_reader(settings, hostname, shutdown, inbox)
         outcomes = OutcomeRelay(server, aggregator, out.sender, hostname=hostname, count=counts.outcome)
         parts = Parts(
             pipeline=Pipeline(sources, aggregator, publisher, state, outcomes),
@@ -99,8 +99,8 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
             exposition=exposition,
             counts=counts,
             state=state,
-            kafka_ready=lambda: _first_trouble(out.producer.ready(), hints.ready()),
             after=lambda: counts.nvml(sampler),
+            kafka_ready=lambda: _first_trouble(*(part.ready() for part in (out.producer, hints) if part is not None)),
         )
         daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
         server.start()
@@ -109,7 +109,8 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         )
         web.measure(registry)
         stack.enter_context(web)
-        stack.enter_context(_reading(hints, shutdown))
+        if hints is not None:
+            stack.enter_context(_reading(hints, shutdown))
         yield daemon, web
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Final
 import typer
 
 from kernelcast.exporter.assembly import run
-from kernelcast.exporter.devices import check_files
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
@@ -22,11 +21,14 @@ Kernels = Annotated[
     str | None, typer.Option("--kernels", metavar="N|all", help="Series of their own per program and GPU.")
 ]
 Nvml = Annotated[str | None, typer.Option("--nvml", metavar="auto|on|off", help="Whether to read the GPUs.")]
+ToKafka = Annotated[
+    str | None, typer.Option("--kafka", metavar="on|off", help="Whether to write to Kafka; off leaves /metrics.")
+]
 SECTION: Final = "exporter"
 
 
 @daemon
-def exporter(
+def exporter(  # noqa: PLR0913  one per option
     options: DaemonOptions,
     *,
     interval: Interval = None,
@@ -34,6 +36,7 @@ def exporter(
     state_directory: StateDirectory = None,
     kernels: Kernels = None,
     nvml: Nvml = None,
+    to_kafka: ToKafka = None,
 ) -> None:
     """Collect this node's GPU and kernel metrics: to Kafka, and on /metrics; bring hints to its programs."""
     flags = {
@@ -42,17 +45,9 @@ def exporter(
         "state_directory": state_directory,
         "kernels": kernels,
         "nvml": nvml,
+        "to_kafka": to_kafka,
     }
-    check = partial(check_files, warn=_say if options.check_config else _leave_it_to_the_log)
-    read = partial(options.settings, SECTION, ExporterSettings, flags=flags, checks=(check,))
+    read = partial(options.settings, SECTION, ExporterSettings, flags=flags)
     settings = read()
     with Shutdown().signals() as shutdown:
         run(settings, shutdown, reload=read)
-
-
-def _say(warning: str) -> None:
-    typer.echo(f"warning: {warning}", err=True)
-
-
-def _leave_it_to_the_log(_warning: str) -> None:
-    """The daemon logs it when it begins."""

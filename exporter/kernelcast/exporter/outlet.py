@@ -31,12 +31,19 @@ class Outlet:
     """Where messages go.
 
     Attributes:
-        producer: To Kafka, for what may be lost.
+        producer: To Kafka, for what may be lost; None where Kafka is switched off.
         sender: For what may not: a backlog, or the producer where nothing is kept on disk.
     """
 
-    producer: Producer
+    producer: Producer | None
     sender: Sender
+
+
+class Unsent:
+    """Stands where Kafka would: the node's own `/metrics` is the only way out."""
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        """Nobody waits for it."""
 
 
 @contextmanager
@@ -46,6 +53,9 @@ def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistr
     Raises:
         ConfigurationError: librdkafka refuses a property, or the spool's directory cannot be used.
     """
+    if settings.to_kafka == "off":
+        yield Outlet(None, Unsent())
+        return
     directory = spool_directory(settings)
     if directory is None:
         producer = _producer(settings, hostname, registry, spooling=False)

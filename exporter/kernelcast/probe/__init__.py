@@ -1,5 +1,7 @@
 """What a program imports to be measured, and to let others tune it. Standard library only.
 
+Its names are imported when they are asked for: interpreters that only look whether to wake the probe pay nothing.
+
 ::
 
     from kernelcast import probe
@@ -7,15 +9,19 @@
     probe.start("training")
     block = probe.tunable("block_size", [64, 128, 256], 128, kind="block_size", kernels=["stencil"])
     for batch in batches:
-        launch(stencil, block=block.value)
-        probe.observe("stencil", duration_ns, block=(block.value, 1, 1))
+        with probe.region("forward"):
+            launch(stencil, block=block.value)
         probe.step()
 """
 
-from kernelcast.probe.current import copy, count, observe, start, step, stop, sync, tunable
-from kernelcast.probe.probe import Probe
-from kernelcast.probe.tunables import Agreement, Tunable
-from kernelcast.wire.frames import DeviceClaim
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kernelcast.probe.current import copy, count, observe, start, step, stop, sync, tunable
+    from kernelcast.probe.probe import Probe
+    from kernelcast.probe.regions import region
+    from kernelcast.probe.tunables import Agreement, Tunable
+    from kernelcast.wire.frames import DeviceClaim
 
 __all__ = [
     "Agreement",
@@ -25,9 +31,29 @@ __all__ = [
     "copy",
     "count",
     "observe",
+    "region",
     "start",
     "step",
     "stop",
     "sync",
     "tunable",
 ]
+
+_HOMES: Final = {
+    "Agreement": "kernelcast.probe.tunables",
+    "DeviceClaim": "kernelcast.wire.frames",
+    "Probe": "kernelcast.probe.probe",
+    "Tunable": "kernelcast.probe.tunables",
+    "region": "kernelcast.probe.regions",
+}
+_CURRENT: Final = "kernelcast.probe.current"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415  an interpreter's start pays for this module
+
+    found = getattr(import_module(_HOMES.get(name, _CURRENT)), name)
+    globals()[name] = found
+    return found

@@ -5,6 +5,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kernelcast.probe.dormant import disarm
+from kernelcast.probe.nvtx import watch_nvtx
+from kernelcast.probe.preload.door import OFF
 from kernelcast.probe.probe import (
     MAX_METHOD_CHARACTERS,
     MAX_VERSION_CHARACTERS,
@@ -13,6 +16,7 @@ from kernelcast.probe.probe import (
     settings_from,
 )
 from kernelcast.probe.recorder import Dimensions, plain
+from kernelcast.probe.standalone import Standalone
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
@@ -25,10 +29,18 @@ class _Current:
         self.probe: Probe | None = None
         self.hooked = False
 
+        self.standalone: Standalone | None = None
+
     def forked(self) -> None:
         probe, self.probe = self.probe, None
         if probe:
             probe.abandon()
+        self.let_go()
+
+    def let_go(self) -> None:
+        standalone, self.standalone = self.standalone, None
+        if standalone:
+            standalone.let_go()
 
 
 _current = _Current()
@@ -42,36 +54,45 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
     devices: Sequence[DeviceClaim] | None = None,
     source: str = LIVE,
     code_version: str | None = None,
-    method: str = "manual",
+    method: str = "auto",
+    standalone: bool | None = None,
+    nvtx: bool | None = None,
 ) -> Probe:
     """Start to report this process; called again, it gives the probe that runs already.
 
     Args:
         program: What you call the job; default `KERNELCAST_PROGRAM`.
-        rank: Its rank; default `KERNELCAST_RANK`, `RANK`, `OMPI_COMM_WORLD_RANK` or `SLURM_PROCID`.
+        rank: Its rank; default what `KERNELCAST_RANK`, torchrun, MPI, JAX or Slurm say in the environment.
         socket_path: The exporter's socket; default `KERNELCAST_SOCKET`, else `/run/kernelcast/probe.sock`.
         devices: In CUDA's order; by default the CUDA driver is asked, once this process uses it.
         source: `simulated` for a program without a GPU.
         code_version: Your program's version: hints for another one are refused.
-        method: How you measure durations: `manual`, or `event` for CUDA events.
+        method: How kernels are measured: `auto` takes the best that is possible (see docs/probe.md); `cupti`, `event`
+            and `count` are the steps below it; `manual` where the program measures and calls `observe` itself.
+        standalone: Start an exporter beside the program; default `KERNELCAST_PROBE_STANDALONE`.
+        nvtx: NVTX ranges of CuPy and PyTorch become regions; default `KERNELCAST_PROBE_NVTX`.
 
     Returns:
         The probe. It never raises into the program, never blocks it, and is silent after a fork until started again.
     """
     if _current.probe:
         return _current.probe
+    disarm()
     settings = settings_from(program, rank, os.environ)
+    beside = _standalone(standalone)
     settings = replace(
         settings,
-        socket_path=str(socket_path or settings.socket_path),
+        socket_path=str(socket_path or (beside.socket_path if beside else settings.socket_path)),
         devices=tuple(devices) if devices else None,
         source=known_source(source),
         code_version=settings.code_version if code_version is None else plain(code_version[:MAX_VERSION_CHARACTERS]),
         method=plain(method[:MAX_METHOD_CHARACTERS]),
     )
-    probe = Probe(settings)
+    if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
+        watch_nvtx()
+    probe = Probe(settings, each_interval=beside.poll if beside else None)
     probe.start()
-    _current.probe = probe
+    _current.probe, _current.standalone = probe, beside
     if not _current.hooked:
         _current.hooked = True
         os.register_at_fork(after_in_child=_current.forked)
@@ -84,6 +105,7 @@ def stop() -> None:
     probe, _current.probe = _current.probe, None
     if probe:
         probe.stop()
+    _current.let_go()
 
 
 def observe(  # noqa: PLR0913  a launch has this many properties
@@ -180,3 +202,16 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
     if probe:
         return probe.tunable(name, allowed, value, terms)
     return Tunable(name, allowed, value, replace(terms, kernels=printable_kernels(terms.kernels)))
+
+
+def switched_on(chosen: bool | None, variable: str) -> bool:  # noqa: FBT001  True, False, or as the environment says
+    """A switch of `start`; None leaves it to the environment."""
+    return os.environ.get(variable, "").lower() not in OFF if chosen is None else chosen
+
+
+def _standalone(chosen: bool | None) -> Standalone | None:  # noqa: FBT001  likewise
+    if not switched_on(chosen, "KERNELCAST_PROBE_STANDALONE"):
+        return None
+    beside = Standalone()
+    beside.start()
+    return beside

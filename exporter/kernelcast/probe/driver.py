@@ -50,6 +50,29 @@ def claims(source: str, load: Load = loaded_driver) -> tuple[DeviceClaim, ...]:
         return (UNKNOWN,)
 
 
+def active_devices(load: Load = loaded_driver) -> tuple[int, ...]:
+    """The devices, by number, on which this process has a primary context; none is made.
+
+    Source: CUDA Driver API, section 6.7 (cuDevicePrimaryCtxGetState).
+    """
+    try:
+        driver = load()
+        count = ctypes.c_int(0)
+        if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+            return ()
+        return tuple(ordinal for ordinal in range(count.value) if _has_context(driver, ordinal))
+    except (OSError, AttributeError):
+        return ()
+
+
+def _has_context(driver: Any, ordinal: int) -> bool:
+    device, flags, active = ctypes.c_int(0), ctypes.c_uint(0), ctypes.c_int(0)
+    if driver.cuDeviceGet(ctypes.byref(device), ordinal) != 0:
+        return False
+    state = driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))
+    return bool(state == 0 and active.value)
+
+
 def _ask(driver: Any) -> tuple[DeviceClaim, ...]:
     count = ctypes.c_int(0)
     if driver.cuDeviceGetCount(ctypes.byref(count)) != 0:

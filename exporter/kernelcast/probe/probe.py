@@ -9,7 +9,9 @@ from typing import Final
 
 from kernelcast.probe.driver import claims
 from kernelcast.probe.hints import Ground, HintDesk
+from kernelcast.probe.ladder import Ladder
 from kernelcast.probe.link import Link
+from kernelcast.probe.means import Means
 from kernelcast.probe.outcomes import Outcomes
 from kernelcast.probe.recorder import Recorder, plain
 from kernelcast.probe.sender import Sender, Subject
@@ -24,6 +26,16 @@ SHORTEST_SECONDS: Final = 0.02
 LONGEST_SECONDS: Final = 3600.0
 MAX_VERSION_CHARACTERS: Final = 128
 MAX_METHOD_CHARACTERS: Final = 64
+RANK_VARIABLES: Final = (
+    "KERNELCAST_RANK",
+    "RANK",  # torchrun
+    "OMPI_COMM_WORLD_RANK",  # Open MPI
+    "PMIX_RANK",  # PMIx: Open MPI 5, PRRTE, Slurm's
+    "PMI_RANK",  # MPICH, Intel MPI
+    "MV2_COMM_WORLD_RANK",  # MVAPICH2
+    "JAX_PROCESS_ID",  # jax.distributed
+    "SLURM_PROCID",  # last: it is 0 in every program that is started without srun
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +48,7 @@ class ProbeSettings:
         socket_path: The exporter's socket.
         interval_seconds: Time between frames.
         source: Empty for a live GPU, `simulated` for a program without one.
-        method: How durations are measured: `manual`, or `event` for CUDA events.
+        method: How kernels are measured: `auto`, `cupti`, `event`, `count`, or `manual`: by the program itself.
         code_version: The program's version; a hint for another one is refused.
         devices: The devices in CUDA's order; None asks the driver at the first frame.
         policy: How a hinted value is tried.
@@ -60,10 +72,15 @@ class Probe:
         settings: Who reports, and where to.
         environ: Where the kill switch `KERNELCAST_HINTS` stands.
         clock: Unix nanoseconds.
+        each_interval: Called once an interval, on the probe's own thread.
     """
 
     def __init__(
-        self, settings: ProbeSettings, environ: Mapping[str, str] = os.environ, clock: Callable[[], int] = time_ns
+        self,
+        settings: ProbeSettings,
+        environ: Mapping[str, str] = os.environ,
+        clock: Callable[[], int] = time_ns,
+        each_interval: Callable[[], None] | None = None,
     ) -> None:
         self.settings = settings
         self.nonce = new_nonce()
@@ -84,7 +101,8 @@ class Probe:
         )
         self._outcomes = Outcomes(settings.program, settings.rank, clock, self._wake)
         self._desk = HintDesk(self._tunables, self.recorder, self._outcomes, ground)
-        subject = Subject(self.recorder, self._tunables, self._outcomes, self._desk)
+        self.ladder = Ladder(self.recorder, settings.method, Means(each_poll=each_interval) if each_interval else None)
+        subject = Subject(self.recorder, self._tunables, self._outcomes, self._desk, self.ladder)
         link = Link(settings.socket_path, monotonic)
         self._sender = Sender(subject, link, settings.interval_seconds, self._hello)
         self.observe = self.recorder.observe
@@ -147,7 +165,8 @@ class Probe:
         self._desk.at_boundary(epoch=epoch)
 
     def start(self) -> None:
-        """Start the sender."""
+        """Begin to measure, and start the sender."""
+        self.ladder.begin()
         self._sender.start()
 
     def stop(self) -> None:
@@ -155,11 +174,13 @@ class Probe:
         if not self._silent:
             self._silent = True
             self._sender.stop(STOP_SECONDS)
+            self.ladder.stop()
 
     def abandon(self) -> None:
         """Become silent in a forked child; its parent goes on as before."""
         self._silent = True
         self.observe = self.count = self.sync = _nothing
+        self.ladder.forked()
         self.recorder.forked()
         self._sender.abandon()
 
@@ -172,7 +193,7 @@ class Probe:
             pid=os.getpid(),
             rank=settings.rank,
             source=settings.source,
-            method=settings.method,
+            method=self.ladder.method,
             version=package_version(),
             code_version=settings.code_version,
             devices=settings.devices or claims(settings.source),
@@ -199,12 +220,12 @@ def settings_from(program: str | None, rank: str | int | None, environ: Mapping[
 
     Args:
         program: Its name; None takes `KERNELCAST_PROGRAM`, else `program`.
-        rank: Its rank; None takes the first of `KERNELCAST_RANK`, `RANK`, `OMPI_COMM_WORLD_RANK`, `SLURM_PROCID`.
+        rank: Its rank; None takes the first of `RANK_VARIABLES` that is set.
         environ: The environment.
     """
     named = plain(str(program or environ.get("KERNELCAST_PROGRAM", "")))
     clean = "".join(character for character in named if PROGRAM_PATTERN.fullmatch(character))[:128] or "program"
-    ranks = (environ.get(name) for name in ("KERNELCAST_RANK", "RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
+    ranks = (environ.get(name) for name in RANK_VARIABLES)
     shown = str(rank) if rank is not None else next((found for found in ranks if found), "")
     try:
         interval_seconds = float(environ.get("KERNELCAST_PROBE_INTERVAL_SECONDS", "1"))

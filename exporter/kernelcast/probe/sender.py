@@ -5,10 +5,10 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import getLogger
 from time import monotonic, sleep, thread_time_ns
-from typing import Final
+from typing import Final, Protocol
 
 from kernelcast.probe.hints import HintDesk
 from kernelcast.probe.link import Link, Sent
@@ -42,6 +42,28 @@ RETRY_SECONDS: Final = 0.005
 _log = getLogger("kernelcast.probe")
 
 
+class Measuring(Protocol):
+    """What measures the program on the sender's thread."""
+
+    def poll(self) -> None:
+        """Tell the recorder what there is."""
+        ...
+
+    def finish(self) -> None:
+        """Tell it the last there is, and end."""
+        ...
+
+
+class Unmeasured:
+    """The program measures itself."""
+
+    def poll(self) -> None:
+        """There is nothing to tell."""
+
+    def finish(self) -> None:
+        """There is nothing to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What the sender speaks about."""
@@ -50,6 +72,7 @@ class Subject:
     tunables: TunableSet
     outcomes: Outcomes
     desk: HintDesk
+    measuring: Measuring = field(default_factory=Unmeasured)
 
 
 class Sender:
@@ -127,8 +150,10 @@ class Sender:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
+            self._guarded(self._subject.measuring.poll)
             self._guarded(self.round)
             self._guarded(self._wait)
+        self._guarded(self._subject.measuring.finish)
         self._guarded(self._last_word)
         self.abandon()
 

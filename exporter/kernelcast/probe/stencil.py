@@ -108,7 +108,7 @@ class GpuPlate:
     """
 
     source = ""
-    method = "event"
+    method = "manual"
 
     def __init__(self, cupy: Any, cells: int = GPU_CELLS) -> None:
         self._cupy = cupy

@@ -25,6 +25,7 @@ NEW_MODULES = """
 import sys
 before = set(sys.modules)
 import kernelcast.probe
+kernelcast.probe.start, kernelcast.probe.region
 names = {name.partition(".")[0] for name in set(sys.modules) - before}
 print(*sorted(names - set(sys.stdlib_module_names)))
 """
@@ -73,14 +74,17 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
+ARMED = "import sys; print('kernelcast.probe.dormant' in sys.modules)"
+
+
 def run(
-    *command: object, check: bool = False, socket: str = "/nowhere/probe.sock"
+    *command: object, check: bool = False, socket: str = "/nowhere/probe.sock", **environ: str
 ) -> "subprocess.CompletedProcess[str]":
     """Away from the checkout, without the test's own environment: only what is installed can be found."""
     return subprocess.run(
         [str(part) for part in command],
         cwd="/",
-        env={"KERNELCAST_SOCKET": socket, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
+        env={"KERNELCAST_SOCKET": socket, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **environ},
         capture_output=True,
         text=True,
         timeout=60,
@@ -116,7 +120,7 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         if path.is_file() and path.suffix in (".py", ".typed")
     }
     decoder = {DECODER} if compiler() else set()
-    assert {name for name in names if ".dist-info/" not in name} == expected | decoder
+    assert {name for name in names if ".dist-info/" not in name} == expected | decoder | {"kernelcast_probe.pth"}
 
 
 def test_the_decoder_is_compiled_for_the_platform_and_every_python(wheel: Path, bare: Path) -> None:
@@ -223,3 +227,12 @@ def test_a_command_without_its_extra_names_it(bare: Path, command: str, extra: s
 def test_the_bare_command_knows_its_version(bare: Path, wheel: Path) -> None:
     done = run(bare / "kernelcast", "--version")
     assert done.stdout == f"kernelcast {described(wheel)['Version']}\n"
+
+
+def test_one_variable_or_one_command_switches_the_probe_on_where_nothing_else_is_installed(bare: Path) -> None:
+    python = bare / "python"
+    assert run(python, "-c", ARMED).stdout == "False\n"
+    assert run(python, "-c", ARMED, KERNELCAST_PROBE="1").stdout == "True\n"
+    for command in ((bare / "kernelcast", "probe"), (python, "-m", "kernelcast.probe")):
+        ended = run(*command, "--program", "train", "--", python, "-c", ARMED)
+        assert (ended.stdout, ended.stderr, ended.returncode) == ("True\n", "", 0)

@@ -1,0 +1,127 @@
+"""The exporter that `--standalone` starts: `python -m kernelcast.probe.companion DIRECTORY PORT`.
+
+It is the ordinary exporter, in a process that ends when no program holds its life line any more.
+"""
+
+import fcntl
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from kernelcast.probe.standalone import LIFE_LINE, PORT, PROBE_SOCKET
+
+LOCK: Final = "lock"
+FIRST_SECONDS: Final = 30.0
+"""For the first program to come: it may end before it does."""
+GRACE_SECONDS: Final = 3.0
+"""For the next one, as between two steps of a batch script; long enough for the last report to be written."""
+LOOK_SECONDS: Final = 0.5
+
+
+class LifeLine:
+    """Knows how many programs live.
+
+    Args:
+        listener: Where they connect; non-blocking.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, listener: socket.socket, clock: Callable[[], float] = monotonic) -> None:
+        self._listener = listener
+        self._clock = clock
+        self._programs: dict[int, socket.socket] = {}
+        self._empty_since = clock()
+        self._patience = FIRST_SECONDS
+
+    @property
+    def programs(self) -> int:
+        """How many there are."""
+        return len(self._programs)
+
+    def abandoned(self, wait_seconds: float = LOOK_SECONDS) -> bool:
+        """Look once, for so long at most; whether nobody is left."""
+        poller = select.poll()
+        poller.register(self._listener, select.POLLIN)
+        for number in self._programs:
+            poller.register(number, select.POLLIN)
+        for number, _event in poller.poll(wait_seconds * 1000):
+            if number == self._listener.fileno():
+                self._accept()
+            else:
+                self._hear(number)
+        return not self._programs and self._clock() - self._empty_since >= self._patience
+
+    def _accept(self) -> None:
+        try:
+            program, _ = self._listener.accept()
+        except OSError:
+            return
+        self._programs[program.fileno()] = program
+        self._patience = GRACE_SECONDS
+
+    def _hear(self, number: int) -> None:
+        try:
+            ended = not self._programs[number].recv(1)
+        except OSError:
+            ended = True
+        if ended:
+            self._programs.pop(number).close()
+            self._empty_since = self._clock()
+
+
+def main(arguments: list[str]) -> None:
+    """Run the exporter for as long as programs live; nothing where another one does already."""
+    directory, port = Path(arguments[0]), arguments[1]
+    lock = (directory / LOCK).open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
+    (directory / PORT).write_text(port)
+    path = directory / LIFE_LINE
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(128)
+        listener.setblocking(False)
+        threading.Thread(target=_watch, args=(LifeLine(listener),), name="life-line", daemon=True).start()
+        sys.argv = ["kernelcast", *exporter_arguments(directory, port)]
+        try:
+            runpy.run_module("kernelcast.cli", run_name="__main__", alter_sys=True)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def exporter_arguments(directory: Path, port: str) -> list[str]:
+    """The exporter's command line: everything of its own in the directory, and no Kafka."""
+    return [
+        "exporter",
+        "--probe.socket",
+        str(directory / PROBE_SOCKET),
+        "--state.directory",
+        str(directory / "state"),
+        "--web.listen-address",
+        f"127.0.0.1:{port}",
+        "--interval",
+        "1",
+        "--kafka",
+        "off",
+    ]
+
+
+def _watch(line: LifeLine) -> None:
+    while not line.abandoned():
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

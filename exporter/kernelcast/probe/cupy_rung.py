@@ -1,0 +1,221 @@
+"""The rung of the ladder that stands on CuPy's launches: `event` where some are timed, `count` where none is."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from time import perf_counter_ns
+from typing import Any, Final
+
+from kernelcast.probe.cupy_hook import FunctionStandIn, Launches, calibrate, probed_function, probed_module
+from kernelcast.probe.driver import loaded_driver
+from kernelcast.probe.events import EventTimer, TokenBucket
+from kernelcast.probe.imports import ImportWatch
+from kernelcast.probe.launch_facts import LaunchFacts
+from kernelcast.probe.pools import read_pools
+from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.traced import Configuration, Traced, TracedKernels
+from kernelcast.wire.histogram import DurationTotals
+
+COMPILER: Final = "cupy.cuda.compiler"
+STREAM: Final = "cupy.cuda.stream"
+RUNTIME: Final = "cupy_backends.cuda.api.runtime"
+DRIVER: Final = "cupy_backends.cuda.api.driver"
+SAMPLES_PER_SECOND: Final = 200.0
+SAMPLING_RATIO: Final = 0.003
+"""Of a program thread's time that timed launches may take, whatever one costs on this machine."""
+NANOSECONDS: Final = 1_000_000_000
+
+
+class CupyRung:
+    """Hooks CuPy when it is imported, and tells the recorder what was seen, poll by poll.
+
+    Args:
+        recorder: Takes the totals.
+        clock: Monotonic nanoseconds.
+        calibrated: Gives what counting costs a launch, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        clock: Callable[[], int] = perf_counter_ns,
+        calibrated: Callable[[], float] = calibrate,
+    ) -> None:
+        self._recorder = recorder
+        self._clock = clock
+        self._calibrated = calibrated
+        self._watch = ImportWatch({COMPILER: self._hook})
+        self._compiler: Any = None
+        self._function: Any = None
+        self._attending = False
+        self._unpatch: Callable[[], None] = _nothing
+        self._facts: LaunchFacts | None = None
+        self._kernels = TracedKernels()
+        self._launches: Launches | None = None
+        self._count_ns = 0.0
+        self._charged = (0, 0, 0)
+        self._polled_ns = clock()
+        self._sampling = self._ratio = 0.0
+        self.late = False
+        """CuPy had been imported before, so it may hold kernels that are not seen."""
+
+    @property
+    def hooked(self) -> bool:
+        """Whether CuPy's launches are seen."""
+        return self._launches is not None
+
+    @property
+    def launched(self) -> int:
+        """Launches seen so far."""
+        return sum(traced.launched for traced in self._kernels)
+
+    @property
+    def sampled_ratio(self) -> float:
+        """Timed launches per launch since the last poll."""
+        return self._ratio
+
+    def begin(self) -> None:
+        """Hook CuPy now, or when it is imported; on the program's thread."""
+        self.late = COMPILER in sys.modules
+        self._watch.start()
+
+    def sample(self, share: float) -> None:
+        """Time launches at this share of the usual rate; 0 counts only."""
+        if bool(share) != bool(self._sampling):
+            self._kernels.sample(wanted=share > 0)
+        self._sampling = share
+        if self._launches is not None:
+            self._launches.bucket.rate = self._rate(share)
+
+    def attend(self, *, wanted: bool) -> None:
+        """See launches, or give CuPy's own functions back at no cost."""
+        if self._function is not None and wanted is not self._attending:
+            self._attending = wanted
+            (self._function.attend if wanted else self._function.retire)()
+
+    def poll(self) -> None:
+        """Tell the recorder what there is; on the probe's own thread."""
+        if self._launches is None:
+            return
+        devices = sorted({traced.device for traced in self._kernels})
+        self._tell_times(self._launches)
+        self._tell_counts(self._launches)
+        self._charge(self._launches)
+        passed_ns = self._clock() - self._polled_ns
+        self._polled_ns += passed_ns
+        if self._sampling:
+            for device in devices:
+                self._launches.timer.prepare(device)
+            self._launches.bucket.rate = self._rate(self._sampling)
+            self._kernels.share_out(self._launches.bucket.rate * passed_ns / NANOSECONDS)
+        if devices:
+            read_pools(sys.modules["cupy"], devices, self._recorder)
+
+    def stop(self) -> None:
+        """Leave CuPy as it was; functions that it has made launch as ever."""
+        self._watch.stop()
+        self.attend(wanted=False)
+        self._unpatch()
+        if self._compiler is not None and isinstance(self._compiler.function, FunctionStandIn):
+            self._compiler.function = self._compiler.function.kernelcast_real
+        self._compiler = None
+
+    def _hook(self, compiler: Any) -> None:
+        real = compiler.function
+        real = getattr(real, "kernelcast_real", real)
+        runtime, driver = import_module(RUNTIME), import_module(DRIVER)
+        stream = import_module(STREAM)
+        timer = EventTimer(runtime, loaded_driver)
+        bucket = TokenBucket(self._rate(self._sampling), self._clock)
+        launches = Launches(runtime, stream.get_current_stream, self._kernels, timer, bucket)
+        self._count_ns = self._calibrated()
+        self._function = probed_function(real.Function, launches)
+        self._attending = True
+        compiler.function = FunctionStandIn(real, probed_module(real.Module, self._function, launches))
+        self._unpatch = _watch_captures(stream, launches)
+        self._compiler = compiler
+        self._facts = LaunchFacts(driver, runtime)
+        self._launches = launches
+
+    def _tell_times(self, launches: Launches) -> None:
+        summed: dict[tuple[Traced, Configuration, str], tuple[Any, DurationTotals]] = {}
+        for sample, duration_ns in launches.timer.finished():
+            function, traced, configuration = sample.key
+            region = sample.region.name if sample.region else ""
+            key = (traced, configuration, region)
+            summed.setdefault(key, (function, DurationTotals()))[1].observe(duration_ns)
+            if sample.region:
+                sample.region.on(traced.device).gpu_ns += duration_ns * sample.weight
+        for (traced, configuration, region), (function, durations) in summed.items():
+            traced.told += durations.count
+            self._recorder.absorb(
+                traced.signature,
+                traced.device,
+                launches=durations.count,
+                durations=durations,
+                name=self._facts.name(function, configuration) if self._facts else None,
+                variant=variant(configuration, region),
+            )
+
+    def _tell_counts(self, launches: Launches) -> None:
+        waiting = Counter(sample.key[1] for sample in launches.timer.pending())
+        for traced in self._kernels:
+            untimed = traced.launched - traced.told - waiting[traced]
+            if untimed > 0:
+                traced.told += untimed
+                self._recorder.count(traced.signature, untimed, device=traced.device)
+            captured = traced.captured - traced.told_captured
+            if captured:
+                traced.told_captured += captured
+                self._recorder.unseen("graph", captured, device=traced.device)
+
+    def _charge(self, launches: Launches) -> None:
+        launched, spent_ns, samples = self.launched, launches.spent_ns, launches.samples
+        before, spent_before_ns, samples_before = self._charged
+        self._charged = (launched, spent_ns, samples)
+        if launched > before:
+            self._ratio = min(1.0, (samples - samples_before) / (launched - before))
+        self._recorder.charge(round((launched - before) * self._count_ns) + spent_ns - spent_before_ns)
+
+    def _rate(self, share: float) -> float:
+        launches = self._launches
+        if launches is None or not launches.samples:
+            return SAMPLES_PER_SECOND * share
+        cost_ns = max(1.0, launches.spent_ns / launches.samples)
+        return share * min(SAMPLES_PER_SECOND, SAMPLING_RATIO * NANOSECONDS / cost_ns)
+
+
+def variant(configuration: Configuration, region: str) -> str:
+    """What launches have in common beside the kernel: grid, block, dynamic shared memory, region."""
+    grid, block = ("x".join(map(str, part)) for part in (configuration.grid, configuration.block))
+    return f"{grid}/{block}/{configuration.shared}/{region}"
+
+
+def _watch_captures(stream: Any, launches: Launches) -> Callable[[], None]:
+    """Know when CuPy captures a graph, so that only then each launch is asked whether it is one.
+
+    Returns:
+        Undoes it.
+    """
+    base = stream._BaseStream  # noqa: SLF001  the class of Stream and ExternalStream that has both methods
+    begin, end = base.begin_capture, base.end_capture
+
+    def begin_capture(self: Any, *arguments: Any, **named: Any) -> Any:
+        result = begin(self, *arguments, **named)
+        launches.capturing += 1
+        return result
+
+    def end_capture(self: Any, *arguments: Any, **named: Any) -> Any:
+        launches.capturing = max(0, launches.capturing - 1)
+        return end(self, *arguments, **named)
+
+    def undo() -> None:
+        base.begin_capture, base.end_capture = begin, end
+
+    base.begin_capture, base.end_capture = begin_capture, end_capture
+    return undo
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,173 @@
+"""Sleeps until this process has a CUDA context, then starts the probe. What `KERNELCAST_PROBE=1` runs.
+
+Until then there is no socket, and where a sign comes by itself no thread either: pip, compile workers and data-loader
+children inherit the variable and never use a GPU.
+
+* CuPy compiles nothing before it has a context: the first thing that its compiler makes wakes us.
+* PyTorch calls whoever has asked (`torch.cuda._lazy_call`) when it initialises CUDA.
+* JAX, TensorFlow, Numba and others give no sign: once one is imported a thread asks the driver, at most once a second.
+
+A program that uses CUDA without any of them calls `kernelcast.probe.start()` itself.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from logging import getLogger
+from types import ModuleType
+from typing import Any, Final
+
+from kernelcast.probe.imports import ImportWatch
+
+CUPY: Final = "cupy.cuda.compiler"
+TORCH: Final = "torch"
+WITHOUT_A_SIGN: Final = (
+    "jaxlib",
+    "tensorflow",
+    "numba.cuda",
+    "pycuda.driver",
+    "cuda.bindings.driver",
+    "cuda.cuda",
+    "warp",
+)
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 1.0
+
+_log = getLogger("kernelcast.probe")
+
+
+class Dormant:
+    """Waits for one of the signs, and calls once.
+
+    Args:
+        begin: Starts the probe.
+        contexts: Devices on which this process has a context.
+    """
+
+    def __init__(self, begin: Callable[[], object], contexts: Callable[[], tuple[int, ...]]) -> None:
+        self._begin = begin
+        self._contexts = contexts
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        names = dict.fromkeys(WITHOUT_A_SIGN, self._ask_from_now_on)
+        self._watch = ImportWatch({**names, CUPY: self._ring_with_cupy, TORCH: self._ring_with_torch})
+        self._compiler: Any = None
+
+    @property
+    def asking(self) -> bool:
+        """Whether a thread asks the driver."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Wait for a sign."""
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        self._ended.set()
+        self._watch.stop()
+        if self._compiler is not None and isinstance(self._compiler.function, Doorbell):
+            self._compiler.function = self._compiler.function.kernelcast_real
+
+    def wake(self) -> None:
+        """There is a context: start the probe, once; no error of it reaches the program."""
+        if self._ended.is_set():
+            return
+        self.stop()
+        try:
+            self._begin()
+        except Exception as error:  # noqa: BLE001  the program goes on without a probe
+            _log.warning("kernelcast probe did not start: %r; the program runs on", error)
+
+    def _ring_with_cupy(self, compiler: Any) -> None:
+        self._compiler = compiler
+        compiler.function = Doorbell(compiler.function, compiler, self.wake)
+
+    def _ring_with_torch(self, torch: Any) -> None:
+        lazily = getattr(getattr(torch, "cuda", None), "_lazy_call", None)
+        if lazily is None:
+            self._ask_from_now_on()
+        else:
+            lazily(self._ask_from_now_on)
+
+    def _ask_from_now_on(self, _module: ModuleType | None = None) -> None:
+        if self.asking or self._ended.is_set():
+            return
+        self._thread = threading.Thread(target=self._ask, name="kernelcast-dormant", daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        pause_seconds = FIRST_PAUSE_SECONDS
+        while not self._ended.wait(pause_seconds):
+            if self._contexts():
+                self.wake()
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
+
+
+class Doorbell(ModuleType):
+    """`cupy.cuda.function` as CuPy's compiler sees it until it makes its first module.
+
+    Args:
+        real: The module itself.
+        compiler: `cupy.cuda.compiler`.
+        ring: Called before the first `Module` is made; may have put another stand-in in this one's place.
+    """
+
+    def __init__(self, real: Any, compiler: Any, ring: Callable[[], None]) -> None:
+        super().__init__(real.__name__, real.__doc__)
+        self.kernelcast_real = real
+        self._compiler = compiler
+        self._ring = ring
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "Module":
+            self._ring()
+            if self._compiler.function is not self:
+                return self._compiler.function.Module
+        return getattr(self.kernelcast_real, name)
+
+
+class _Armed:
+    """The one that waits in this process, if any; a holder, so that the functions need no `global`."""
+
+    def __init__(self) -> None:
+        self.dormant: Dormant | None = None
+
+
+_armed = _Armed()
+
+
+def arm(environ: Mapping[str, str] = os.environ) -> None:
+    """Wait for this process's CUDA context; a second call changes nothing."""
+    if _armed.dormant is None:
+        _armed.dormant = Dormant(lambda: _start(environ), _contexts)
+        _armed.dormant.start()
+
+
+def disarm() -> None:
+    """Wait no longer: the program has started its probe itself."""
+    if _armed.dormant is not None:
+        _armed.dormant.stop()
+
+
+def _start(environ: Mapping[str, str]) -> None:
+    from kernelcast.probe.current import start  # noqa: PLC0415  100 ms that nobody pays who uses no GPU
+
+    start(
+        environ.get("KERNELCAST_PROGRAM") or script_name(sys.argv),
+        method=environ.get("KERNELCAST_PROBE_METHOD", "auto"),
+    )
+
+
+def _contexts() -> tuple[int, ...]:
+    from kernelcast.probe.driver import active_devices  # noqa: PLC0415  likewise
+
+    return active_devices()
+
+
+def script_name(arguments: list[str]) -> str | None:
+    """What a program is called that was given no name: its script's or module's."""
+    directory, _, file = (arguments[0] if arguments else "").rpartition("/")
+    name = directory.rpartition("/")[2] if file == "__main__.py" else file.removesuffix(".py")
+    return name if name not in {"", "-c", "-m"} else None

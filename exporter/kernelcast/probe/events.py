@@ -1,0 +1,186 @@
+"""Sampled launches timed by CUDA events: recorded on the launch's own stream, read later by the probe's thread.
+
+Nothing here waits for the device. Events are made in advance, per device; a launch that finds none is not timed. The
+probe's thread asks each end event whether it is done and never synchronises.
+
+Two traps. CUDA's runtime makes a context on device 0 for a thread that has none, so the thread first sets the device of
+the events it asks about, whose context exists. And asking for an event while another thread captures a graph in global
+mode would break that capture, unless this thread is in relaxed mode (cuThreadExchangeStreamCaptureMode; the same
+happened to PyTorch's NCCL watchdog: pytorch pull request 148594).
+Source: CUDA Runtime API, sections 6.5 (events) and 6.4 (stream capture).
+"""
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from ctypes import byref, c_int
+from time import monotonic_ns
+from typing import Any, Final, NamedTuple
+
+from kernelcast.probe.regions import RegionTotals
+
+PAIRS: Final = 64
+"""Event pairs of a device; with polls a second apart this many launches can be under way."""
+MOST_PAIRS: Final = 512
+NANOSECONDS_PER_MILLISECOND: Final = 1e6
+NANOSECONDS: Final = 1_000_000_000
+BURST_SECONDS: Final = 0.25
+RELAXED: Final = 2
+"""CU_STREAM_CAPTURE_MODE_RELAXED."""
+
+
+class Pair(NamedTuple):
+    """A start and an end event, as CUDA's handles, of one device."""
+
+    start: int
+    end: int
+    device: int
+
+
+class Sample(NamedTuple):
+    """A launch that was timed: what it was, and where its time will stand."""
+
+    key: Any
+    pair: Pair
+    region: RegionTotals | None
+    weight: int
+
+
+class TokenBucket:
+    """At most so many samples a second, and a quarter of a second's worth at once.
+
+    Args:
+        rate: Per second.
+        clock: Monotonic nanoseconds.
+    """
+
+    def __init__(self, rate: float, clock: Callable[[], int] = monotonic_ns) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._rate = rate
+        self._tokens = self._most = _burst(rate)
+        self._filled_ns = clock()
+
+    @property
+    def rate(self) -> float:
+        """Samples a second."""
+        return self._rate
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        with self._lock:
+            self._fill()
+            self._rate, self._most = rate, _burst(rate)
+            self._tokens = min(self._tokens, self._most)
+
+    def take(self) -> bool:
+        """Whether one more sample may be made now."""
+        with self._lock:
+            self._fill()
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+    def _fill(self) -> None:
+        now_ns = self._clock()
+        self._tokens = min(self._most, self._tokens + self._rate * (now_ns - self._filled_ns) / NANOSECONDS)
+        self._filled_ns = now_ns
+
+
+def _burst(rate: float) -> float:
+    return max(1.0, rate * BURST_SECONDS) if rate > 0 else 0.0
+
+
+class EventTimer:
+    """The events of a process.
+
+    Args:
+        runtime: CuPy's `cupy.cuda.runtime`, or its double.
+        driver: Gives the CUDA driver library.
+    """
+
+    def __init__(self, runtime: Any, driver: Callable[[], Any]) -> None:
+        self._runtime = runtime
+        self._driver = driver
+        self._free: dict[int, deque[Pair]] = {}
+        self._made: dict[int, int] = {}
+        self._under_way: deque[Sample] = deque()
+        self._relaxed = False
+        self.failures = 0
+        """Samples lost to an error of CUDA's."""
+
+    @property
+    def under_way(self) -> int:
+        """Samples whose time is not known yet."""
+        return len(self._under_way)
+
+    def begin(self, device: int, stream: int) -> Pair | None:
+        """Record the start of a launch; None where no event is free. On the program's thread.
+
+        Raises:
+            Exception: Whatever CUDA has against it.
+        """
+        free = self._free.get(device)
+        if not free:
+            return None
+        pair = free.popleft()
+        self._runtime.eventRecord(pair.start, stream)
+        return pair
+
+    def end(self, sample: Sample, stream: int) -> None:
+        """Record the end of a launch. On the program's thread.
+
+        Raises:
+            Exception: Whatever CUDA has against it.
+        """
+        self._runtime.eventRecord(sample.pair.end, stream)
+        self._under_way.append(sample)
+
+    def give_back(self, pair: Pair) -> None:
+        """The launch was none after all."""
+        self._free[pair.device].append(pair)
+
+    def prepare(self, device: int) -> None:
+        """Make the events of a device, and more of them while they do not suffice; on the probe's own thread.
+
+        Raises:
+            Exception: Whatever CUDA has against it.
+        """
+        free = self._free.setdefault(device, deque())
+        made = self._made.get(device, 0)
+        if made >= MOST_PAIRS or len(free) > made // 4:
+            return
+        self._enter(device)
+        for _ in range(PAIRS):
+            create = self._runtime.eventCreateWithFlags
+            free.append(Pair(create(0), create(0), device))
+        self._made[device] = made + PAIRS
+
+    def finished(self) -> Iterator[tuple[Sample, int]]:
+        """Samples whose launch has ended, with nanoseconds; on the probe's own thread."""
+        for _ in range(len(self._under_way)):
+            sample = self._under_way.popleft()
+            try:
+                self._enter(sample.pair.device)
+                if self._runtime.eventQuery(sample.pair.end) != 0:
+                    self._under_way.append(sample)
+                    continue
+                milliseconds = self._runtime.eventElapsedTime(sample.pair.start, sample.pair.end)
+            except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
+                self.failures += 1
+                continue
+            self.give_back(sample.pair)
+            yield sample, round(milliseconds * NANOSECONDS_PER_MILLISECOND)
+
+    def pending(self) -> list[Sample]:
+        """Samples whose time is not known yet."""
+        return list(self._under_way)
+
+    def _enter(self, device: int) -> None:
+        self._runtime.setDevice(device)
+        if not self._relaxed:
+            self._relaxed = True
+            with contextlib.suppress(OSError, AttributeError):
+                self._driver().cuThreadExchangeStreamCaptureMode(byref(c_int(RELAXED)))

@@ -1,0 +1,200 @@
+"""How this process is measured: the best of three ways that is possible, allowed and affordable.
+
+CUPTI where it is asked for and can be used; else CuPy's launches, some of them timed by CUDA events; else their counts.
+Where none sees anything (PyTorch or JAX without CUPTI) that is said, and nothing is invented. What is in use, why, and
+how much of it goes out as `Status`.
+"""
+
+import threading
+from logging import getLogger
+from typing import Final
+
+from kernelcast.probe.budget import Level
+from kernelcast.probe.means import CuptiRung, Means
+from kernelcast.probe.others import other_profiler, silent_libraries
+from kernelcast.probe.recorder import Recorder
+
+METHODS: Final = ("auto", "cupti", "event", "count")
+CUPTI_SWITCH: Final = "KERNELCAST_CUPTI"
+ACTIVE: Final = "active"
+BACKED_OFF: Final = "backed_off"
+YIELDED: Final = "yielded"
+OFF: Final = "off"
+STOP_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 30.0
+"""Between two looks at which libraries there are: a large process's map takes a millisecond to read."""
+NANOSECONDS: Final = 1_000_000_000
+FRAMEWORKS: Final = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow"}
+
+_log = getLogger("kernelcast.probe")
+
+
+class Ladder:
+    """Chooses the method, watches its cost and other profilers, and says what it does.
+
+    Args:
+        recorder: Takes the totals.
+        method: `auto`, `cupti`, `event`, `count`; anything else leaves measuring to the program.
+        means: What to work with.
+    """
+
+    def __init__(self, recorder: Recorder, method: str = "auto", means: Means | None = None) -> None:
+        self._recorder = recorder
+        self._wanted = method
+        self._means = means or Means()
+        self._cupy = self._means.cupy(recorder)
+        self._cupti: CuptiRung | None = None
+        self._cupti_reason = ""
+        self._other = ""
+        self._libraries: frozenset[str] = frozenset()
+        self._looked_ns: int | None = None
+        self._lock = threading.Lock()
+        self._began = self._awake = self._said_off = False
+
+    @property
+    def method(self) -> str:
+        """The method as far as it is known now: what the program's first frame says."""
+        if self._cupti is not None:
+            return "cupti"
+        if self._wanted in {"auto", "cupti"}:
+            return "event" if self._cupy.hooked else "manual"
+        return self._wanted
+
+    def begin(self) -> None:
+        """Get ready, on the program's thread: hook CuPy now or when it is imported. No CUDA call is made."""
+        if self._wanted in METHODS:
+            self._began = True
+            self._cupy.sample(0.0 if self._wanted == "count" else 1.0)
+            self._cupy.begin()
+
+    def poll(self) -> None:
+        """Tell the recorder what there is, on the probe's own thread, once an interval."""
+        self._means.each_poll()
+        with self._lock:
+            self._tell_regions()
+            if self._began and (self._awake or self._wake()):
+                self._measure()
+
+    def finish(self) -> None:
+        """Tell the recorder the last there is, and end; on the probe's own thread."""
+        self.poll()
+        self.stop()
+
+    def stop(self) -> None:
+        """Leave the program as it was; safe to call twice."""
+        if not self._lock.acquire(timeout=STOP_SECONDS):
+            return
+        try:
+            if self._began:
+                self._began = False
+                self._drop_cupti("the program ends")
+                self._cupy.stop()
+        finally:
+            self._lock.release()
+
+    def forked(self) -> None:
+        """In a child: all totals are the parent's, and no CUDA call may be made."""
+        self._lock = threading.Lock()
+        self._began = False
+        if self._cupti is not None:
+            self._cupti.forked()
+            self._cupti = None
+        self._cupy.stop()
+        self._means.regions.forget()
+
+    def _wake(self) -> bool:
+        if not self._means.contexts():
+            return False
+        self._awake = True
+        self._recorder.touch()
+        if self._wanted == "cupti" or (self._wanted == "auto" and _on(self._means.environ.get(CUPTI_SWITCH, ""))):
+            self._take_cupti()
+        return True
+
+    def _take_cupti(self) -> None:
+        try:
+            rung = self._means.cupti(self._recorder)
+            if rung.start() or rung.state == YIELDED:
+                self._cupti = rung
+            self._cupti_reason = rung.reason
+        except Exception as error:  # noqa: BLE001  whatever a driver or a library lacks: the next rung will do
+            self._cupti_reason = f"CUPTI cannot be used: {error}"
+
+    def _drop_cupti(self, reason: str) -> None:
+        rung, self._cupti = self._cupti, None
+        if rung is not None:
+            self._cupti_reason = reason
+            rung.stop(reason)
+
+    def _measure(self) -> None:
+        self._look()
+        budget = self._means.budget
+        before = budget.level
+        level = budget.feed(self._means.clock(), self._recorder.overhead_ns)
+        if level is Level.OFF and before is not level:
+            self._say_off()
+        self._apply(level)
+        if self._cupti is not None:
+            self._cupti.tick()
+        self._cupy.poll()
+        self._report(level)
+
+    def _look(self) -> None:
+        means, now_ns = self._means, self._means.clock()
+        if self._looked_ns is None or now_ns - self._looked_ns >= LOOK_SECONDS * NANOSECONDS:
+            self._looked_ns = now_ns
+            self._libraries = means.libraries()
+        self._other = other_profiler(means.environ, self._libraries, means.modules)
+
+    def _apply(self, level: Level) -> None:
+        if self._cupti is not None and level is not Level.FULL:
+            self._drop_cupti("CUPTI cost too much")
+        elif self._cupti is not None and self._cupti.state == OFF:
+            self._drop_cupti(self._cupti.reason)
+        quiet = self._wanted == "count" or self._other or self._cupti is not None
+        self._cupy.sample(0.0 if quiet else level.sampling)
+        self._cupy.attend(wanted=level is not Level.OFF and self._cupti is None)
+
+    def _report(self, level: Level) -> None:
+        if self._cupti is not None:
+            self._recorder.status("cupti", self._cupti.state, self._cupti.reason, 1.0)
+            return
+        timing = self._cupy.hooked and self._wanted != "count" and not self._other and level.sampling > 0
+        method = "event" if timing else "count"
+        self._recorder.status(method, self._state(level), self._reason(level), self._cupy.sampled_ratio)
+
+    def _state(self, level: Level) -> str:
+        if level is Level.OFF or not self._cupy.hooked:
+            return OFF
+        if self._other and self._wanted != "count":
+            return YIELDED
+        return ACTIVE if level is Level.FULL else BACKED_OFF
+
+    def _reason(self, level: Level) -> str:
+        parts = [f"{self._other} is at work"] if self._other else []
+        if level is not Level.FULL:
+            parts.append("measuring took more of the program's time than it may")
+        if self._cupti_reason:
+            parts.append(self._cupti_reason)
+        if self._cupy.hooked and self._cupy.late:
+            parts.append("kernels that CuPy had compiled before are not seen")
+        frameworks = [shown for name, shown in FRAMEWORKS.items() if name in self._means.modules]
+        if hidden := [*frameworks, *silent_libraries(self._libraries)]:
+            parts.append(f"not seen without CUPTI: {', '.join(hidden)}")
+        return "; ".join(parts)
+
+    def _say_off(self) -> None:
+        if not self._said_off:
+            self._said_off = True
+            _log.warning(
+                "kernelcast probe took %.1f %% of this program's time and switched itself off; the program runs on",
+                100 * self._means.budget.off_at,
+            )
+
+    def _tell_regions(self) -> None:
+        for row in self._means.regions.growth(self._recorder.home or 0):
+            self._recorder.region(row.name, row.launches, row.gpu_ns, row.wall_ns, row.device)
+
+
+def _on(switch: str) -> bool:
+    return switch.strip().lower() in {"1", "true", "yes", "on"}

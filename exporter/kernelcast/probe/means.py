@@ -1,0 +1,78 @@
+"""What the ladder works with: its rungs, and what it asks of the process around it. Tests pass their own."""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any, Protocol
+
+from kernelcast.probe.budget import Budget
+from kernelcast.probe.cupy_rung import CupyRung
+from kernelcast.probe.driver import active_devices
+from kernelcast.probe.others import mapped_libraries
+from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.regions import RegionTable, table
+
+
+class CuptiRung(Protocol):
+    """CUPTI's activity records, as `kernelcast.probe.cupti` offers them; it yields to other profilers by itself."""
+
+    state: str
+    reason: str
+
+    def start(self) -> bool:
+        """Begin, if CUPTI is there, allowed and nobody else's."""
+
+    def tick(self) -> None:
+        """Tell the recorder what has come."""
+
+    def stop(self, reason: str) -> None:
+        """Give CUPTI back, wholly."""
+
+    def forked(self) -> None:
+        """Let go without a call."""
+
+
+def open_cupti(recorder: Recorder) -> CuptiRung:
+    """The CUPTI rung.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    rung: CuptiRung = importlib.import_module("kernelcast.probe.cupti").CuptiRung(recorder)
+    return rung
+
+
+def _nothing() -> None:
+    """What happens at a poll besides measuring: by default nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What the ladder works with.
+
+    Attributes:
+        environ: The environment.
+        clock: Monotonic nanoseconds.
+        contexts: Devices on which this process has a CUDA context.
+        libraries: File names of the libraries in this process.
+        modules: What is imported.
+        cupti: Makes the CUPTI rung.
+        cupy: Makes CuPy's rung.
+        budget: Judges the cost.
+        regions: The program's regions.
+        each_poll: Called at each poll.
+    """
+
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Callable[[], int] = monotonic_ns
+    contexts: Callable[[], tuple[int, ...]] = active_devices
+    libraries: Callable[[], frozenset[str]] = mapped_libraries
+    modules: Mapping[str, Any] = field(default_factory=lambda: sys.modules)
+    cupti: Callable[[Recorder], CuptiRung] = open_cupti
+    cupy: Callable[[Recorder], CupyRung] = CupyRung
+    budget: Budget = field(default_factory=Budget)
+    regions: RegionTable = table
+    each_poll: Callable[[], None] = _nothing

@@ -1,0 +1,133 @@
+"""An exporter beside the program, for a machine that has no daemon: one per user and node, shared by all ranks.
+
+Each program keeps a connection to the exporter's life line and says nothing on it. The kernel closes it however the
+program ends, `kill -9` included; when the last one is gone the exporter ends, too.
+"""
+
+import contextlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from logging import getLogger
+from pathlib import Path
+from typing import Final
+
+LIFE_LINE: Final = "life.sock"
+PROBE_SOCKET: Final = "probe.sock"
+PORT: Final = "port"
+LOG: Final = "exporter.log"
+PRIVATE: Final = 0o700
+NOT_INHERITED: Final = ("KERNELCAST_PROBE", "KERNELCAST_PROBE_STANDALONE")
+
+_log = getLogger("kernelcast.probe")
+
+
+class Standalone:
+    """This program's part: starts the exporter if nobody has, and holds on to its life line. No method raises.
+
+    Args:
+        directory: A private directory; None takes the user's own.
+        python: Runs the exporter.
+    """
+
+    def __init__(self, directory: Path | None = None, python: str = sys.executable) -> None:
+        self._directory = directory or private_directory(os.environ)
+        self._python = python
+        self._line: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._said = False
+
+    @property
+    def socket_path(self) -> str:
+        """Where the exporter listens for programs."""
+        return str(self._directory / PROBE_SOCKET)
+
+    @property
+    def held(self) -> bool:
+        """Whether the exporter knows that this program lives."""
+        return self._line is not None
+
+    def start(self) -> None:
+        """Find the exporter of this node, or start one; it is ready some seconds later."""
+        try:
+            self._directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            _check_private(self._directory)
+            if not self._hold() and self._can_run():
+                self._port = _free_port()
+                self._process = self._spawn(self._port)
+        except OSError as error:
+            self._warn(f"{error}")
+
+    def poll(self) -> None:
+        """Take hold of the life line once the exporter has it; on the probe's own thread."""
+        if self._line is None and self._hold() and self._process is not None:
+            self._show()
+        if self._process is not None and self._process.poll() not in {None, 0}:
+            self._warn(f"it ended with {self._process.returncode}; see {self._directory / LOG}")
+            self._process = None
+
+    def let_go(self) -> None:
+        """The program ends, or this is a forked child."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _hold(self) -> bool:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        line.setblocking(False)
+        try:
+            line.connect(str(self._directory / LIFE_LINE))
+        except OSError:
+            line.close()
+            return False
+        self._line = line
+        return True
+
+    def _can_run(self) -> bool:
+        if find_spec("typer") and find_spec("confluent_kafka"):
+            return True
+        self._warn("it is not installed: pip install 'kernelcast[exporter]'")
+        return False
+
+    def _spawn(self, port: int) -> "subprocess.Popen[bytes]":
+        environ = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+        command = [self._python, "-m", "kernelcast.probe.companion", str(self._directory), str(port)]
+        with (self._directory / LOG).open("ab") as log:
+            return subprocess.Popen(
+                command, env=environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _show(self) -> None:
+        """Of ranks that start together each starts an exporter, and one of them stays: its own rank says where."""
+        with contextlib.suppress(OSError):
+            if (self._directory / PORT).read_text() == str(self._port):
+                sys.stderr.write(f"kernelcast: this node's metrics at http://127.0.0.1:{self._port}/metrics\n")
+
+    def _warn(self, reason: str) -> None:
+        if not self._said:
+            self._said = True
+            _log.warning("kernelcast has no exporter beside this program: %s; the program runs on", reason)
+
+
+def private_directory(environ: Mapping[str, str]) -> Path:
+    """Where this user's exporter lives on this node."""
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "kernelcast" if runtime else Path(f"/tmp/kernelcast-{os.getuid()}")  # noqa: S108  checked
+
+
+def _check_private(directory: Path) -> None:
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(f"{directory} is not a directory of this user's alone; remove it")
+
+
+def _free_port() -> int:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

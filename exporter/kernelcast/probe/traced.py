@@ -1,0 +1,129 @@
+"""What is known of each kernel that CuPy launches, and which of its launches are timed.
+
+Launches are counted with one addition each; of a kernel that is launched often, one in so many is timed, at random
+distances, because programs repeat themselves and a fixed distance could always meet the same one.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+from kernelcast.wire.kernels import OTHER
+
+MOST: Final = 2048
+NEVER: Final = sys.maxsize
+FIRST_STRIDE: Final = 16
+"""Until it is known how often a kernel is launched."""
+
+
+class Configuration(NamedTuple):
+    """How a kernel was launched."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+
+
+class Traced:
+    """One kernel on one device. `launched` and `captured` are added to by the program's threads, one bytecode each.
+
+    Attributes:
+        launched: Launches.
+        captured: Launches that went into a graph, whose replays nobody sees here.
+        sample_at: The launch that is timed next.
+        sampled_at: The one that was timed last.
+        stride: Launches per timed one.
+        told: Launches that the recorder knows of.
+        told_captured: Captured ones likewise.
+        seen: Launches at the last poll.
+    """
+
+    __slots__ = (
+        "captured",
+        "device",
+        "launched",
+        "sample_at",
+        "sampled_at",
+        "seen",
+        "signature",
+        "stride",
+        "told",
+        "told_captured",
+    )
+
+    def __init__(self, signature: str, device: int) -> None:
+        self.signature = signature
+        self.device = device
+        self.launched = self.captured = self.told = self.told_captured = self.seen = self.sampled_at = 0
+        self.stride = FIRST_STRIDE
+        self.sample_at = NEVER
+
+    def sampled(self, random: Random) -> int:
+        """A launch is being timed: choose the next one, and say how many this one stands for."""
+        weight = self.launched - self.sampled_at
+        self.sampled_at = self.launched
+        self.sample_at = self.launched + random.randint(1, max(1, 2 * self.stride - 1))
+        return max(1, weight)
+
+
+class TracedKernels:
+    """All kernels of a process, so many at most; the rest is counted as `other`."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: dict[tuple[str, int], Traced] = {}
+        self.sampling = False
+        self.random = Random()  # noqa: S311  which launch is timed is no secret
+
+    def __iter__(self) -> Iterator[Traced]:
+        return iter(list(self._known.values()))
+
+    def get(self, signature: str, device: int) -> Traced:
+        """The kernel of that name on that device."""
+        key = (signature, device)
+        if key not in self._known and len(self._known) >= self._most:
+            key = (OTHER, device)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known.setdefault(key, Traced(*key))
+            found.sample_at = 2 if self.sampling else NEVER  # a first launch may still load code
+        return found
+
+    def sample(self, *, wanted: bool) -> None:
+        """Time launches from now on, or none any more."""
+        self.sampling = wanted
+        for traced in self:
+            traced.sample_at = traced.launched + 1 if wanted else NEVER
+
+    def share_out(self, samples: float) -> None:
+        """Spread the samples of one interval over the kernels, by what each launched in the last one."""
+        active = [(traced, traced.launched - traced.seen) for traced in self]
+        strides = fair_strides([launches for _, launches in active], samples)
+        for (traced, launches), stride in zip(active, strides, strict=True):
+            traced.seen += launches
+            if launches:
+                traced.stride = stride
+                if self.sampling:
+                    traced.sample_at = min(traced.sample_at, traced.launched + 2 * stride)
+
+
+def fair_strides(launches: Sequence[int], samples: float) -> list[int]:
+    """How many launches of each kernel go on one sample, so that all get the same number of samples at most.
+
+    Rare kernels are timed at every launch, and what they leave of their share goes to the others.
+
+    Args:
+        launches: Of each kernel in one interval.
+        samples: That may be made in one interval.
+    """
+    left, open_kernels = samples, sum(1 for count in launches if count)
+    strides = [1] * len(launches)
+    for index in sorted(range(len(launches)), key=launches.__getitem__):
+        if not launches[index]:
+            continue
+        share = left / open_kernels
+        strides[index] = max(1, round(launches[index] / share)) if share > 0 else NEVER
+        left -= min(share, launches[index])
+        open_kernels -= 1
+    return strides

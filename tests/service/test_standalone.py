@@ -1,0 +1,99 @@
+"""An exporter beside the program: found or started, shared by ranks, gone with the last of them."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.service
+
+PROGRAM = """
+import sys, time
+from kernelcast import probe
+probe.start("train", source="simulated", standalone=True, method="manual")
+while True:
+    probe.observe("conv", 1000)
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="session")
+def compiled() -> None:
+    """The exporter has no machine code of its own to wait for."""
+
+
+class Ranks:
+    """Programs that run until they are ended."""
+
+    def __init__(self, runtime: Path) -> None:
+        self.directory = runtime / "kernelcast"
+        self._environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.2"}
+        self.running: list[subprocess.Popen[str]] = []
+
+    def start(self, rank: int) -> "subprocess.Popen[str]":
+        environ = {**self._environ, "RANK": str(rank), "PYTHONPATH": os.pathsep.join(sys.path)}
+        program = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environ, stderr=subprocess.PIPE, text=True)
+        self.running.append(program)
+        return program
+
+    def metrics(self) -> str:
+        port = (self.directory / "port").read_text()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+            text: str = response.read().decode()
+            return text
+
+    def launches(self) -> dict[str, float]:
+        try:
+            found = re.findall(r'^cuda_kernel_launches_total\{.*rank="(\d)".*\} (\S+)$', self.metrics(), re.MULTILINE)
+        except OSError:
+            return {}
+        return {rank: float(value) for rank, value in found}
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    made = Ranks(tmp_path)
+    yield made
+    for program in made.running:
+        program.kill()
+        program.wait()
+        if program.stderr is not None:
+            program.stderr.close()
+    assert soon(lambda: not alive(made.directory)), "the exporter outlived its programs"
+
+
+def soon(condition: Callable[[], bool], seconds: float = 40) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def alive(directory: Path) -> bool:
+    return (directory / "life.sock").exists()
+
+
+def test_ranks_share_one_exporter_that_ends_with_the_last_of_them_even_by_kill_9(ranks: Ranks) -> None:
+    first, second = ranks.start(0), ranks.start(1)
+    assert soon(lambda: set(ranks.launches()) == {"0", "1"}), (ranks.directory / "exporter.log").read_text()
+    assert "kernelcast_exporter_probe_processes 2" in ranks.metrics()
+    first.send_signal(signal.SIGKILL)
+    told = first.communicate()[1]
+    before = ranks.launches()["1"]
+    assert soon(lambda: ranks.launches().get("1", 0) > before)
+    second.send_signal(signal.SIGKILL)
+    told += second.communicate()[1]
+    assert soon(lambda: not alive(ranks.directory))
+    port = (ranks.directory / "port").read_text()
+    assert told.count(f"kernelcast: this node's metrics at http://127.0.0.1:{port}/metrics") == 1
+    assert told.count("metrics at") == 1
+    assert ranks.directory.stat().st_mode & 0o777 == 0o700

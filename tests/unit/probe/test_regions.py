@@ -1,0 +1,106 @@
+"""Regions of a program."""
+
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from types import ModuleType
+
+import pytest
+
+from kernelcast.probe import nvtx
+from kernelcast.probe.regions import RegionTable, current, region, table
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    table.forget()
+    list(table.growth(0))
+    yield
+    assert current.get() is None
+    table.forget()
+
+
+def walls() -> dict[str, int]:
+    return {row.name: row.wall_ns for row in table.growth(0)}
+
+
+def test_nested_regions_have_their_own_wall_time_and_a_recursion_counts_once() -> None:
+    with region("outer"), region("inner"), region("outer"):
+        stay = current.get()
+        assert stay is not None
+        assert stay.totals.name == "outer"
+    found = walls()
+    assert found["outer"] >= found["inner"] > 0
+    assert walls() == {}
+
+
+def test_a_region_decorates_and_passes_what_the_function_returns_and_raises() -> None:
+    @region("decorated")
+    def work(value: int) -> int:
+        if value < 0:
+            raise ValueError(value)
+        return value + 1
+
+    assert work(1) == 2
+    with pytest.raises(ValueError, match="-1"):
+        work(-1)
+    assert walls()["decorated"] > 0
+    assert work.__name__ == "work"
+
+
+def test_threads_have_their_own_innermost_region() -> None:
+    seen: list[object] = []
+    with region("main"):
+        thread = threading.Thread(target=lambda: seen.append(current.get()))
+        thread.start()
+        thread.join()
+    assert seen == [None]
+
+
+def test_a_generator_that_ends_elsewhere_leaves_no_region_behind() -> None:
+    def steps() -> Generator[int, None, None]:
+        with region("generator"):
+            yield 1
+
+    one = steps()
+    next(one)
+    one.close()
+
+
+def test_after_so_many_names_the_rest_is_other() -> None:
+    small = RegionTable(2)
+    for name in ("a", "b", "c", "d"):
+        small.totals(name).on(0).launches += 1
+    assert {row.name: row.launches for row in small.growth(0)} == {"a": 1, "b": 1, "other": 2}
+
+
+def test_growth_is_told_once_and_by_device() -> None:
+    small = RegionTable()
+    totals = small.totals("a")
+    totals.on(1).launches += 3
+    totals.on(1).gpu_ns += 7.5
+    totals.wall_ns += 9
+    assert {(row.device, row.launches, row.gpu_ns, row.wall_ns) for row in small.growth(0)} == {
+        (0, 0, 0, 9),
+        (1, 3, 7, 0),
+    }
+    totals.on(1).gpu_ns += 0.5
+    assert [(row.device, row.launches, row.gpu_ns) for row in small.growth(0)] == [(1, 0, 1)]
+
+
+def test_nvtx_ranges_become_regions_and_foreign_pops_end_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = ModuleType("torch.cuda.nvtx")
+    calls: list[str] = []
+    torch.__dict__.update(range_push=calls.append, range_pop=lambda: calls.append("pop"))
+    monkeypatch.setitem(sys.modules, "torch.cuda.nvtx", torch)
+    watch = nvtx.watch_nvtx()
+    torch.range_push("step")
+    assert current.get().totals.name == "step"  # type: ignore[union-attr]
+    torch.range_pop()
+    with region("own"):
+        torch.range_pop()
+        assert current.get().totals.name == "own"  # type: ignore[union-attr]
+        torch.range_push("never popped")
+    watch.stop()
+    assert calls == ["step", "pop", "pop", "never popped"]
+    assert walls()["step"] > 0
