@@ -59,7 +59,7 @@ OUTER = "cd" * 32
 )
 @pytest.mark.parametrize("form", ["0::{}\n", "12:devices:{}\n11:memory:{}\n1:name=systemd:{}\n0::/\n"])
 def test_every_form_of_cgroup_tells_pod_container_and_job(path: str, expected: Membership, form: str) -> None:
-    assert parse(form.replace("{}", path)) == expected
+    assert parse(form.replace("{}", path).encode()) == expected
 
 
 class Node:
