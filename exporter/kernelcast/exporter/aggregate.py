@@ -1,12 +1,13 @@
 """Sums the processes of each program, rank and GPU into series that never fall, within fixed bounds."""
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.emit import Emitter
+from kernelcast.exporter.energy import EnergyMeter
 from kernelcast.exporter.process import MAX_TUNABLES, ProcessTotals
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.series import ProgramSeries, SeriesKey
@@ -92,6 +93,7 @@ class Aggregator:
         members: By key.
         counts: What it has met.
         epoch_ns: As above; moves on when a program is retired.
+        energy: What GPUs took, and what kernels probably took of it.
         finished: Processes that ended and are no longer kept, so that a late report is not counted twice.
     """
 
@@ -110,6 +112,7 @@ class Aggregator:
         self.members: dict[SeriesKey, Member] = {}
         self.finished: OrderedDict[str, None] = OrderedDict()
         self.counts = Counts()
+        self.energy = EnergyMeter()
 
     def report(self, report: ProcessReport) -> None:
         """Take in the totals of one process on one GPU."""
@@ -151,6 +154,10 @@ class Aggregator:
         series.outcomes[key] = series.outcomes.get(key, 0) + 1
         if outcome.measured_ratio is not None:
             series.measured[outcome.tunable] = outcome.measured_ratio
+
+    def meter(self, devices: Iterable[Sample]) -> list[Sample]:
+        """Divide the energy that device samples tell over the kernels that ran; returns the GPUs' own energy series."""
+        return self.energy.book(devices, (member.series for member in self.members.values()))
 
     def samples(self, now_ns: int) -> Iterator[ProgramSamples]:
         """Close the interval and show every series at `now_ns` (Unix nanoseconds), grouped by host and program."""

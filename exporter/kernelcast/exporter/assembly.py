@@ -14,11 +14,11 @@ from kernelcast.exporter.attribution.assembly import attribution
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
-from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml
+from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml, pynvml_for
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
+from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
-from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.outlet import outlet
@@ -73,9 +73,12 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
     counts = DaemonCounts(registry)
     with ExitStack() as stack:
         state, aggregator = _memory(settings, stack)
-        sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=settings.nvml_timeout_seconds)
+        counters = CountersFile(settings.counters_file, processes=settings.process_metrics)
+        sampler = IsolatedSampler(
+            counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
+        )
         stack.callback(sampler.close)
-        nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error)
+        nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error, counters=counters)
         users = stack.enter_context(attribution(settings, registry))
         if nvml is not None:
             nvml.users = users

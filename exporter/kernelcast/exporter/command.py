@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from kernelcast.exporter.assembly import run
+from kernelcast.exporter.devices import check_files
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown
@@ -47,7 +48,16 @@ def exporter(  # noqa: PLR0913  one per option
         "nvml": nvml,
         "to_kafka": to_kafka,
     }
-    read = partial(options.settings, SECTION, ExporterSettings, flags=flags)
+    check = partial(check_files, warn=_say if options.check_config else _leave_it_to_the_log)
+    read = partial(options.settings, SECTION, ExporterSettings, flags=flags, checks=(check,))
     settings = read()
     with Shutdown().signals() as shutdown:
         run(settings, shutdown, reload=read)
+
+
+def _say(warning: str) -> None:
+    typer.echo(f"warning: {warning}", err=True)
+
+
+def _leave_it_to_the_log(_warning: str) -> None:
+    """The daemon logs it when it begins."""

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Final, Self
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter.nvml.counters_file import CountersFile
+from kernelcast.exporter.nvml.isolated import PYNVML
 from kernelcast.exporter.nvml.source import ErrorListener, Looker, NvmlSource
 from kernelcast.exporter.report import Batch
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue.gpu import GPU_UP, UP_LABELS
-from kernelcast.wire.errors import DeviceError, MissingExtraError
+from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError, TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
-from kernelcast.wire.identity import Device, Labels
+from kernelcast.wire.identity import LIVE, REPLAYED, Device, Labels
 
 DCGM_TIMEOUT_SECONDS: Final = 2.0
 DCGM_LOOK_SECONDS: Final = 60.0
@@ -28,8 +30,43 @@ Fetch = Callable[[str], bytes]
 _log = get_logger(__name__)
 
 
+def pynvml_for(settings: ExporterSettings) -> tuple[str, ...]:
+    """What the process that asks NVML is to load: pynvml, or what plays a recording of it."""
+    if settings.nvml_recording is None:
+        return PYNVML
+    return "kernelcast.exporter.nvml.recorded:open_recording", str(settings.nvml_recording)
+
+
+def check_files(settings: ExporterSettings, *, warn: Callable[[str], None]) -> None:
+    """Whether the counters table and the recording can be used.
+
+    Args:
+        settings: They name them.
+        warn: Told what of the table cannot be given.
+
+    Raises:
+        ConfigurationError: They cannot.
+    """
+    for warning in CountersFile(settings.counters_file).table.warnings:
+        warn(warning)
+    if settings.nvml_recording is not None:
+        _require_pynvml()
+        # Needs pynvml, which is an extra.
+        from kernelcast.exporter.nvml.recorded import read_any  # noqa: PLC0415
+
+        try:
+            read_any(settings.nvml_recording)
+        except TraceError as error:
+            raise ConfigurationError(f"exporter.nvml_recording: {error}") from None
+
+
 def open_nvml(
-    settings: ExporterSettings, sampler: Looker, *, hostname: str, on_error: ErrorListener
+    settings: ExporterSettings,
+    sampler: Looker,
+    *,
+    hostname: str,
+    on_error: ErrorListener,
+    counters: CountersFile | None = None,
 ) -> NvmlSource | None:
     """Find the node's GPUs as the settings ask; None where they are not to be read.
 
@@ -41,7 +78,14 @@ def open_nvml(
     """
     if settings.nvml == "off":
         return None
-    source = NvmlSource(sampler, hostname=hostname, boot_ns=boot_time_ns(), on_error=on_error)
+    source = NvmlSource(
+        sampler,
+        hostname=hostname,
+        boot_ns=boot_time_ns(),
+        on_error=on_error,
+        source=REPLAYED if settings.nvml_recording is not None else LIVE,
+        counters=counters,
+    )
     try:
         _require_pynvml()
         return source.start()

@@ -7,7 +7,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.growth import Launches
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import KernelSeries, ProgramSeries
-from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue import Metric, energy, kernel
 from kernelcast.wire.frames import KernelName, TunableClaim
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
 from kernelcast.wire.identity import Labels, labels
@@ -30,6 +30,7 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
 }
 """Name of a counter, as `process.flatten` gives it, to its row and the labels of its key; `_ns` becomes seconds."""
 
+MICROJOULES_PER_JOULE: Final = 1_000_000
 SQUARE_NANOSECONDS_PER_SQUARE_SECOND: Final = NANOSECONDS_PER_SECOND**2
 
 
@@ -49,6 +50,7 @@ class Emitter:
         for kernel_class, totals in self._series.other.items():
             base = self._labels(kernel=OTHER, kernel_class=kernel_class)
             yield from self._launches(base, totals, detailed=False)
+            yield from self._energy(base, self._series.other_energy_uj.get(kernel_class, 0))
         yield from self._counters()
         yield from self._gaps()
         yield from self._coverage()
@@ -67,6 +69,7 @@ class Emitter:
     def _kernel(self, shown: KernelSeries) -> Iterator[Sample]:
         own = {"kernel": shown.label, "kernel_class": shown.kernel_class}
         yield from self._launches(self._labels(**own), shown.totals, detailed=shown.detailed)
+        yield from self._energy(self._labels(**own), shown.energy_uj)
         if shown.config is not None and (shown.config.grid or shown.config.block):
             yield self._gauge(kernel.KERNEL_INFO, self._labels(**own, **_config(shown.config)), 1)
         if shown.config is not None and shown.config.occupancy:
@@ -88,6 +91,10 @@ class Emitter:
             yield self._counter(kernel.QUEUE_DELAYS, attributes, totals.queue_delays)
         if totals.graph_launches:
             yield self._counter(kernel.GRAPH_LAUNCHES, attributes, totals.graph_launches)
+
+    def _energy(self, attributes: Labels, energy_uj: int) -> Iterator[Sample]:
+        if self._series.metered:
+            yield self._counter(energy.KERNEL_ENERGY, attributes, energy_uj / MICROJOULES_PER_JOULE)
 
     def _variant(self, attributes: Labels, totals: DurationTotals) -> Iterator[Sample]:
         squares = totals.sum_squares_ns2 / SQUARE_NANOSECONDS_PER_SQUARE_SECOND

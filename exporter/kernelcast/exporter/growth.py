@@ -38,6 +38,12 @@ class Launches:
         """GPU time of the timed launches, in nanoseconds."""
         return self.durations.sum_ns
 
+    @property
+    def estimated_ns(self) -> int:
+        """GPU time of all launches, had those that were not timed taken as long as those that were."""
+        timed = self.durations.count
+        return self.durations.sum_ns * self.launches // timed if timed else 0
+
     def add(self, other: "Launches") -> None:
         """Add another set of launches to this one."""
         self.launches += other.launches

@@ -79,6 +79,7 @@ class Pipeline:
         devices, done = self._poll(now_ns)
         if self._outcomes is not None:
             self._outcomes.relay(now_ns)
+        devices += tuple(self._aggregator.meter(devices))
         before = self._publisher.points
         programs = tuple(self._aggregator.samples(now_ns))
         if self._state is not None:

@@ -42,6 +42,8 @@ class KernelSeries:
         variants: Variant to totals, of an admitted kernel.
         pending_variants: The same, of the last interval.
         config: The launch configuration last seen.
+        energy_uj: What its own series shows of the GPU's energy, in microjoules.
+        pending_energy_uj: What came since the last interval, while it is not admitted.
     """
 
     signature: str
@@ -53,6 +55,8 @@ class KernelSeries:
     variants: dict[str, DurationTotals] = field(default_factory=dict)
     pending_variants: dict[str, DurationTotals] = field(default_factory=dict)
     config: KernelName | None = None
+    energy_uj: int = 0
+    pending_energy_uj: int = 0
 
     @property
     def label(self) -> str:
@@ -92,6 +96,9 @@ class ProgramSeries:
         other: What the kernels without a series add up to, by kernel class.
         counters: Totals that are not per kernel.
         gaps: Idle times of the GPU between two things it did; None until some process reports them.
+        spent_ns: Signature to the GPU time, timed or not, since energy was last divided.
+        metered: Its GPU's energy is known, so that its kernels' energy is shown.
+        other_energy_uj: Energy of the kernels without a series, by kernel class.
         outcomes: (tunable, state) to how many hints became that.
         measured: Tunable to the last ratio of kernel times measured for it.
     """
@@ -105,6 +112,9 @@ class ProgramSeries:
         self.other: dict[str, Launches] = {}
         self.counters: dict[CounterKey, int] = {}
         self.gaps: DurationTotals | None = None
+        self.spent_ns: dict[str, int] = {}
+        self.metered = False
+        self.other_energy_uj: dict[str, int] = {}
         self.outcomes: dict[tuple[str, str], int] = {}
         self.measured: dict[str, float] = {}
 
@@ -124,6 +134,7 @@ class ProgramSeries:
             kernel = self._kernel(signature)
             kernel.gpu_time_ns += grown.gpu_time_ns
             (kernel.totals if kernel.admitted else kernel.pending).add(grown)
+            self.spent_ns[kernel.signature] = self.spent_ns.get(kernel.signature, 0) + grown.estimated_ns
         for (signature, variant), totals in growth.variants.items():
             pending = self._kernel(signature).pending_variants
             if variant in pending or len(pending) < MAX_TRACKED:
@@ -134,6 +145,10 @@ class ProgramSeries:
             self.gaps = self.gaps or DurationTotals()
             self.gaps.add(growth.gaps)
         return self._grow_counters(growth.counters)
+
+    def charge(self, signature: str, energy_uj: int) -> None:
+        """Add to the energy of a kernel that has grown."""
+        self.kernels[signature].pending_energy_uj += energy_uj
 
     def settle(self, *, max_kernels: int | None, detailed_kernels: int) -> None:
         """Admit kernels, then move what the others did since the last interval into `other`.
@@ -159,6 +174,13 @@ class ProgramSeries:
             else:
                 self.other.setdefault(kernel.kernel_class, Launches()).add(kernel.pending)
             kernel.pending = Launches()
+        if kernel.pending_energy_uj:
+            if kernel.admitted:
+                kernel.energy_uj += kernel.pending_energy_uj
+            else:
+                known_uj = self.other_energy_uj.get(kernel.kernel_class, 0)
+                self.other_energy_uj[kernel.kernel_class] = known_uj + kernel.pending_energy_uj
+            kernel.pending_energy_uj = 0
         if kernel.admitted:
             kernel.settle_variants()
         else:

@@ -67,6 +67,9 @@ class ExporterSettings(ServiceSettings):
         to_kafka: Whether to write to Kafka and hear hints from it; `off` leaves `/metrics` as the only way out.
         device_metrics: Whether to write what NVML tells; `auto` leaves it to a dcgm-exporter that answers here.
         dcgm_exporter_url: Where to look for one.
+        counters_file: Which device rows are written, in dcgm-exporter's format; null takes our own table.
+        process_metrics: Whether to write what each process uses of a GPU.
+        nvml_recording: Plays a recording of NVML in place of it, with `source="replayed"`; for machines without a GPU.
         kubernetes: Whether to ask the kubelet which pod has which GPU; `auto` does where its socket is.
         pod_resources_socket: The kubelet's.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
@@ -102,6 +105,9 @@ class ExporterSettings(ServiceSettings):
     to_kafka: Annotated[Literal["on", "off"], BeforeValidator(_as_switch), Remedy("write on or off")] = "on"
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
+    counters_file: Path | None = None
+    process_metrics: bool = True
+    nvml_recording: Path | None = None
     kubernetes: Switch = "auto"
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kernelcast.exporter.aggregate import Aggregator, Member
+from kernelcast.exporter.energy import GpuEnergy, GpuKey
 from kernelcast.exporter.growth import Launches
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import KernelSeries, ProgramSeries, SeriesKey
@@ -21,6 +22,10 @@ def take(aggregator: Aggregator) -> Document:
     return {
         "epoch_ns": aggregator.epoch_ns,
         "finished": list(aggregator.finished),
+        "energy": [
+            [*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj]
+            for key, known in aggregator.energy.gpus.items()
+        ],
         "programs": [_member(member) for member in aggregator.members.values()],
     }
 
@@ -34,6 +39,11 @@ def restore(aggregator: Aggregator, document: Document) -> None:
     epoch_ns = int(document["epoch_ns"])
     finished = OrderedDict((str(name), None) for name in document["finished"])
     members = [_restored_member(item) for item in document["programs"]]
+    gpus = {
+        GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
+        for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document.get("energy", [])
+    }
+    aggregator.energy.gpus = gpus
     aggregator.epoch_ns = epoch_ns
     aggregator.finished = finished
     aggregator.members = {member.series.key: member for member in members}
@@ -50,6 +60,8 @@ def _member(member: Member) -> Document:
         "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
         "counters": [[*key, total] for key, total in series.counters.items()],
         "gaps": _durations(series.gaps) if series.gaps else None,
+        "metered": series.metered,
+        "other_energy_uj": series.other_energy_uj,
         "outcomes": [[*key, count] for key, count in series.outcomes.items()],
         "measured": series.measured,
         "live": {nonce: _process(process, numbers) for nonce, process in member.live.items()},
@@ -64,6 +76,8 @@ def _restored_member(item: Document) -> Member:
     series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
     series.counters = {tuple(key): int(total) for *key, total in item["counters"]}
     series.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
+    series.metered = bool(item.get("metered"))
+    series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
     series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items()}
     member = Member(series)
@@ -83,6 +97,7 @@ def _kernel(kernel: KernelSeries) -> Document:
         "pending": _launches(kernel.pending),
         "variants": {variant: _durations(totals) for variant, totals in kernel.variants.items()},
         "config": asdict(kernel.config) if kernel.config else None,
+        "energy_uj": kernel.energy_uj,
     }
 
 
@@ -96,6 +111,7 @@ def _restored_kernel(item: Document) -> KernelSeries:
         pending=_restored_launches(item["pending"]),
         variants={str(variant): _restored_durations(totals) for variant, totals in item["variants"].items()},
         config=KernelName(**item["config"]) if item["config"] else None,
+        energy_uj=int(item.get("energy_uj", 0)),
     )
 
 

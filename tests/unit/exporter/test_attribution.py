@@ -13,7 +13,7 @@ from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import Membership, parse
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pods import agreed
-from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
+from kernelcast.exporter.refreshed import Pace, Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.settings import load
 

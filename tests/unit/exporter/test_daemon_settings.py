@@ -32,6 +32,9 @@ class Silent:
     def sample(self, time_ns: int) -> NodeReading | None:
         return None if self.silent else self.sampler.sample(time_ns)
 
+    def change(self, options: SamplerOptions) -> None:
+        self.sampler.change(options)
+
     def close(self) -> None:
         self.sampler.close()
 

@@ -14,6 +14,7 @@ from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampler import FIRST_RETRY_NS, LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind, device, profiling
+from kernelcast.wire.catalogue import gpu as rows
 from kernelcast.wire.errors import DeviceError
 
 SECOND_NS = 1_000_000_000
@@ -41,7 +42,12 @@ def dcgm(samples: tuple[Sample, ...], uuid: str = "GPU-1", gi_id: str = "") -> d
     for sample in samples:
         labels = dict(sample.attributes)
         name = sample.metric.prometheus_name
-        if name.startswith("DCGM_FI_") and labels["UUID"] == uuid and labels.get("GPU_I_ID", "") == gi_id:
+        if (
+            sample.value is not None
+            and name.startswith("DCGM_FI_")
+            and labels["UUID"] == uuid
+            and labels.get("GPU_I_ID", "") == gi_id
+        ):
             found[name.removeprefix("DCGM_FI_")] = sample.value
     return found
 
@@ -267,6 +273,18 @@ def test_a_mig_instance_made_while_the_exporter_runs_is_found() -> None:
     nvml.answers["0/1"] = instance("1g.10gb", 10, "MIG-2")
     assert not dcgm(made.poll(LATER_NS).samples, gi_id="10")
     assert dcgm(made.poll(NOW_NS + LOOK_NS).samples, gi_id="10")
+
+
+def test_what_ended_is_withdrawn_at_once() -> None:
+    nvml = playing(node(gpu(nvmlDeviceGetComputeRunningProcesses=[{"pid": 7, "usedGpuMemory": 5}])))
+    made = source(nvml)
+    made.poll(NOW_NS)
+    nvml.answers["0"]["nvmlDeviceGetComputeRunningProcesses"] = []
+    nvml.answers["0"]["nvmlDeviceGetTemperature:0"] = NOT_SUPPORTED
+    ended = {sample.metric for sample in made.poll(LATER_NS).samples if sample.value is None}
+    assert {rows.PROCESS_MEMORY, device.GPU_TEMP} <= ended
+    assert device.GPU_UTIL not in ended
+    assert rows.PROCESS_MEMORY not in {sample.metric for sample in made.poll(LATER_NS + SECOND_NS).samples}
 
 
 def test_without_a_driver_the_error_says_what_to_do() -> None:

@@ -76,13 +76,16 @@ def test_those_who_use_a_gpu_and_its_source_are_on_every_series() -> None:
     pods = {sample.metric.prometheus_name: dict(sample.attributes).get("pod") for sample in samples}
     assert pods == {
         "DCGM_FI_DEV_GPU_UTIL": "train-0",
+        "kernelcast_accelerator_utilization_ratio": "train-0",
         "kernelcast_gpu_field_absent": None,
         "kernelcast_gpu_process_memory_bytes": "train-7",
     }
     for sample in samples:
         labels = dict(sample.attributes)
         assert labels["source"] == "replayed"
-        assert labels["DCGM_FI_DRIVER_VERSION"] == "590.48.01"
+        assert sample.metric.prometheus_name.startswith("kernelcast_accelerator") or (
+            labels["DCGM_FI_DRIVER_VERSION"] == "590.48.01"
+        )
         assert list(sample.attributes) == sorted(sample.attributes)
 
 

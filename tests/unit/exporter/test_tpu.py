@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 from tests.unit.exporter.tpu_double import FakeRuntime, distribution, gauge, of, of_device
 
-from kernelcast.columnar import Sample
+from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.grpc_messages import message_classes
 from kernelcast.exporter.settings import ExporterSettings
@@ -21,7 +21,8 @@ from kernelcast.exporter.tpu.assembly import tpu_source
 from kernelcast.exporter.tpu.chips import ports_of, tpu_model
 from kernelcast.exporter.tpu.distributions import complete, durations
 from kernelcast.exporter.tpu.metrics import METRICS
-from kernelcast.exporter.tpu.runtime import _MESSAGES
+from kernelcast.exporter.tpu.reader import value_of
+from kernelcast.exporter.tpu.runtime import MESSAGES, Point
 from kernelcast.exporter.tpu.source import TpuSource
 from kernelcast.runtime.settings import load
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
@@ -281,6 +282,29 @@ def test_buckets_that_cannot_be_are_left_out_and_sum_and_count_stay(wrong: dict[
     assert (totals.count, totals.sum_ns) == (wrong["count"], wrong["count"] * 2_000)
 
 
+numbers = st.floats(width=64) | st.sampled_from([0.0, -1.0, 1e308, math.inf, math.nan])
+
+
+@given(
+    count=st.integers(-(2**63), 2**63 - 1),
+    numbers=st.tuples(numbers, numbers, numbers, numbers),
+    finite=st.integers(-(2**31), 2**31 - 1),
+    counts=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
+)
+def test_whatever_a_runtime_answers_is_a_value_that_can_be_sent_or_none(
+    count: int, numbers: tuple[float, ...], finite: int, counts: list[int]
+) -> None:
+    mean, deviation, growth, scale = numbers
+    message = CLASSES["Distribution"](count=count, mean=mean, sum_of_squared_deviation=deviation, bucket_counts=counts)
+    options = message.bucket_options.exponential_buckets
+    options.num_finite_buckets, options.growth_factor, options.scale = finite, growth, scale
+    value = value_of(METRICS[DCN], Point({}, message))
+    if value is not None:
+        resource = Resource((("service.instance.id", "n"), ("service.name", "s")))
+        sample = Sample(value.row, value.labels, NOW_NS, value.value, NOW_NS, value.detailed)
+        assert sum(export.points for export in encode(resource, [sample], scope="s")) == 1
+
+
 def test_linear_and_explicit_buckets_are_read_too() -> None:
     linear = CLASSES["Distribution"](count=3, mean=1.0, bucket_counts=[1, 1, 1])
     linear.bucket_options.linear_buckets.num_finite_buckets = 1
@@ -338,7 +362,7 @@ def test_the_setting_decides_whether_tpus_are_asked(runtime: FakeRuntime) -> Non
     source.close()
 
 
-CLASSES = message_classes("tpu.monitoring.runtime", _MESSAGES)
+CLASSES = message_classes("tpu.monitoring.runtime", MESSAGES)
 
 
 def eventually(check: Callable[[], bool]) -> None:

@@ -9,6 +9,7 @@ from kernelcast.wire.catalogue import (
     accelerator,
     bridge,
     device,
+    energy,
     exporter,
     forecast,
     gpu,
@@ -26,6 +27,7 @@ _SECTIONS: Final = MappingProxyType(
             "What programs do on their GPUs. The node's exporter writes these; Prometheus reads them from the bridge.",
             kernel.ROWS,
         ),
+        "Energy": ("Measured of a whole GPU, divided by GPU time: estimates.", energy.ROWS),
         "Devices": (
             "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged.",
             device.ROWS,

@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kernelcast.exporter.attribution.attribution import SOURCES, Attribution, AttributionSettings
-from kernelcast.exporter.attribution.refreshed import Refreshed
+from kernelcast.exporter.refreshed import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import exporter as rows

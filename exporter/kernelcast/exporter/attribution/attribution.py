@@ -17,8 +17,8 @@ from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
 from kernelcast.exporter.attribution.pod_resources import PodResources
 from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
-from kernelcast.exporter.attribution.refreshed import Pace, Refreshed
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
+from kernelcast.exporter.refreshed import Pace, Refreshed
 from kernelcast.exporter.settings import KUBELET_SOCKET
 
 KUBELET: Final = "kubelet"

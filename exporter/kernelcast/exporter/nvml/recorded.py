@@ -278,8 +278,16 @@ def open_recording(path: str) -> RecordedNvml:
     Raises:
         TraceError: The file cannot be read, or is neither.
     """
-    recording = read_capture(Path(path)) if path.endswith(".txt") else read(Path(path))
-    return RecordedNvml(recording)
+    return RecordedNvml(read_any(Path(path)))
+
+
+def read_any(path: Path) -> Recording:
+    """A recording, or one made of a capture of `nvidia-smi -q` (`.txt`).
+
+    Raises:
+        TraceError: The file cannot be read, or is neither.
+    """
+    return read_capture(path) if path.suffix == ".txt" else read(path)
 
 
 def _address(sample: Any) -> int:

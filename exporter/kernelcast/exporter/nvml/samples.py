@@ -70,7 +70,13 @@ class CounterStarts:
 
 
 def to_samples(
-    node: NodeReading, *, hostname: str, start_of: StartOf, users: Users = NOBODY, source: str = LIVE
+    node: NodeReading,
+    *,
+    hostname: str,
+    start_of: StartOf,
+    users: Users = NOBODY,
+    source: str = LIVE,
+    rows: Mapping[str, Metric] = ROWS,
 ) -> list[Sample]:
     """Every series of a reading.
 
@@ -80,13 +86,14 @@ def to_samples(
         start_of: Since when a counter runs.
         users: Who uses a GPU: pod, namespace, job.
         source: One of `wire.identity.SOURCES`.
+        rows: By OTLP name, rows whose help is another one than the catalogue's.
     """
     samples: list[Sample] = []
     version = ((DRIVER_VERSION, node.driver_version),) if node.driver_version else ()
     for one in node.gpus:
         own = (*device_of(one, hostname).device_labels(source), *version)
         for used_by in users.labels_for(one):
-            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu())
+            samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(rows))
         plain = _GpuSamples(one, own, node.time_ns, start_of)
         samples.extend(plain.absent())
         for use in one.processes:
@@ -119,13 +126,14 @@ class _GpuSamples:
         self._time_ns = time_ns
         self._start_of = start_of
 
-    def of_the_gpu(self) -> Iterator[Sample]:
+    def of_the_gpu(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
         """What the GPU says of itself."""
         for name, value in self._gpu.values.items():
+            row = rows.get(name, ROWS[name])
             if name == device.XID_ERRORS.otlp_name:
-                yield self._sample(ROWS[name], value, err_code=str(value), err_msg=xid_name(int(value)))
+                yield self._sample(row, value, err_code=str(value), err_msg=xid_name(int(value)))
             else:
-                yield self._sample(ROWS[name], value)
+                yield self._sample(row, value)
         yield from self._clock_events()
         yield from self._xids()
 

@@ -3,10 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
+from kernelcast.columnar import EndedSeries
+from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.samples import NOBODY, CounterStarts, Users, device_of, to_samples
 from kernelcast.exporter.report import Batch
 from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import LIVE, Device
 
 ErrorListener = Callable[[str, str], None]
@@ -33,6 +37,10 @@ class Looker(Protocol):
         """Every GPU as of `time_ns`; None where NVML does not answer."""
         ...
 
+    def change(self, options: SamplerOptions) -> None:
+        """Look at something else from the next sample on."""
+        ...
+
     def close(self) -> None:
         """Release NVML; safe to call twice."""
         ...
@@ -47,6 +55,7 @@ class NvmlSource:
         boot_ns: Since when the driver's counters run, Unix nanoseconds.
         on_error: Told the call and NVML's name for the error, once for each.
         source: One of `wire.identity.SOURCES`.
+        counters: Which rows are written; the sampler must have been made with its options.
 
     Attributes:
         users: Who uses a GPU; set before the first poll by whoever knows.
@@ -61,6 +70,7 @@ class NvmlSource:
         boot_ns: int,
         on_error: ErrorListener = ignore_error,
         source: str = LIVE,
+        counters: CountersFile | None = None,
     ) -> None:
         self._sampler = sampler
         self._hostname = hostname
@@ -69,6 +79,8 @@ class NvmlSource:
         self.users: Users = NOBODY
         self.answers = False
         self._source = source
+        self._counters = counters or CountersFile()
+        self._ended: EndedSeries[str] = EndedSeries()
         self._missing: frozenset[str] = frozenset()
         self._devices: tuple[Device, ...] = ()
 
@@ -78,6 +90,7 @@ class NvmlSource:
         Raises:
             DeviceError: There is no driver, or it does not answer.
         """
+        self._warn()
         # Programs ask where they run before the first interval.
         self._devices = tuple(device_of(gpu, self._hostname) for gpu in self._sampler.start().found())
         return self
@@ -88,20 +101,42 @@ class NvmlSource:
         return self._devices
 
     def poll(self, now_ns: int) -> Batch:
-        """Every series of each GPU, as of `now_ns`."""
+        """Every series of each GPU as of `now_ns`, and which of them have ended."""
+        self._read_table()
         node = self._sampler.sample(now_ns)
         self.answers = node is not None
         if node is None:
             return Batch()
         self._notice(node)
         samples = to_samples(
-            node, hostname=self._hostname, start_of=self._starts, users=self.users, source=self._source
+            node,
+            hostname=self._hostname,
+            start_of=self._starts,
+            users=self.users,
+            source=self._source,
+            rows=self._counters.table.rows,
         )
-        return Batch(samples=tuple(samples))
+        return Batch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
 
     def close(self) -> None:
         """Release NVML; safe to call twice."""
         self._sampler.close()
+
+    def _read_table(self) -> None:
+        """Look at what the counters table names now."""
+        try:
+            if not self._counters.changed():
+                return
+        except ConfigurationError as error:
+            _log.error("the counters table is wrong; the old one stays", reason=str(error))
+            return
+        self._sampler.change(self._counters.options)
+        _log.info("counters table read again", rows=len(self._counters.table.rows))
+        self._warn()
+
+    def _warn(self) -> None:
+        for warning in self._counters.table.warnings:
+            _log.warning("counters table", problem=warning)
 
     def _notice(self, node: NodeReading) -> None:
         for call, error in node.errors:

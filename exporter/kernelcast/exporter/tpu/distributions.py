@@ -24,8 +24,8 @@ def durations(distribution: Any, unit_ns: float) -> DurationTotals:
         ValueError, OverflowError: It holds numbers that cannot be (NaN, infinity, counts below 0).
     """
     count, mean = distribution.count, distribution.mean
-    if count < 0 or min(distribution.bucket_counts, default=0) < 0:
-        raise ValueError(f"a distribution counts {count}; counts are 0 or more; report it as a bug of libtpu")
+    if count < 0 or mean < 0 or min(distribution.bucket_counts, default=0) < 0:
+        raise ValueError(f"a distribution counts {count} of {mean} on average; neither can be below 0; it is not used")
     squares = distribution.sum_of_squared_deviation + count * mean * mean
     totals = DurationTotals(count, round(count * mean * unit_ns), round(squares * unit_ns * unit_ns))
     counts = distribution.bucket_counts

@@ -72,7 +72,7 @@ def read(runtime: TpuRuntime) -> PortReading:
     absent = dict.fromkeys(METRICS.keys() - supported, NOT_SUPPORTED)
     for name in sorted(METRICS.keys() & supported):
         try:
-            found = [_value(METRICS[name], point) for point in runtime.points(name)]
+            found = [value_of(METRICS[name], point) for point in runtime.points(name)]
         except ServiceError as error:
             reason = _reason(error)
             if reason in (NO_PROGRAM, TIMEOUT):  # the others would fare no better, and each would be waited for
@@ -86,7 +86,7 @@ def read(runtime: TpuRuntime) -> PortReading:
     return PortReading(tuple(values), absent)
 
 
-def _value(metric: RuntimeMetric, point: Point) -> Value | None:
+def value_of(metric: RuntimeMetric, point: Point) -> Value | None:
     """The point in the row's unit; None for what cannot be one: NaN, or a number where a distribution should be."""
     own = labels(**{ours: point.attributes.get(theirs, "") for theirs, ours in metric.labels})
     number = isinstance(point.value, int | float)

@@ -16,7 +16,7 @@ TIMEOUT_SECONDS: Final = 2.0
 MAX_POINTS: Final = 4096
 """Of one metric: a host has eight chips at most, and a transfer a dozen buffer sizes."""
 
-_MESSAGES: Final[Messages] = {
+MESSAGES: Final[Messages] = {
     "MetricRequest": (Field("metric_name", 1, "string"),),
     "MetricResponse": (Field("metric", 1, "TPUMetric"),),
     "ListSupportedMetricsRequest": (),
@@ -93,7 +93,7 @@ class TpuRuntime:
     """
 
     def __init__(self, address: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._client = UnaryClient(address, SERVICE, _MESSAGES, timeout_seconds=timeout_seconds)
+        self._client = UnaryClient(address, SERVICE, MESSAGES, timeout_seconds=timeout_seconds)
 
     def supported(self) -> frozenset[str]:
         """The names of the metrics that the runtime has.

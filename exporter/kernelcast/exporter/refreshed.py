@@ -103,12 +103,12 @@ class Refreshed(Generic[_Value]):
             self._on_error(self.source)
             trouble = f"{type(error).__name__}: {error}"
             if trouble != self._trouble:
-                _log.warning("attribution cannot be refreshed", source=self.source, reason=trouble)
+                _log.warning("cannot be refreshed", source=self.source, reason=trouble)
             self._trouble = trouble
             return
         self._answer = None if value is None else (self._pace.monotonic(), value)
         if self._trouble:
-            _log.info("attribution is refreshed again", source=self.source)
+            _log.info("refreshed again", source=self.source)
             self._trouble = ""
 
     def _run(self) -> None:

@@ -1,0 +1,30 @@
+"""What the exporter estimates of a GPU's energy: measured as a whole, apportioned by GPU time."""
+
+from typing import Final
+
+from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
+from kernelcast.wire.catalogue.model import Kind
+from kernelcast.wire.catalogue.naming import travels
+
+_SOURCE: Final = "exporter, from DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION (else power x time) and kernels' GPU time"
+
+ENERGY: Final = travels(
+    "cuda.energy_estimate",
+    Kind.COUNTER,
+    "Energy of a GPU, divided by the share of time in which programs that report ran kernels (active) or none did "
+    "(idle); an estimate: the sum is measured, the division is not.",
+    unit="J",
+    labels=("Hostname", "UUID", "gpu", "source", "state"),
+    source=_SOURCE,
+)
+KERNEL_ENERGY: Final = travels(
+    "cuda.kernel.energy_estimate",
+    Kind.COUNTER,
+    "The active part of a GPU's energy, divided by GPU time over kernels; an estimate: a kernel that draws more power "
+    "than others of its interval is charged too little.",
+    unit="J",
+    labels=KERNEL_LABELS,
+    source=_SOURCE,
+)
+
+ROWS: Final = (ENERGY, KERNEL_ENERGY)

@@ -1,0 +1,196 @@
+"""Which device rows are read and written: a table that users may edit, in dcgm-exporter's format.
+
+`# comment`, else `FIELD, type, help`. `python -m kernelcast.exporter.nvml.counters_file` prints our own table.
+Source of the format: dcgm-exporter, etc/default-counters.csv.
+"""
+
+import csv
+import difflib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS
+from kernelcast.exporter.nvml.sampler import SamplerOptions
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.errors import ConfigurationError
+
+COLUMNS: Final = 3
+TYPES: Final = ("gauge", "counter", "histogram", "summary", "label")
+DCGM_NAME: Final = re.compile(r"DCGM_(FI|EXP)_[A-Z0-9_]+")
+GIVEN_LABELS: Final = ("DCGM_FI_DRIVER_VERSION",)
+"""Written on every device row, whatever the table says."""
+INSTEAD: Final = MappingProxyType(
+    {
+        "DCGM_EXP_XID_ERRORS_COUNT": "kernelcast_gpu_xid_errors_total",
+        "DCGM_EXP_CLOCK_EVENTS_COUNT": "kernelcast_gpu_clock_event_active",
+        "DCGM_EXP_CLOCK_THROTTLE_REASONS": "kernelcast_gpu_clock_event_active",
+        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+    }
+)
+"""What we have in place of a field of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterTable:
+    """What a table asks for.
+
+    Attributes:
+        rows: By OTLP name, the catalogue's rows with the table's help, in its order.
+        warnings: What of it cannot be given, a sentence each.
+    """
+
+    rows: Mapping[str, Metric] = field(
+        default_factory=lambda: MappingProxyType({name: ROWS[name] for name in DEFAULT_ROWS})
+    )
+    warnings: tuple[str, ...] = ()
+
+
+def read_table(path: Path) -> CounterTable:
+    """Read a table.
+
+    Raises:
+        ConfigurationError: It cannot be read, a line is not of the format, or a field is none that anybody knows.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"exporter.counters_file is {path}, which cannot be read: {error}; give a file, or null for our own table"
+        ) from None
+    found: dict[str, Metric] = {}
+    warnings: list[str] = []
+    problems: list[str] = []
+    for number, cells in _lines(text):
+        problem = _problem(cells)
+        if problem:
+            problems.append(f"{path}:{number}: {problem}")
+            continue
+        name, kind, help_text = cells
+        warnings.extend(f"{path}:{number}: {one}" for one in _warnings(name, kind, found))
+        if kind != "label" and name in ROWS:
+            found[name] = replace(ROWS[name], help=help_text or ROWS[name].help)
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return CounterTable(MappingProxyType(found), tuple(warnings))
+
+
+class CountersFile:
+    """A table on disk, read again whenever the file changes, as a mounted ConfigMap does.
+
+    Args:
+        path: Where; None for our own table, which never changes.
+        processes: Whether processes are asked for too; no table names them.
+
+    Attributes:
+        table: The last one that could be read.
+
+    Raises:
+        ConfigurationError: As `read_table`.
+    """
+
+    def __init__(self, path: Path | None = None, *, processes: bool = True) -> None:
+        self._path = path
+        self._processes = processes
+        self._seen = self._version()
+        self.table = CounterTable() if path is None else read_table(path)
+
+    @property
+    def options(self) -> SamplerOptions:
+        """What is to be looked at."""
+        return SamplerOptions(rows=tuple(self.table.rows), processes=self._processes)
+
+    def changed(self) -> bool:
+        """Whether there is a new table now.
+
+        Raises:
+            ConfigurationError: The file has changed, and is wrong; said once, and the old table stays.
+        """
+        version = self._version()
+        if self._path is None or version == self._seen:
+            return False
+        self._seen = version
+        self.table = read_table(self._path)
+        return True
+
+    def _version(self) -> tuple[int, ...]:
+        """What changes when the file does; a ConfigMap's is a link to another file then."""
+        try:
+            found = self._path.stat() if self._path is not None else None
+        except OSError:
+            return ()
+        return (found.st_mtime_ns, found.st_size, found.st_ino) if found is not None else ()
+
+
+def document() -> str:
+    """Our own table as a file to edit: what is not written by default stands as a comment."""
+    lines = [
+        "# Which device rows the exporter writes: exporter.counters_file. dcgm-exporter's own tables work too.",
+        "# Read again whenever it changes. Remove the # to have a row that is off by default.",
+        "#",
+        "# FIELD, type, help",
+        "",
+    ]
+    for title, chosen in (("Written by default", True), ("Off by default", False)):
+        lines.append(f"# {title}")
+        for name, row in ROWS.items():
+            if (name in DEFAULT_ROWS) is chosen:
+                lines.append(f"{'' if chosen else '# '}{name}, {row.kind.value}, {_quoted(row.help)}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The lines that are neither empty nor a comment, with their numbers."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip().strip(",") and not line.lstrip().startswith("#"):
+            (cells,) = csv.reader([line], skipinitialspace=True)
+            yield number, [cell.strip() for cell in cells]
+
+
+def _problem(cells: list[str]) -> str:
+    """What makes a line unusable."""
+    if len(cells) != COLUMNS:
+        return f"{len(cells)} columns; write FIELD, type, help, with a help that has a comma in double quotes"
+    name, kind, _help = cells
+    if not DCGM_NAME.fullmatch(name):
+        return f"{name!r} is no field of DCGM's; {_nearest(name) or 'its fields begin with DCGM_FI_'}"
+    if kind not in TYPES:
+        return f"the type of {name} is {kind!r}; write one of {', '.join(TYPES)}"
+    return ""
+
+
+def _warnings(name: str, kind: str, before: Mapping[str, Metric]) -> Iterator[str]:
+    if kind == "label":
+        if name not in GIVEN_LABELS:
+            yield f"{name} is not given as a label; {', '.join(GIVEN_LABELS)} is"
+    elif name in INSTEAD:
+        yield f"{name} is not given; there is {INSTEAD[name]} instead"
+    elif name not in ROWS:
+        yield f"{name} is not given through NVML; it is left out{_perhaps(name)}"
+    elif name in before:
+        yield f"{name} stands twice; the later line counts"
+    elif kind != ROWS[name].kind.value:
+        yield f"{name} is a {ROWS[name].kind.value}, not a {kind}; it stays one, on Kafka and here"
+
+
+def _perhaps(name: str) -> str:
+    nearest = _nearest(name)
+    return f"; {nearest}" if nearest else ""
+
+
+def _nearest(name: str) -> str:
+    found = difflib.get_close_matches(name, ROWS, n=1, cutoff=0.9)
+    return f"did you mean {found[0]}?" if found else ""
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if "," in text else text
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())
