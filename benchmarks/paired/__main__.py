@@ -34,6 +34,7 @@ PROGRAM_FILE = Path(__file__).with_name("programs.py")
 METHODS = ("auto", "cupti", "event", "count")
 LIMIT_SECONDS = 600
 AIM = 0.01
+WIDTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,9 @@ def exporter(directory: Path) -> Iterator[Stack]:
 
 def table(rows: Sequence[Overhead]) -> Table:
     """For people."""
-    shown = Table("program", "method", "pairs", "seconds", "launches/s", "overhead", "95 % interval", "aim")
+    shown = Table()
+    for head in ("program", "method", "pairs", "seconds", "launches/s", "overhead", "95 % interval", "aim"):
+        shown.add_column(head, no_wrap=True)
     for row in rows:
         rate = f"{row.launches / row.seconds:,.0f}" if row.launches else ""
         interval = f"{row.low:+.2%} … {row.high:+.2%}"
@@ -150,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     if options.pairs < 2:
         parser.error(f"--pairs is {options.pairs}; an interval needs at least 2")
-    console, rows = Console(), []
+    console, rows = Console(width=WIDTH), []
     with tempfile.TemporaryDirectory() as directory, exporter(Path(directory)) as stack:
         for program in programs:
             for method in methods:
