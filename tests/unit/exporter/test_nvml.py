@@ -170,6 +170,19 @@ def test_a_gpu_without_nvlink_has_no_nvlink_row_even_if_one_direction_answers() 
     assert "DEV_NVLINK_BANDWIDTH_TOTAL" not in dcgm(polled(gpu(**missing)))
 
 
+def test_a_field_that_the_driver_is_too_old_for_is_absent_and_no_error() -> None:
+    errors, number = Errors(), f"nvmlDeviceGetFieldValues:{pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX}:{0xFFFFFFFF}"
+    unknown: dict[str, Any] = {number: {"error": pynvml.NVML_ERROR_INVALID_ARGUMENT}}
+    samples = source(playing(node(gpu(**unknown))), errors).poll(NOW_NS).samples
+    absent = {
+        dict(one.attributes)["field"]: dict(one.attributes)["reason"]
+        for one in samples
+        if one.metric is rows.FIELD_ABSENT
+    }
+    assert absent["DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"] == "not_supported"
+    assert not errors.counted
+
+
 def test_a_gpu_that_needs_no_licence_says_0_as_dcgm_does() -> None:
     bare = {"isGridLicenseSupported": 0, "licensableFeaturesCount": 0, "gridLicensableFeatures": []}
     assert dcgm(polled(gpu(nvmlDeviceGetGridLicensableFeatures=bare)))["DEV_VGPU_LICENSE_STATUS"] == 0

@@ -111,6 +111,20 @@ def test_instances_tell_of_their_own_processes_on_all_their_compute_instances() 
     assert {use.pid: use.memory_bytes for use in read.uses(at=1)} == {7: 200 * MEBIBYTE, 8: 100 * MEBIBYTE}
 
 
+def test_names_are_read_once_as_long_as_a_process_stays(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    comm = tmp_path / "7/comm"
+    comm.write_text("first\n")
+    read = Read(playing(node(gpu(nvmlDeviceGetComputeRunningProcesses=[process(7)]))), tmp_path)
+    assert [use.name for use in read.uses(10)] == ["first"]
+    comm.write_text("second\n")
+    assert [use.name for use in read.uses(11)] == ["first"]
+    read.nvml.answers["0"]["nvmlDeviceGetComputeRunningProcesses"] = []
+    assert read.uses(12) == ()
+    read.nvml.answers["0"]["nvmlDeviceGetComputeRunningProcesses"] = [process(7)]
+    assert [use.name for use in read.uses(13)] == ["second"], "another process under the same number"
+
+
 def test_without_permission_nobody_is_told_and_it_is_counted() -> None:
     denied = {"error": pynvml.NVML_ERROR_NO_PERMISSION}
     read = reading(nvmlDeviceGetComputeRunningProcesses=denied)

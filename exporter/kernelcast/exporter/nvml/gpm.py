@@ -49,6 +49,9 @@ class Gpm:
         self._failed = failed
         self._looks: dict[tuple[str, str], Looks] = {}
         self._supported: dict[str, str] = {}
+        # 20 KB with room for every metric there is: made once.
+        self._request = nvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
 
     def read(self, gpu: Gpu, wanted: frozenset[str], now_ns: int, into: Values) -> None:
         """Add the wanted profiling rows, or why they are absent.
@@ -117,8 +120,8 @@ class Gpm:
         nvml, looks = self._nvml, self._looks[gpu.key]
         # The engine's own activity is always asked for: it tells whether the others can be believed.
         ids = [GRAPHICS.metric_id, *(metric.metric_id for metric in asked)]
-        request = nvml.c_nvmlGpmMetricsGet_t()
-        request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(ids)
+        request = self._request
+        request.numMetrics = len(ids)
         request.sample1, request.sample2 = looks.now, looks.before
         for slot, metric_id in zip(request.metrics, ids, strict=False):
             slot.metricId = metric_id

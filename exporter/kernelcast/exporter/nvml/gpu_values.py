@@ -93,6 +93,9 @@ class ValueReader:
     def _sum(self, gpu: Gpu, one: FieldValue, told: Iterable[Any]) -> tuple[Number | None, str]:
         total: Number = 0
         for part in told:
+            if part.nvmlReturn == self._nvml.NVML_ERROR_INVALID_ARGUMENT:
+                # A field that this driver is too old for: the number is the only argument there is.
+                return None, reading.NOT_SUPPORTED
             if part.nvmlReturn != self._nvml.NVML_SUCCESS:
                 return None, self._reason(gpu, fields.FIELDS_CALL, self._nvml.NVMLError(part.nvmlReturn))
             total += getattr(part.value, MEMBERS[part.valueType])

@@ -62,6 +62,7 @@ class Processes:
         self._failed = failed
         self._proc = proc
         self._said: dict[str, Utilization] = {}
+        self._names: dict[tuple[tuple[str, str], int], str] = {}
 
     def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
         """Who uses a GPU; of a divided one its instances tell.
@@ -79,7 +80,7 @@ class Processes:
                     found[one.pid] = _joined(found[one.pid], use) if one.pid in found else use
         shares = self._shares(gpu, now_ns) if found and not gpu.gi_id else None
         uses = [use if shares is None else _with(use, shares.get(use.pid, IDLE)) for use in found.values()]
-        return self._bounded(uses)
+        return self._bounded(gpu, uses)
 
     def _asked(self, call: str, handle: Any) -> Iterable[Any]:
         try:
@@ -110,9 +111,9 @@ class Processes:
                 said.shares[one.pid] = shares
         return said.shares
 
-    def _bounded(self, uses: list[ProcessUse]) -> tuple[ProcessUse, ...]:
+    def _bounded(self, gpu: Gpu, uses: list[ProcessUse]) -> tuple[ProcessUse, ...]:
         ranked = sorted(uses, key=lambda use: (-(use.memory_bytes or 0), use.pid))
-        named = [replace(use, name=self._name(use.pid)) for use in ranked[:MOST_PROCESSES]]
+        named = self._named(gpu, ranked[:MOST_PROCESSES])
         rest = ranked[MOST_PROCESSES:]
         if not rest:
             return tuple(named)
@@ -127,6 +128,15 @@ class Processes:
             OTHER,
         )
         return (*named, other)
+
+    def _named(self, gpu: Gpu, uses: list[ProcessUse]) -> list[ProcessUse]:
+        """With their names, which are read once as long as a process stays on the GPU."""
+        before = {pid: name for (key, pid), name in self._names.items() if key == gpu.key}
+        names = {use.pid: before.get(use.pid) or self._name(use.pid) for use in uses}
+        for pid in before.keys() - names.keys():
+            del self._names[gpu.key, pid]
+        self._names |= {(gpu.key, pid): name for pid, name in names.items()}
+        return [replace(use, name=names[use.pid]) for use in uses]
 
     def _name(self, pid: int) -> str:
         try:
