@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pynvml
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.exporter.nvml_double import divided, gpm, gpu, instance, node, playing
 from typer.testing import CliRunner
 
@@ -13,7 +15,7 @@ from kernelcast.exporter.nvml.fields import ROWS
 from kernelcast.exporter.nvml.reading import NodeReading
 from kernelcast.exporter.nvml.record import record
 from kernelcast.exporter.nvml.recorded import RecordedNvml, open_recording
-from kernelcast.exporter.nvml.recording import Event, Moment, Recording, read, write
+from kernelcast.exporter.nvml.recording import Answers, Event, Moment, Recording, changes, read, write
 from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.replay.command import replay
 from kernelcast.wire.errors import TraceError
@@ -94,6 +96,40 @@ def test_what_pynvml_does_not_have_it_does_not_have() -> None:
 def test_structs_are_pynvmls_own(call: str) -> None:
     nvml = playing(node(gpu()))
     assert type(getattr(nvml, call)(nvml.nvmlDeviceGetHandleByIndex(0))).__module__ == "pynvml"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 2)], ids=["in order", "later first", "of another GPU"])
+def test_gpm_compares_an_earlier_look_with_a_later_one_of_the_same_gpu(order: tuple[int, int]) -> None:
+    nvml = playing(node(gpu("GPU-1"), gpu("GPU-2", 1)))
+    looks = [nvml.nvmlGpmSampleAlloc() for _ in range(3)]
+    for index, look in zip((0, 0, 1), looks, strict=True):
+        nvml.nvmlGpmSampleGet(nvml.nvmlDeviceGetHandleByIndex(index), look)
+    asked = nvml.c_nvmlGpmMetricsGet_t()
+    asked.version, asked.numMetrics = 1, 1
+    asked.sample1, asked.sample2 = (looks[at] for at in order)
+    asked.metrics[0].metricId = 10
+    if order == (0, 1):
+        assert nvml.nvmlGpmMetricsGet(asked).metrics[0].value == 50.0
+        return
+    with pytest.raises(pynvml.NVMLError_InvalidArgument):
+        nvml.nvmlGpmMetricsGet(asked)
+
+
+ANSWERS = st.dictionaries(
+    st.sampled_from(["", "0", "0/1"]), st.dictionaries(st.sampled_from("abc"), st.integers() | st.lists(st.text()))
+)
+
+
+@given(ANSWERS, ANSWERS)
+def test_what_was_said_before_and_what_has_changed_is_what_is_said_now(before: Answers, now: Answers) -> None:
+    # A call that was answered once is answered ever after: the sampler asks the same again.
+    now = {owner: {**before.get(owner, {}), **now.get(owner, {})} for owner in {*before, *now}}
+    played = {owner: dict(calls) for owner, calls in before.items()}
+    for owner, calls in changes(before, now).items():
+        played.setdefault(owner, {}).update(calls)
+    assert {owner: calls for owner, calls in played.items() if calls} == {
+        owner: calls for owner, calls in now.items() if calls
+    }
 
 
 def test_a_call_can_be_made_to_hang_or_fail() -> None:

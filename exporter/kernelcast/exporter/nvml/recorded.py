@@ -17,15 +17,9 @@ from typing import Any, Final
 import pynvml
 
 from kernelcast.exporter.nvml.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.recorded_shapes import shaped
 from kernelcast.exporter.nvml.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner, read
 
-STRUCTS: Final = {
-    "nvmlDeviceGetUtilizationRates": "c_nvmlUtilization_t",
-    "nvmlDeviceGetMemoryInfo": "c_nvmlMemory_v2_t",
-    "nvmlDeviceGetPciInfo": "nvmlPciInfo_t",
-    "nvmlGpmQueryDeviceSupport": "c_nvmlGpmSupport_t",
-}
-"""Calls that answer with a struct; other mappings become objects with the same members."""
 MILLISECONDS_PER_SECOND: Final = 1000
 NANOSECONDS_PER_MICROSECOND: Final = 1000
 
@@ -35,6 +29,21 @@ class Handle:
     """What stands for a device."""
 
     owner: str
+
+
+@dataclass(slots=True)
+class Look:
+    """One look at GPM's counters.
+
+    Attributes:
+        memory: Whose address the sample is.
+        owner: At whose counters; empty before the first look.
+        number: Counts looks, so that the earlier of two is known.
+    """
+
+    memory: Any
+    owner: str = ""
+    number: int = 0
 
 
 class RecordedNvml:
@@ -77,7 +86,8 @@ class RecordedNvml:
         self.opened = 0
         self.driver = True
         self.lost: set[str] = set()
-        self.gpm_samples: dict[int, tuple[Any, str]] = {}
+        self.gpm_samples: dict[int, Look] = {}
+        self._looks = 0
 
     def __getattr__(self, name: str) -> Any:
         """Calls from the recording; constants, errors and structs from pynvml."""
@@ -150,7 +160,7 @@ class RecordedNvml:
         self._before("nvmlGpmSampleAlloc", NODE)
         memory = ctypes.create_string_buffer(8)
         sample = ctypes.cast(memory, pynvml.c_nvmlGpmSample_t)
-        self.gpm_samples[_address(sample)] = (memory, "")
+        self.gpm_samples[_address(sample)] = Look(memory)
         return sample
 
     def nvmlGpmSampleFree(self, sample: Any) -> None:  # noqa: N802  pynvml's name
@@ -169,9 +179,11 @@ class RecordedNvml:
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
         """What happened between two looks: recorded as `nvmlGpmMetricsGet:ID`."""
         self._before("nvmlGpmMetricsGet", NODE)
-        _memory, owner = self.gpm_samples[_address(asked.sample2)]
+        earlier, later = (self.gpm_samples[_address(sample)] for sample in (asked.sample1, asked.sample2))
+        if earlier.owner != later.owner or not 0 < earlier.number < later.number:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
         for metric in asked.metrics[: asked.numMetrics]:
-            answer = self._recorded(owner, f"nvmlGpmMetricsGet:{metric.metricId}")
+            answer = self._recorded(later.owner, f"nvmlGpmMetricsGet:{metric.metricId}")
             if isinstance(answer, dict):
                 metric.nvmlReturn = answer[ERROR]
             else:
@@ -211,8 +223,9 @@ class RecordedNvml:
 
     def _gpm_look(self, call: str, gpu: Handle, owner: str, sample: Any) -> Any:
         self._before(call, gpu.owner)
-        memory, _before = self.gpm_samples[_address(sample)]
-        self.gpm_samples[_address(sample)] = (memory, owner)
+        self._looks += 1
+        look = self.gpm_samples[_address(sample)]
+        look.owner, look.number = owner, self._looks
         return sample
 
     def _handle(self, call: str, owner: str) -> Handle:
@@ -230,7 +243,7 @@ class RecordedNvml:
         answer = self._recorded(owner, ":".join((name, *map(str, arguments))))
         if isinstance(answer, dict) and ERROR in answer:
             raise pynvml.NVMLError(answer[ERROR])
-        return _shaped(name, answer)
+        return shaped(name, answer)
 
     def _recorded(self, owner: str, call: str) -> Any:
         return self.answers.get(owner, {}).get(call, {ERROR: pynvml.NVML_ERROR_NOT_SUPPORTED})
@@ -292,24 +305,3 @@ def read_any(path: Path) -> Recording:
 
 def _address(sample: Any) -> int:
     return ctypes.cast(sample, ctypes.c_void_p).value or 0
-
-
-def _shaped(name: str, answer: Any) -> Any:
-    """An answer in the shape that pynvml gives it."""
-    if isinstance(answer, list):
-        return [_object(one) if isinstance(one, dict) else one for one in answer]
-    if not isinstance(answer, dict):
-        return answer
-    if name not in STRUCTS:
-        return _object(answer)
-    made = getattr(pynvml, STRUCTS[name])()
-    for member, value in answer.items():
-        setattr(made, member, value.encode() if isinstance(value, str) else value)
-    return made
-
-
-def _object(members: dict[str, Any]) -> SimpleNamespace:
-    inner = {
-        name: [_object(one) for one in value] if isinstance(value, list) else value for name, value in members.items()
-    }
-    return SimpleNamespace(**inner)
