@@ -1,5 +1,8 @@
 """Who uses the GPU, by a kubelet that answers real gRPC: in every form of names, and when it does not answer."""
 
+import os
+import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -10,6 +13,7 @@ import pytest
 from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE, MIG_0, MIG_0B, UUID_0, UUID_1, SomeGpu
 from tests.unit.exporter.kubelet_double import FakeKubelet, claim, container, pod
 from tests.unit.exporter.nvml_double import gpu, node, playing
+from tests.unit.exporter.tpu_double import FakeRuntime, gauge, of_device
 
 from kernelcast.exporter import assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
@@ -20,7 +24,7 @@ from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings import load
-from kernelcast.wire.errors import ServiceError
+from kernelcast.wire.errors import MissingExtraError, ServiceError
 
 PATIENCE_SECONDS = 20.0
 TRAIN = {"pod": "train-0", "namespace": "ml", "container": "torch"}
@@ -221,9 +225,10 @@ def eventually(check: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_daemons_page_shows_the_pod_of_each_gpu(
+def test_the_daemons_page_shows_the_pod_of_each_gpu_and_gpus_and_tpus_side_by_side(
     kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBroker
 ) -> None:
+    runtime = FakeRuntime(**{"tpu.runtime.hbm.memory.usage.bytes": gauge(of_device(0), 2**33)}).start()
     given(kubelet, ("nvidia.com/gpu", UUID_1))
     nvml = NvmlSource(
         Sampler(playing(node(gpu(UUID_0, **{"nvmlDeviceGetTemperature:0": 40}), gpu(UUID_1, 1)))),
@@ -237,6 +242,8 @@ def test_the_daemons_page_shows_the_pod_of_each_gpu(
         "state_directory": tmp_path / "state",
         "web": {"listen_address": "127.0.0.1:0"},
         "device_metrics": "on",
+        "tpu": "on",
+        "tpu_ports": [runtime.port],
         "kafka": {"bootstrap_servers": broker.bootstrap_servers},
     }
     settings = load("exporter", ExporterSettings, path=None, flags=flags, environ={})
@@ -244,6 +251,10 @@ def test_the_daemons_page_shows_the_pod_of_each_gpu(
         daemon.interval()
         with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
             page = answer.read().decode()
+    runtime.stop()
+    used = [line for line in page.splitlines() if line.startswith("kernelcast_accelerator_memory_used_bytes{")]
+    assert [line[line.index('accelerator="') :].split('"')[1] for line in used] == ["gpu", "gpu", "tpu"]
+    assert used[2].endswith(f" {2**33}")
     lines = [line for line in page.splitlines() if line.startswith("DCGM_FI_DEV_GPU_TEMP{")]
     assert [("pod=" in line, line.rpartition(" ")[2]) for line in lines] == [(False, "40"), (True, "41")]
     assert 'container="torch"' in lines[1]
@@ -251,3 +262,28 @@ def test_the_daemons_page_shows_the_pod_of_each_gpu(
     assert 'pod="train-0"' in lines[1]
     assert 'kernelcast_exporter_attribution_errors_total{source="kubelet"} 0.0' in page
     assert 'kernelcast_exporter_attribution_age_seconds{source="kubelet"}' in page
+
+
+IMPORTED = """
+import sys
+import kernelcast.exporter.assembly
+print(sorted(name for name in ("grpc", "google.protobuf") if name in sys.modules))
+"""
+
+
+def test_a_node_without_a_kubelet_or_tpu_pays_neither_for_grpc_nor_for_protobuf() -> None:
+    command = [sys.executable, "-c", IMPORTED]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout == "[]\n"
+
+
+def test_without_grpcio_on_is_refused_with_a_remedy_and_auto_goes_on(
+    kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with pytest.raises(MissingExtraError, match=r"grpcio is not installed; pip install 'kernelcast\[exporter\]'"):
+        Node(tmp_path)
+    node = Node(tmp_path, kubernetes="auto")
+    node.attribution.refresh()
+    assert node.errors == ["kubelet"]
+    assert node.labels(GPU_0) == ({},)
