@@ -123,8 +123,10 @@ def point(sample: Sample, kind: PointType) -> bytes:
         WireError: A time or value outside the wire's range.
     """
     try:
-        head = fields.fixed64(2, sample.start_ns) if sample.start_ns else b""
-        head += fields.fixed64(3, sample.time_ns)
+        if sample.start_ns:
+            head = fields.two_fixed64(2, sample.start_ns, 3, sample.time_ns)
+        else:
+            head = fields.fixed64(3, sample.time_ns)
         if not isinstance(sample.value, DurationTotals):
             if sample.value is None:
                 return head + attribute_fields(sample.attributes, NUMBER_ATTRIBUTES) + _ENDED

@@ -6,6 +6,7 @@ from typing import Final
 _FIXED64: Final = struct.Struct("<BQ")
 _SIGNED64: Final = struct.Struct("<Bq")
 _DOUBLE: Final = struct.Struct("<Bd")
+_TIMES: Final = struct.Struct("<BQBQ")
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -16,6 +17,8 @@ def varint(value: int) -> bytes:
     """A non-negative integer, 7 bits a byte, lowest first."""
     if value < 0x80:
         return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -48,6 +51,11 @@ def text(number: int, value: str) -> bytes:
 def fixed64(number: int, value: int) -> bytes:
     """A fixed64 field with a number below 16."""
     return _FIXED64.pack(number << 3 | FIXED64, value)
+
+
+def two_fixed64(number: int, value: int, next_number: int, next_value: int) -> bytes:
+    """Two fixed64 fields after each other."""
+    return _TIMES.pack(number << 3 | FIXED64, value, next_number << 3 | FIXED64, next_value)
 
 
 def signed64(number: int, value: int) -> bytes:

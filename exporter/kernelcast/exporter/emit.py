@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.columnar import Sample
 from kernelcast.exporter.growth import Launches
 from kernelcast.exporter.process import ProcessTotals
-from kernelcast.exporter.series import KernelSeries, ProgramSeries
+from kernelcast.exporter.series import MOST, KernelSeries, ProgramSeries
 from kernelcast.wire.catalogue import Metric, energy, kernel
 from kernelcast.wire.frames import KernelName, TunableClaim
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
@@ -67,15 +67,40 @@ class Emitter:
         return Sample(metric, attributes, self._time_ns, value)
 
     def _kernel(self, shown: KernelSeries) -> Iterator[Sample]:
-        own = {"kernel": shown.label, "kernel_class": shown.kernel_class}
-        yield from self._launches(self._labels(**own), shown.totals, detailed=shown.detailed)
-        yield from self._energy(self._labels(**own), shown.energy_uj)
-        if shown.config is not None and (shown.config.grid or shown.config.block):
-            yield self._gauge(kernel.KERNEL_INFO, self._labels(**own, **_config(shown.config)), 1)
-        if shown.config is not None and shown.config.occupancy:
-            yield self._gauge(kernel.OCCUPANCY, self._labels(**own), shown.config.occupancy)
+        own = self._own(shown)
+        yield from self._launches(own, shown.totals, detailed=shown.detailed)
+        yield from self._energy(own, shown.energy_uj)
+        config = shown.config
+        if config is not None and (config.grid or config.block):
+            yield self._gauge(kernel.KERNEL_INFO, self._configured(shown, config), 1)
+        if config is not None and config.occupancy:
+            yield self._gauge(kernel.OCCUPANCY, own, config.occupancy)
         for variant, totals in shown.variants.items():
-            yield from self._variant(self._labels(**own, variant=variant), totals)
+            yield from self._variant(self._varied(shown, variant), totals)
+
+    def _own(self, shown: KernelSeries) -> Labels:
+        """Labels are sorted once for each series: made anew every interval, they cost more than all else."""
+        made = shown.attributes.get("")
+        if made is None:
+            made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class)
+            shown.attributes[""] = made
+        return made
+
+    def _varied(self, shown: KernelSeries, variant: str) -> Labels:
+        made = shown.attributes.get(variant)
+        if made is None:
+            made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class, variant=variant)
+            shown.attributes[variant] = made
+        return made
+
+    def _configured(self, shown: KernelSeries, config: KernelName) -> Labels:
+        """Of configurations only the last one is kept."""
+        made = shown.attributes.get(config)
+        if made is None:
+            shown.attributes = {key: known for key, known in shown.attributes.items() if isinstance(key, str)}
+            made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class, **_config(config))
+            shown.attributes[config] = made
+        return made
 
     def _launches(self, attributes: Labels, totals: Launches, *, detailed: bool) -> Iterator[Sample]:
         durations = totals.durations
@@ -135,7 +160,7 @@ class Emitter:
                 pools[key] = pools.get(key, 0) + size_bytes
         yield from (self._gauge(metric, attributes, 1) for attributes, metric in sorted(facts, key=_fact_order))
         for (pool, state), size_bytes in pools.items():
-            yield self._gauge(kernel.MEMORY_POOL, self._labels(pool=pool, state=state), size_bytes)
+            yield self._gauge(kernel.MEMORY_POOL, self._labels(pool=pool, state=state), min(size_bytes, MOST - 1))
         ratios = [process.status.sample_ratio for process in live if process.status]
         if ratios:
             yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))

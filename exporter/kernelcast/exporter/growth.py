@@ -59,19 +59,16 @@ class Launches:
 
     def since(self, before: "Launches") -> "Launches | None":
         """What was added since `before`; None where any total is lower than it was."""
-        grown = Launches(
-            self.launches - before.launches,
-            self.durations.copy(),
-            self.queue_delays - before.queue_delays,
-            self.queue_delay_ns - before.queue_delay_ns,
-            self.graph_launches - before.graph_launches,
-        )
-        if min(grown.launches, grown.queue_delays, grown.queue_delay_ns, grown.graph_launches) < 0:
+        launches = self.launches - before.launches
+        queue_delays = self.queue_delays - before.queue_delays
+        queue_delay_ns = self.queue_delay_ns - before.queue_delay_ns
+        graph_launches = self.graph_launches - before.graph_launches
+        if min(launches, queue_delays, queue_delay_ns, graph_launches) < 0:
             return None
-        if _fell(self.durations, before.durations):
+        durations = difference(self.durations, before.durations)
+        if durations is None:
             return None
-        grown.durations.subtract(before.durations)
-        return grown
+        return Launches(launches, durations, queue_delays, queue_delay_ns, graph_launches)
 
 
 @dataclass(slots=True)
@@ -97,13 +94,14 @@ class Growth:
     refused: int = 0
 
 
-def _fell(now: DurationTotals, before: DurationTotals) -> bool:
-    if (
-        now.count < before.count
-        or now.sum_ns < before.sum_ns
-        or now.sum_squares_ns2 < before.sum_squares_ns2
-        or now.zero_count < before.zero_count
-    ):
-        return True
-    buckets = now.buckets
-    return any(buckets.get(index, 0) < count for index, count in before.buckets.items())
+def difference(now: DurationTotals, before: DurationTotals) -> DurationTotals | None:
+    """What `now` has beyond `before`; None where any total is lower than it was."""
+    count, sum_ns = now.count - before.count, now.sum_ns - before.sum_ns
+    squares, zero_count = now.sum_squares_ns2 - before.sum_squares_ns2, now.zero_count - before.zero_count
+    if min(count, sum_ns, squares, zero_count) < 0 or not before.buckets.keys() <= now.buckets.keys():
+        return None
+    known = before.buckets
+    buckets = {index: total - known.get(index, 0) for index, total in now.buckets.items() if total != known.get(index)}
+    if any(added < 0 for added in buckets.values()):
+        return None
+    return DurationTotals(count, sum_ns, squares, zero_count, buckets)

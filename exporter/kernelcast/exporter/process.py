@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from kernelcast.exporter.growth import CounterKey, Growth, Launches
+from kernelcast.exporter.growth import CounterKey, Growth, Launches, difference
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
 from kernelcast.wire.histogram import DurationTotals
@@ -135,7 +135,7 @@ class ProcessTotals:
         return grown
 
     def _advance_gaps(self, now: DurationTotals, growth: Growth) -> None:
-        grown = _grown_gaps(now, self.gaps)
+        grown = difference(now, self.gaps or DurationTotals())
         if grown is None:
             growth.fallen += 1
             return
@@ -152,11 +152,6 @@ class ProcessTotals:
             return
         self.counters[key] = total
         growth.counters[key] = growth.counters.get(key, 0) + total - (before or 0)
-
-
-def _grown_gaps(now: DurationTotals, before: DurationTotals | None) -> DurationTotals | None:
-    grown = Launches(0, now).since(Launches(0, before or DurationTotals()))
-    return grown.durations if grown else None
 
 
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:

@@ -74,8 +74,9 @@ class Publisher:
             self._send(DEVICE.name, hostname, hostname, own)
 
     def _send(self, topic: str, key: str, hostname: str, samples: Iterable[Sample]) -> None:
-        renamed = (rename_hostname(sample, self._hostname_label) for sample in samples)
-        for export in encode(resource_of(hostname), renamed, scope=SCOPE):
+        if self._hostname_label != HOSTNAME_LABEL:
+            samples = [rename_hostname(sample, self._hostname_label) for sample in samples]
+        for export in encode(resource_of(hostname), samples, scope=SCOPE):
             self._producer.send(topic, key=key.encode(), value=export.body)
             self.messages += 1
             self.points += export.points

@@ -9,12 +9,14 @@ from kernelcast.exporter.growth import CounterKey, Growth, Launches
 from kernelcast.exporter.process import MAX_TRACKED
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.identity import Device
+from kernelcast.wire.identity import Device, Labels
 from kernelcast.wire.kernels import COMPUTE, MAX_VARIANT_CHARACTERS, OTHER, kernel_class, label
 
 MAX_VARIANTS: Final = 8
 """Variants of one kernel that are told apart; the rest are summed as `other`."""
 MAX_SERIES_COUNTERS: Final = 512
+MOST: Final = 2**63
+"""OTLP's integers end here: a total that a program makes up beyond it would fail every export of the node."""
 
 
 class SeriesKey(NamedTuple):
@@ -42,6 +44,7 @@ class KernelSeries:
         variants: Variant to totals, of an admitted kernel.
         pending_variants: The same, of the last interval.
         config: The launch configuration last seen.
+        attributes: Its label sets, made once by whoever shows it, by what is added to its own labels.
         energy_uj: What its own series shows of the GPU's energy, in microjoules.
         pending_energy_uj: What came since the last interval, while it is not admitted.
     """
@@ -55,6 +58,7 @@ class KernelSeries:
     variants: dict[str, DurationTotals] = field(default_factory=dict)
     pending_variants: dict[str, DurationTotals] = field(default_factory=dict)
     config: KernelName | None = None
+    attributes: dict[str | KernelName, Labels] = field(default_factory=dict)
     energy_uj: int = 0
     pending_energy_uj: int = 0
 
@@ -94,6 +98,7 @@ class ProgramSeries:
         active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
         kernels: By normalised signature.
         other: What the kernels without a series add up to, by kernel class.
+        counted: Launches, timed launches of variants, and gaps: together they stay below `MOST`.
         counters: Totals that are not per kernel.
         gaps: Idle times of the GPU between two things it did; None until some process reports them.
         spent_ns: Signature to the GPU time, timed or not, since energy was last divided.
@@ -107,6 +112,7 @@ class ProgramSeries:
         self.key = key
         self.device = device
         self.start_ns = start_ns
+        self.counted = 0
         self.active_ns = 0
         self.kernels: dict[str, KernelSeries] = {}
         self.other: dict[str, Launches] = {}
@@ -130,21 +136,25 @@ class ProgramSeries:
 
     def grow(self, growth: Growth) -> int:
         """Add what a process reported; returns how many totals found no room."""
+        refused = 0
         for signature, grown in growth.kernels.items():
             kernel = self._kernel(signature)
+            if not self._countable(grown.launches):
+                refused += 1
+                continue
             kernel.gpu_time_ns += grown.gpu_time_ns
             (kernel.totals if kernel.admitted else kernel.pending).add(grown)
             self.spent_ns[kernel.signature] = self.spent_ns.get(kernel.signature, 0) + grown.estimated_ns
         for (signature, variant), totals in growth.variants.items():
             pending = self._kernel(signature).pending_variants
-            if variant in pending or len(pending) < MAX_TRACKED:
+            if (variant in pending or len(pending) < MAX_TRACKED) and self._countable(totals.count):
                 pending.setdefault(variant, DurationTotals()).add(totals)
         for name in growth.configs:
             self._kernel(name.signature).config = name
-        if growth.gaps is not None:
+        if growth.gaps is not None and self._countable(growth.gaps.count):
             self.gaps = self.gaps or DurationTotals()
             self.gaps.add(growth.gaps)
-        return self._grow_counters(growth.counters)
+        return refused + self._grow_counters(growth.counters)
 
     def charge(self, signature: str, energy_uj: int) -> None:
         """Add to the energy of a kernel that has grown."""
@@ -194,11 +204,19 @@ class ProgramSeries:
             kernel = self.kernels.setdefault(name, KernelSeries(name))
         return kernel
 
+    def _countable(self, amount: int) -> bool:
+        """Whether all that was ever counted here still fits OTLP's integers with this added; if so, it is."""
+        if self.counted + amount >= MOST:
+            return False
+        self.counted += amount
+        return True
+
     def _grow_counters(self, counters: Mapping[CounterKey, int]) -> int:
         refused = 0
         for key, grown in counters.items():
-            if key not in self.counters and len(self.counters) >= MAX_SERIES_COUNTERS:
+            total = self.counters.get(key, 0) + grown
+            if total >= MOST or (key not in self.counters and len(self.counters) >= MAX_SERIES_COUNTERS):
                 refused += 1
                 continue
-            self.counters[key] = self.counters.get(key, 0) + grown
+            self.counters[key] = total
         return refused

@@ -61,6 +61,7 @@ def _member(member: Member) -> Document:
         "counters": [[*key, total] for key, total in series.counters.items()],
         "gaps": _durations(series.gaps) if series.gaps else None,
         "metered": series.metered,
+        "counted": series.counted,
         "other_energy_uj": series.other_energy_uj,
         "outcomes": [[*key, count] for key, count in series.outcomes.items()],
         "measured": series.measured,
@@ -77,6 +78,7 @@ def _restored_member(item: Document) -> Member:
     series.counters = {tuple(key): int(total) for *key, total in item["counters"]}
     series.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
     series.metered = bool(item.get("metered"))
+    series.counted = int(item.get("counted", 0))
     series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
     series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items()}

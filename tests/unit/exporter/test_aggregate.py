@@ -256,6 +256,40 @@ def test_gaps_that_fall_are_ignored_and_counted_and_those_never_reported_are_abs
     assert aggregator.counts.fallen == 1
 
 
+def test_totals_that_no_program_can_reach_are_refused_and_the_nodes_export_goes_on() -> None:
+    aggregator = Aggregator()
+    published: list[bytes] = []
+
+    class Producer:
+        def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+            assert (topic, key) in (("kernelcast.kernels", b"train"), ("kernelcast.kernels", b"serve"))
+            published.append(value or b"")
+
+    huge = 2**63 - 2
+    totals = DurationTotals(huge, huge, 0, huge)
+    pools = (("device", "used", 2**64 - 1),)
+    counters = Counters(0, (("h2d", "", huge, huge, huge),), launch_gaps=totals, pools=pools)
+    for nonce in "ab":
+        aggregator.report(
+            ProcessReport(
+                process(nonce),
+                DEVICE,
+                (KernelName(kernel_id("gemm"), "gemm"),),
+                (KernelRow(kernel_id("gemm"), huge, totals),),
+                counters,
+                {(kernel_id("gemm"), "v"): KernelRow(kernel_id("gemm"), huge, totals)},
+            )
+        )
+    aggregator.report(report({"relu": [5]}, of=process("c", program="serve")))
+    publisher = Publisher(Producer())
+    for group in aggregator.samples(NOW_NS):
+        publisher.kernels(group)
+    assert publisher.points
+    assert aggregator.counts.refused > 0
+    assert values(shown(aggregator), kernel.LAUNCHES)[label("gemm")] == huge
+    assert values(shown(aggregator), kernel.LAUNCHES)[label("relu")] == 1
+
+
 def test_regions_add_up_over_processes_and_stay_when_one_ends() -> None:
     aggregator = Aggregator()
     counters = Counters(0, regions=(("forward", 4, SECOND_NS, 2 * SECOND_NS),))

@@ -40,3 +40,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     source: str = ""
     exposed: bool = True
+
+    def __hash__(self) -> int:
+        """Of the names alone, which are its own: rows are looked up for every sample."""
+        return hash((self.prometheus_name, self.otlp_name))
