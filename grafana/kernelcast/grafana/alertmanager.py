@@ -71,6 +71,9 @@ def _inhibitions() -> list[dict[str, Any]]:
             'alertname="KernelcastDegradationPredicted"',
             ["Hostname", "gpu", "program", "kernel", "metric"],
         ),
+        _silences(
+            'alertname="KernelcastGpuDown"', 'alertname=~"KernelcastGpu(Silent|RowsUnreadable)"', ["Hostname", "gpu"]
+        ),
         _silences('alertname="KernelcastGpuThrottling"', 'alertname="KernelcastKernelSlower"', ["Hostname", "gpu"]),
         _silences(
             'alertname="KernelcastGpuRowRemapFailure"',

@@ -6,13 +6,13 @@ import socket
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kernelcast.cli.app import run
-from kernelcast.cli.doctor import rows, surroundings
+from kernelcast.cli.doctor import gpu, rows, surroundings
 from kernelcast.cli.doctor.finding import Finding, Level
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
@@ -160,15 +160,53 @@ def test_job_files_are_counted_and_a_missing_directory_is_told(tmp_path: Path) -
     assert not list(surroundings.check_jobs(None))
 
 
-def test_a_tpu_answers_only_while_a_program_is_loaded() -> None:
+def test_a_tpu_answers_only_while_a_program_is_loaded(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        address = listening.getsockname()[:2]
-        (there,) = surroundings.check_tpu([address])
-    (gone,) = surroundings.check_tpu([address])
+        port = listening.getsockname()[1]
+        (there,) = surroundings.check_tpu([port], devices=tmp_path)
+    (none,) = surroundings.check_tpu([port], devices=tmp_path)
+    (tmp_path / "accel0").touch()
+    (silent,) = surroundings.check_tpu([port], devices=tmp_path)
 
-    assert "a runtime answers" in there.found
-    assert "nobody answers" in gone.found
-    assert there.level is gone.level is Level.OK
+    assert levels([there, none, silent]) == [Level.OK, Level.OK, Level.WARN]
+    assert f"port {port}" in there.found
+    assert "tpu_ports" in silent.remedy
+
+
+def test_without_a_port_the_runtimes_own_is_tried(tmp_path: Path) -> None:
+    tried: list[tuple[str, int]] = []
+
+    def connect(host: str, port: int) -> bool:
+        tried.append((host, port))
+        return True
+
+    (found,) = surroundings.check_tpu((), devices=tmp_path, connect=connect)
+
+    assert tried == [("127.0.0.1", 8431)]
+    assert found.level is Level.OK
+
+
+def cupti(*, decoder: str = "", library: str = "") -> Callable[[str], ModuleType]:
+    """An importer that gives a probe whose decoder or library fails with these words."""
+    native: Any = ModuleType("native")
+    found: Any = ModuleType("library")
+    native.NativeError = found.CuptiError = NVMLError
+    native.Decoder = raising(NVMLError(decoder)) if decoder else lambda: None
+    opened = SimpleNamespace(version=130_500)
+    found.open_cupti = raising(NVMLError(library)) if library else lambda: opened
+    return lambda name: {"native": native, "library": found}[name.rpartition(".")[2]]
+
+
+def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:
+    none = tmp_path / "params"
+    both = list(gpu.check_cupti(cupti(), none))
+    unbuilt = list(gpu.check_cupti(cupti(decoder="was not built"), none))
+    missing = list(gpu.check_cupti(cupti(library="no libcupti was found; install kernelcast[cupti]"), none))
+
+    assert levels(both) == [Level.OK, Level.OK]
+    assert "130500" in both[1].found
+    assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (Level.WARN, True)
+    assert (missing[1].level, "events" in missing[1].remedy) == (Level.WARN, True)
 
 
 def test_a_dcgm_exporter_beside_us_is_told_with_the_way_out() -> None:

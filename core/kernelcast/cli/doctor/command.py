@@ -71,6 +71,8 @@ def _check_node(place: NodeSettings) -> Iterator[Finding]:
     yield from surroundings.check_dcgm_exporter(place.dcgm_exporter_url)
     yield from surroundings.check_kubelet(place.pod_resources_socket)
     yield from surroundings.check_jobs(place.job_mapping_directory)
+    if place.tpu != "off":
+        yield from surroundings.check_tpu(place.tpu_ports)
     yield from surroundings.check_directory(
         "state directory",
         place.state_directory,

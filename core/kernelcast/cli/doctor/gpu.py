@@ -39,17 +39,15 @@ def check_gpu(load: Callable[[str], ModuleType] = import_module, driver: Path = 
 def check_cupti(
     load: Callable[[str], ModuleType] = import_module, parameters: Path = DRIVER_PARAMETERS
 ) -> Iterator[Finding]:
-    """Whether CUPTI can be used by the probe, and by whom."""
+    """Whether the probe can use CUPTI: its own decoder, NVIDIA's library, and the right to performance counters."""
     try:
-        load("cupti")
+        native: Any = load("kernelcast.probe.cupti.native")
+        library: Any = load("kernelcast.probe.cupti.library")
     except ImportError as error:
-        yield warn(
-            "cupti",
-            f"not importable: {error}",
-            "nothing for now: this version takes kernels from kernelcast.probe.observe()",
-        )
+        yield warn("cupti", f"this installation has no probe: {error}", "install kernelcast again")
     else:
-        yield ok("cupti", "importable")
+        yield _check_decoder(native)
+        yield _check_library(library)
     try:
         text = parameters.read_text()
     except OSError:
@@ -63,6 +61,25 @@ def check_cupti(
         )
     else:
         yield ok("gpu counters", "every user may use them")
+
+
+def _check_decoder(native: Any) -> Finding:
+    """The C library that adds records up."""
+    try:
+        native.Decoder()
+    except native.NativeError as error:
+        remedy = "install a C compiler, then kernelcast again from source; until then the probe times with events"
+        return warn("cupti decoder", f"{error}", remedy)
+    return ok("cupti decoder", "built")
+
+
+def _check_library(library: Any) -> Finding:
+    """NVIDIA's library, as a program with the probe would find it from here."""
+    try:
+        found = library.open_cupti()
+    except library.CuptiError as error:
+        return warn("cupti", f"{error}", "the probe times with events until it is there")
+    return ok("cupti", f"version {found.version}; programs use it with KERNELCAST_CUPTI=1")
 
 
 def _check_devices(nvml: Any) -> Iterator[Finding]:

@@ -39,6 +39,8 @@ class NodeSettings(Section):
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     pod_resources_socket: Path = KUBELET_SOCKET
     job_mapping_directory: Path | None = None
+    tpu: str = "auto"
+    tpu_ports: tuple[int, ...] = ()
 
     @property
     def spool_directory(self) -> Path | None:

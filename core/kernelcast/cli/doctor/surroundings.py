@@ -12,7 +12,11 @@ from typing import Final
 
 from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
 
+TPU_PORT: Final = 8431
+"""libtpu's own, where TPU_RUNTIME_METRICS_PORTS does not say otherwise."""
+
 MEBIBYTE: Final = 2**20
+_HERE: Final = "127.0.0.1"
 _TIMEOUT_SECONDS: Final = 2.0
 _READ_BYTES: Final = 256 * 1024
 _DCGM_MARK: Final = b"DCGM_FI_"
@@ -58,14 +62,26 @@ def check_jobs(directory: Path | None) -> Iterator[Finding]:
         yield ok(check, f"{directory}, {len(names)} files")
 
 
-def check_tpu(addresses: Sequence[tuple[str, int]], *, connect: Connect | None = None) -> Iterator[Finding]:
-    """Whether a TPU's runtime answers; it does only while a program is loaded."""
-    connect = connect or _answers
-    for host, port in addresses:
-        if connect(host, port):
-            yield ok("tpu", f"a runtime answers at {host}:{port}")
-        else:
-            yield ok("tpu", f"nobody answers at {host}:{port}: no TPU here, or no program on it")
+def check_tpu(
+    ports: Sequence[int], *, devices: Path = Path("/dev"), connect: Connect | None = None
+) -> Iterator[Finding]:
+    """Whether this node has TPUs, and whether their runtime answers: it does while a program has them.
+
+    Args:
+        ports: Where it may listen on this node; none takes the runtime's own default.
+        devices: Where a TPU's device files are, `accel0` and so on.
+        connect: Tries an address.
+    """
+    chips = [*devices.glob("accel[0-9]*")]
+    answering = [port for port in ports or (TPU_PORT,) if (connect or _answers)(_HERE, port)]
+    listed = ", ".join(str(port) for port in answering)
+    if answering:
+        yield ok("tpu", f"a runtime answers at port {listed}")
+    elif chips:
+        found = f"{len(chips)} TPU device files, and nobody answers"
+        yield warn("tpu", found, "start a program on the TPU; if one runs, name its port in exporter.tpu_ports")
+    else:
+        yield ok("tpu", "none here")
 
 
 def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Finding]:

@@ -2,8 +2,10 @@
 
 from kernelcast.grafana.addresses import GPUS, KERNELS, OVERVIEW, PIPELINE
 from kernelcast.grafana.dashboards import (
+    accelerators,
     device_time,
     devices,
+    energy,
     fleet,
     forecasts,
     frame,
@@ -26,7 +28,7 @@ def overview() -> Dashboard:
         tags=("gpu", "overview"),
         variables=frame.down_to_kernels(),
         annotations=(frame.alerts(), frame.hints()),
-        rows=(fleet.row(), devices.glance(), device_time.glance()),
+        rows=(fleet.row(), accelerators.row(), devices.glance(), device_time.glance()),
     )
 
 
@@ -34,12 +36,19 @@ def gpus() -> Dashboard:
     """How are the GPUs: load, heat, power, memory, errors."""
     return Dashboard(
         uid=GPUS,
-        title="kernelcast / GPUs",
+        title="kernelcast / GPUs and TPUs",
         description="Every GPU: load, heat, power, memory, errors, links, and who uses it.",
         tags=("gpu", "hardware"),
         variables=frame.nodes_and_gpus(),
         annotations=(frame.alerts(),),
-        rows=(*devices.rows(), gpu_errors.row(), gpu_links.row(), gpu_users.row(), gpu_users.gaps()),
+        rows=(
+            *devices.rows(),
+            gpu_errors.row(),
+            gpu_links.row(),
+            gpu_users.row(),
+            accelerators.tpus(),
+            gpu_users.gaps(),
+        ),
     )
 
 
@@ -52,7 +61,7 @@ def kernels() -> Dashboard:
         tags=("gpu", "kernels"),
         variables=(*frame.down_to_kernels(), *frame.which_forecast()),
         annotations=(frame.alerts(), frame.hints()),
-        rows=(fleet.row(), hot_spots.row(), *device_time.rows(), forecasts.row(), hints.row()),
+        rows=(fleet.row(), hot_spots.row(), *device_time.rows(), energy.row(), forecasts.row(), hints.row()),
     )
 
 

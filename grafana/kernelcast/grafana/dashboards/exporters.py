@@ -15,7 +15,18 @@ ATTRIBUTION_KEPT_SECONDS: Final = 120.0
 def row() -> Row:
     """Deadlines, spool, GPUs, state, and who uses the GPUs."""
     return Row(
-        "Exporters", (_lateness(), _failed(), _spool(), _spool_flow(), _nvml(), _state(), _attribution(), _unnamed())
+        "Exporters",
+        (
+            _lateness(),
+            _failed(),
+            _spool(),
+            _spool_flow(),
+            _nvml(),
+            _nvml_process(),
+            _state(),
+            _attribution(),
+            _unnamed(),
+        ),
     )
 
 
@@ -73,6 +84,18 @@ def _nvml() -> Placed:
     errors = promql.increase(promql.series(exporter.NVML_ERRORS))
     query = Query(f"sum by (instance, call) ({errors})", "{{instance}} {{call}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+
+
+def _nvml_process() -> Placed:
+    text = Text(
+        "NVML's process",
+        "NVML is asked by a process of its own: how often one was started, how many crashed, how many hung and were "
+        "killed, and the call that hangs now.",
+    )
+    rows = ((exporter.NVML_STARTS, "started"), (exporter.NVML_CRASHES, "crashed"), (exporter.NVML_HANGS, "hung"))
+    queries = [Query(promql.increase(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
+    queries.append(Query(promql.series(exporter.NVML_HUNG), "{{instance}} hangs in {{call}}"))
+    return time_series(text, queries, Axis("short", low=0, decimals=0), Look(bars=True))
 
 
 def _state() -> Placed:

@@ -13,7 +13,7 @@ from kernelcast.wire.catalogue import device, forecast, kernel
 _LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
 """A kernel's name up to its template arguments, parameters or hash; backslashes doubled for PromQL's string."""
-_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.GPU_UTIL)} or {_LAUNCHES})"
+_GPUS: Final = f"group by (Hostname, gpu, UUID) ({promql.series(device.FB_USED)} or {_LAUNCHES})"
 _SOON_SECONDS: Final = 3600
 
 
@@ -28,7 +28,7 @@ def _origin() -> Placed:
         "Whether these are live GPUs. Series that come from a recording or from the simulation carry the label source.",
     )
     counted = (
-        f"count by (source) (group by (Hostname, gpu, UUID, source) ({promql.series(device.GPU_UTIL)} or {_LAUNCHES}))"
+        f"count by (source) (group by (Hostname, gpu, UUID, source) ({promql.series(device.FB_USED)} or {_LAUNCHES}))"
     )
     expr = f'label_replace({counted}, "source", "live", "source", "")'
     return stat(text, [Query(expr, "{{source}}")], Axis("short", low=0, decimals=0), named=True, height=3)

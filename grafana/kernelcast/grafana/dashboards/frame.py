@@ -5,7 +5,7 @@ from typing import Any, Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Annotation
 from kernelcast.grafana.model.variables import DatasourceVariable, LabelVariable
-from kernelcast.wire.catalogue import device, forecast, kernel
+from kernelcast.wire.catalogue import accelerator, device, forecast, kernel
 
 ALERT_NAMES: Final = "Kernelcast.+"
 """How all of our alerts are named; the heartbeat is called Watchdog and does not count as one."""
@@ -13,12 +13,15 @@ ALERT_NAMES: Final = "Kernelcast.+"
 _ANY_SUBJECT: Final = "|".join(promql.name(row) for row in (device.FB_USED, kernel.LAUNCHES))
 """Frame buffer memory: the one metric that every GPU has, and every MIG instance, too."""
 
-_ANY_SERIES: Final = f"{_ANY_SUBJECT}|{promql.name(forecast.FORECAST_VALUE)}"
+_ANY_NODE: Final = f"{_ANY_SUBJECT}|{promql.name(accelerator.MEMORY_USED)}"
+"""Nodes with TPUs have no GPU series."""
+
+_ANY_SERIES: Final = f"{_ANY_NODE}|{promql.name(forecast.FORECAST_VALUE)}"
 
 
 def nodes_and_gpus() -> tuple[Any, ...]:
     """Data source, job, node, GPU: for what concerns the hardware."""
-    here = f'{{__name__=~"{_ANY_SUBJECT}", job=~"$job"}}'
+    here = f'{{__name__=~"{_ANY_NODE}", job=~"$job"}}'
     node = 'job=~"$job", Hostname=~"$hostname"'
     return (
         DatasourceVariable(),

@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, stat, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, stat, state_timeline, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import device, gpu
 
@@ -16,7 +16,8 @@ _NANO: Final = "1e9"
 def row() -> Row:
     """First what needs somebody, then what wears out."""
     figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
-    return Row("Errors", (*figures, _xid_table(), _xid_events(), _ecc(), _remapped(), _limited(), _retries()))
+    events = (_answering(), _xid_table(), _xid_events())
+    return Row("Errors", (*figures, *events, _ecc(), _remapped(), _limited(), _retries()))
 
 
 def _figure(title: str, description: str, expr: str, nothing: str = "none") -> Placed:
@@ -44,6 +45,12 @@ def _failed_remaps() -> Placed:
 def _waiting_pages() -> Placed:
     description = "Memory pages that wait for a GPU reset before they are no longer used (before Ampere)."
     return _figure("Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", "none, or not asked for")
+
+
+def _answering() -> Placed:
+    text = Text("GPUs that answer", "Whether each GPU that an exporter has seen answered, or is gone, or NVML hangs.")
+    query = Query(f"max by (Hostname, gpu) ({promql.series(gpu.GPU_UP)})", GPU)
+    return state_timeline(text, [query], {"0": ("gone", "red"), "1": ("answers", "green")}, height=5)
 
 
 def _xid_table() -> Placed:

@@ -16,7 +16,7 @@ STOPS_RATIO: Final = 0.02
 
 def row() -> Row:
     """Each program's state, then coverage, cost and losses over time."""
-    return Row("Probes", (_states(), _coverage(), _overhead(), _unseen(), _dropped(), _server()))
+    return Row("Probes", (_states(), _users(), _coverage(), _overhead(), _unseen(), _dropped(), _server()))
 
 
 def _states() -> Placed:
@@ -46,6 +46,27 @@ def _states() -> Placed:
         ),
         sort="Program",
         height=8,
+    )
+
+
+def _users() -> Placed:
+    text = Text(
+        "Whose programs these are",
+        "Pod, job and user of each program with the probe, as the exporter's kernel tells of the socket's other end.",
+        nothing="Nobody is known to own a program",
+    )
+    by = "Hostname, program, rank, namespace, pod, container, hpc_job, user"
+    headings = ("Node", "Program", "Rank", "Namespace", "Pod", "Container", "Job", "User")
+    widths = (180, 0, 70, 140, 0, 140, 110, 110)
+    return table(
+        text,
+        [column(f"group by ({by}) ({promql.series(kernel.PROBE_USER)})")],
+        tuple(
+            Column(label, heading, width=width)
+            for label, heading, width in zip(by.split(", "), headings, widths, strict=True)
+        ),
+        sort="Program",
+        height=6,
     )
 
 

@@ -14,7 +14,7 @@ _STALE_SECONDS: Final = 60
 def group(profile: Profile) -> Group:
     """Failing, nameless, filling, losing."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
-    return Group("kernelcast-exporter-alerts", (_ticks(profile), _attribution(), *spool))
+    return Group("kernelcast-exporter-alerts", (_ticks(profile), _hung(), _attribution(), *spool))
 
 
 def _ticks(profile: Profile) -> Alert:
@@ -27,6 +27,22 @@ def _ticks(profile: Profile) -> Alert:
         description="Intervals end in an error, and nothing is published for them.",
         action="Read its log; `kernelcast doctor` on that node checks driver, NVML, socket and Kafka.",
         dashboard=PIPELINE,
+    )
+
+
+def _hung() -> Alert:
+    return Alert(
+        name="KernelcastNvmlHung",
+        expr=f"{promql.name(exporter.NVML_HUNG)} == 1",
+        hold_seconds=MINUTE,
+        severity=Severity.CRITICAL,
+        summary="NVML hangs at {{ $labels.instance }} in {{ $labels.call }}",
+        description="The process that asks NVML was killed and replaced, and hangs again. The exporter and the "
+        "programs go on; there are no device metrics of that node. A GPU or its driver is in trouble.",
+        action="Look at the kernel's log (Xid, `nvidia` stuck tasks) and at which GPU answers last; `nvidia-smi` will "
+        "hang as well.",
+        dashboard=PIPELINE,
+        steps=("Drain the node; a reset of the GPU may hang, too, then reboot.",),
     )
 
 

@@ -8,6 +8,10 @@ from kernelcast.wire.catalogue import device, gpu
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
+_GONE = (
+    "Take the node out of scheduling: programs that use the GPU hang or have failed.",
+    "Reset the GPU, or reboot. If it comes back and falls again: power, riser, slot, then the GPU itself.",
+)
 _POWER_CAP_BIT = 4
 _LOST_RATIO = 0.1
 _NANOSECONDS = "1e9"
@@ -17,7 +21,8 @@ def group(profile: Profile) -> Group:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
     limits = (_throttling(), _power_capped(), _heat(profile))
     memory = (_memory(profile), _remap_failure(), _remapped_rows(profile))
-    return Group("kernelcast-hardware-alerts", (_silent(profile), *limits, *memory, _unreadable()))
+    gone = (_down(), _silent(profile), _unmeasured())
+    return Group("kernelcast-hardware-alerts", (*gone, *limits, *memory, _unreadable()))
 
 
 def _throttling() -> Alert:
@@ -36,6 +41,40 @@ def _throttling() -> Alert:
     )
 
 
+def _down() -> Alert:
+    return Alert(
+        name="KernelcastGpuDown",
+        expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0",
+        hold_seconds=2 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary=f"{_GPU} does not answer",
+        description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
+        "is gone, or NVML hangs on it.",
+        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node says "
+        "what NVML answers.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        steps=_GONE,
+    )
+
+
+def _unmeasured() -> Alert:
+    answers = f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 1"
+    return Alert(
+        name="KernelcastGpuUnmeasured",
+        expr=f"{answers} unless on (Hostname, UUID) {promql.name(device.FB_USED)}",
+        hold_seconds=10 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_GPU} answers, and nobody writes its device metrics",
+        description="The exporter reads this GPU and DCGM_FI_* are not in Prometheus: they were left to a "
+        "dcgm-exporter that Prometheus does not scrape, or were switched off.",
+        action="Have Prometheus scrape the dcgm-exporter of that node, or stop it, or set exporter.device_metrics to "
+        "on.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+    )
+
+
 def _silent(profile: Profile) -> Alert:
     seen = promql.name(device.FB_USED)
     recently = f"group by (Hostname, gpu, UUID) (present_over_time({seen}[{profile.window(HOUR)}]))"
@@ -45,17 +84,13 @@ def _silent(profile: Profile) -> Alert:
         hold_seconds=2 * MINUTE,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} fell silent while the node's other GPUs report",
-        description="The GPU was there within the last hour; its node and the exporter live. It fell off the bus, is "
-        "being reset, or was taken away.",
+        description="The GPU was there within the last hour; its node and the exporter live, and do not even say that "
+        "it is gone.",
         action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node says "
         "what NVML answers.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=(
-            "Take the node out of scheduling: programs that use the GPU hang or have failed.",
-            "Reset the GPU, or reboot. If it comes back and falls again: power, riser, slot, then the GPU itself.",
-            "A GPU that was taken away on purpose ends this by itself within the hour.",
-        ),
+        steps=(*_GONE, "A GPU that was taken away on purpose ends this by itself within the hour."),
     )
 
 

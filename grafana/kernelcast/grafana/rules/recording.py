@@ -8,7 +8,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import MINUTE, Group, Profile, Record, duration
-from kernelcast.wire.catalogue import bridge, device, kernel, predictor
+from kernelcast.wire.catalogue import bridge, device, energy, kernel, predictor
 from kernelcast.wire.catalogue.model import Metric
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE
@@ -31,6 +31,7 @@ GAP_P50: Final = "program:cuda_launch_gap_seconds:p50"
 GAP_P99: Final = "program:cuda_launch_gap_seconds:p99"
 REGION_BUSY: Final = "region:cuda_region_gpu_seconds:share"
 GPU_WATTS: Final = "gpu:DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION:watts"
+KERNEL_WATTS: Final = "kernel:cuda_kernel_energy_estimate:watts"
 STATE_SECONDS: Final = "state:cuda_device_time_seconds:rate"
 MEMORY_USED: Final = "gpu:DCGM_FI_DEV_FB_USED:ratio"
 CLOCK_EVENT: Final = "gpu:DCGM_FI_DEV_CLOCKS_EVENT_REASONS:bit"
@@ -95,6 +96,7 @@ def _derived(profile: Profile) -> tuple[Record, ...]:
         Record(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring (kernel, kernel_class) group_left () ({every} > 0)"),
         Record(KERNEL_BASELINE, _baseline(profile)),
         Record(STATE_SECONDS, _rate(promql.name(kernel.DEVICE_TIME), window)),
+        Record(KERNEL_WATTS, _rate(promql.name(energy.KERNEL_ENERGY), window)),
         Record(KERNEL_QUEUED, _ratio(kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, window)),
         Record(REGION_BUSY, _ratio(kernel.REGION_GPU, kernel.REGION_WALL, window)),
     )

@@ -1,0 +1,67 @@
+"""Energy: what kernels are estimated to take of what the GPU measured, and what it took while idle."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import energy, kernel
+
+_LINES: Final = 10
+_ROWS: Final = 15
+_BY: Final = "program, kernel"
+
+
+def row() -> Row:
+    """By kernel, by state, and a launch's share."""
+    return Row("Energy (estimates)", (_kernels(), _states(), _table()))
+
+
+def _power() -> str:
+    return f"sum by ({_BY}) ({promql.rate(promql.series(energy.KERNEL_ENERGY))})"
+
+
+def _kernels() -> Placed:
+    text = Text(
+        "Power by kernel",
+        f"Estimated power of the {_LINES} kernels that take most: the GPU's measured energy while it was active, "
+        "divided by GPU time. A kernel that draws more than its neighbours is charged too little.",
+        nothing="No GPU whose programs report tells of its energy",
+    )
+    query = Query(f"topk({_LINES}, {_power()})", "{{program}} {{kernel}}")
+    return time_series(text, [query], Axis("watt", low=0), Look(stacked=True))
+
+
+def _states() -> Placed:
+    text = Text(
+        "Power while active and idle",
+        "The GPU's measured energy, divided by whether programs that report ran kernels. Idle is paid for, too.",
+        nothing="No GPU whose programs report tells of its energy",
+    )
+    spent = promql.rate(promql.series(energy.ENERGY))
+    look = Look(stacked=True, overrides=(grey("idle"),))
+    return time_series(text, [Query(f"sum by (state) ({spent})", "{{state}}")], Axis("watt", low=0), look)
+
+
+def _table() -> Placed:
+    text = Text(
+        "Energy by kernel in this time range",
+        "Estimated energy of each kernel, and of one launch of it: what a change of the kernel would save.",
+        nothing="No GPU whose programs report tells of its energy",
+    )
+    spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
+    launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"
+    most = f"topk({_ROWS}, {spent})"
+    return table(
+        text,
+        [column(most), column(f"{spent} / ({launched} > 0) and on ({_BY}) {most}")],
+        (
+            Column("program", "Program", width=200),
+            Column("kernel", "Kernel"),
+            Column("Value #A", "Energy", "joule", width=140),
+            Column("Value #B", "Per launch", "joule", width=140),
+        ),
+        sort="Energy",
+        height=7,
+    )
