@@ -4,7 +4,7 @@ Memory is fixed: so many kernels a device, then everything goes into `other`; a 
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
@@ -150,6 +150,24 @@ class Recorder(DeviceRecorder):
             if variant:
                 kept = totals.variant(cell, variant)
                 _grow_variant(kept, durations.count, durations.sum_ns, durations.sum_squares_ns2)
+            cell.changed = True
+        return True
+
+    @guarded
+    def absorb_variants(self, signature: str, device: int, variants: Sequence[tuple[str, int, int, int]]) -> bool:
+        """Add to the variants of a kernel what `absorb` has taken already for the kernel as a whole.
+
+        Args:
+            signature: The kernel's.
+            device: Index into the devices of this process.
+            variants: Text, timed launches, their sum and sum of squares in nanoseconds.
+        """
+        grown = [(text, whole(count), whole(sum_ns, MOST), int(squares)) for text, count, sum_ns, squares in variants]
+        totals = self._devices.get(device) or self._open(device)
+        cell = totals.by_raw.get(signature) or self._admit(totals, signature)
+        with self._lock:
+            for text, count, sum_ns, squares in grown:
+                _grow_variant(totals.variant(cell, text), count, sum_ns, squares)
             cell.changed = True
         return True
 

@@ -1,9 +1,10 @@
 """From the decoder's totals of one interval to the recorder's, which go on for ever."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
-from kernelcast.probe.cupti.native import NO_NAME, STATES, Device, Drain, Row
+from kernelcast.probe.cupti.native import NO_NAME, STATES, Device, Drain, Kernel, Variant
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recorder import Recorder
 from kernelcast.wire.frames import KernelName
@@ -18,7 +19,7 @@ MEMSET: Final = "memset"
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]
-_Configured = tuple[str, KernelName | None, str]
+_launches = attrgetter("launches")
 
 
 class Absorber:
@@ -35,7 +36,7 @@ class Absorber:
         self._demangle = demangle
         self._capability = capability
         self._signatures: dict[int, str] = {NO_NAME: OTHER}
-        self._configured: dict[tuple[int, ...], _Configured] = {}
+        self._configured: dict[tuple[int, tuple[object, ...]], tuple[str, KernelName]] = {}
 
     def absorb(self, drain: Drain, dropped: int) -> None:
         """Add one interval.
@@ -47,48 +48,50 @@ class Absorber:
         for number, name in drain.names.items():
             if number != NO_NAME:
                 self._signatures[number] = self._demangle(name)
-        for row in drain.rows:
-            self._kernel(row)
+        for kernel in drain.kernels:
+            self._kernel(kernel)
         for device in drain.devices:
             self._device(device)
-        self._recorder.charge(drain.counts.held_ns)
+        self._recorder.charge(drain.counts.held_ns + drain.counts.decode_ns)
         lost = dropped + drain.counts.malformed
         if lost:
             self._recorder.lost_records(lost)
 
-    def _kernel(self, row: Row) -> None:
-        signature, name, variant = self._configuration(row)
+    def _kernel(self, kernel: Kernel) -> None:
+        signature = self._signatures.get(kernel.name, OTHER)
+        variants = kernel.variants
+        most = max(variants, key=_launches, default=None)
         self._recorder.absorb(
             signature,
-            row.device,
-            launches=row.launches,
-            durations=row.durations,
-            queue_delays=row.queue_delays,
-            queue_delay_ns=row.queue_delay_ns,
-            graph_launches=row.graph_launches,
-            name=name,
-            variant=variant,
+            kernel.device,
+            launches=kernel.launches,
+            durations=kernel.durations,
+            queue_delays=kernel.queue_delays,
+            queue_delay_ns=kernel.queue_delay_ns,
+            graph_launches=kernel.graph_launches,
+            name=self._configuration(kernel.device, most)[1] if most else None,
         )
+        if variants:
+            rows = [(self._configuration(kernel.device, one)[0], *one[7:]) for one in variants]
+            self._recorder.absorb_variants(signature, kernel.device, rows)
 
-    def _configuration(self, row: Row) -> _Configured:
-        key = (row.device, row.name, *row.grid, *row.block, *row[4:8])
+    def _configuration(self, device: int, variant: Variant) -> tuple[str, KernelName]:
+        """How a variant is called, and the launch configuration that it stands for."""
+        key = (device, variant[:6])
         known = self._configured.get(key)
         if known is None:
             if len(self._configured) >= MAX_CONFIGURATIONS:
                 self._configured.clear()
-            known = self._configured[key] = self._described(row)
+            known = self._configured[key] = self._described(device, variant)
         return known
 
-    def _described(self, row: Row) -> _Configured:
-        signature = self._signatures.get(row.name, OTHER)
-        if row.name == NO_NAME:
-            return signature, None, ""
-        grid, block = ("x".join(map(str, part)) for part in (row.grid, row.block))
-        shared_bytes = row.static_shared_bytes + row.dynamic_shared_bytes
-        threads = row.block[0] * row.block[1] * row.block[2]
-        occupancy = theoretical(self._capability(row.device), threads, row.registers, shared_bytes)
-        name = KernelName(0, signature, grid, block, row.registers, shared_bytes, row.local_bytes, occupancy)
-        return signature, name, f"{grid}|{block}"
+    def _described(self, device: int, variant: Variant) -> tuple[str, KernelName]:
+        grid, block = ("x".join(map(str, part)) for part in (variant.grid, variant.block))
+        shared_bytes = variant.static_shared_bytes + variant.dynamic_shared_bytes
+        threads = variant.block[0] * variant.block[1] * variant.block[2]
+        occupancy = theoretical(self._capability(device), threads, variant.registers, shared_bytes)
+        name = KernelName(0, "", grid, block, variant.registers, shared_bytes, variant.local_bytes, occupancy)
+        return f"{grid}|{block}", name
 
     def _device(self, totals: Device) -> None:
         device, recorder = totals.device, self._recorder

@@ -46,6 +46,7 @@ REASONS: Final = {
     42: "not supported on CMP GPUs",
     43: "not supported on MIG devices",
     45: "not supported under WSL with this driver",
+    999: "an error of CUPTI's own; without a driver, CUPTI of CUDA 13 answers so",
 }
 """CUptiResult, cupti_result.h of CUPTI 13.5."""
 

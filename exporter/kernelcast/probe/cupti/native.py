@@ -19,7 +19,8 @@ LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
 NO_NAME: Final = 0
 
-_ROW: Final = Struct("<12I4Q5Q2I")
+_KERNEL: Final = Struct("<2I4Q5Q2I")
+_VARIANT: Final = Struct("<11I4x5Q")
 _DEVICE: Final = Struct("<Q5QQ99Q3Q15Q5Q2I")
 _BUCKET: Final = Struct("<iI")
 _NAME: Final = Struct("<4I")
@@ -36,35 +37,46 @@ class NativeSettings:
     """How much memory the decoder takes, and how long it waits for what comes out of order.
 
     Attributes:
-        buffer_bytes: Length of one buffer; NVIDIA's documentation advises 1 to 10 MB for traces, and we read every
-            second.
-        buffers: How many; at least one for each thread of the program that launches, and as many again.
+        buffer_bytes: Length of one buffer; NVIDIA's documentation advises 1 to 10 MB. What a buffer costs beside its
+            records (others have had the caches in between) is paid once for 9,000 of them.
+        buffers: How many at most; memory is the system's until one is used. At least one for each thread of the program
+            that launches, and some on their way.
         window_ns: How far behind the latest end a device's time is summed up; what begins earlier is cut off.
         quiet_ns: After so long without activity a device counts as idle up to then.
     """
 
-    buffer_bytes: int = 512 * 1024
-    buffers: int = 48
+    buffer_bytes: int = 2 * 1024 * 1024
+    buffers: int = 24
     window_ns: int = 2_000_000_000
     quiet_ns: int = 30_000_000_000
 
 
-class Row(NamedTuple):
-    """One kernel in one launch configuration on one device, since the last drain."""
+class Variant(NamedTuple):
+    """One kernel in one launch configuration, since the last drain; sums are of its timed launches."""
 
-    device: int
-    name: int
+    registers: int
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    registers: int
     static_shared_bytes: int
     dynamic_shared_bytes: int
     local_bytes: int
+    launches: int
+    timed: int
+    sum_ns: int
+    sum_squares_ns2: int
+
+
+class Kernel(NamedTuple):
+    """One kernel on one device, since the last drain."""
+
+    device: int
+    name: int
     launches: int
     graph_launches: int
     queue_delays: int
     queue_delay_ns: int
     durations: DurationTotals
+    variants: list[Variant]
 
 
 class Amount(NamedTuple):
@@ -96,7 +108,7 @@ class Counts(NamedTuple):
     malformed: int
     other_kinds: int
     untimed: int
-    unnamed: int
+    crowded: int
     held_ns: int
     decode_ns: int
 
@@ -105,7 +117,7 @@ class Counts(NamedTuple):
 class Drain:
     """Everything since the last drain; `names` are those never given before, by number."""
 
-    rows: list[Row]
+    kernels: list[Kernel]
     devices: list[Device]
     names: dict[int, str]
     counts: Counts
@@ -125,8 +137,8 @@ class _Settings(ctypes.Structure):
 
 class _Drain(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("rows", "devices", "buckets", "names", "text")),
-        *((name, ctypes.c_uint64) for name in ("row_count", "device_count", "bucket_count", "name_count")),
+        *((name, ctypes.c_void_p) for name in ("kernels", "variants", "devices", "buckets", "names", "text")),
+        *((f"{name}_count", ctypes.c_uint64) for name in ("kernel", "variant", "device", "bucket", "name")),
         ("counts", ctypes.c_uint64 * len(Counts._fields)),
     )
 
@@ -194,7 +206,11 @@ class Decoder:
             return Drain([], [], {}, Counts(*[0] * len(Counts._fields)))
         buckets = list(_BUCKET.iter_unpack(_bytes(raw.buckets, raw.bucket_count, _BUCKET)))
         return Drain(
-            rows=list(_rows(_bytes(raw.rows, raw.row_count, _ROW), buckets)),
+            kernels=_kernels(
+                _bytes(raw.kernels, raw.kernel_count, _KERNEL),
+                _bytes(raw.variants, raw.variant_count, _VARIANT),
+                buckets,
+            ),
             devices=list(_devices(_bytes(raw.devices, raw.device_count, _DEVICE), buckets)),
             names=dict(_names(_bytes(raw.names, raw.name_count, _NAME), raw.text)),
             counts=Counts(*raw.counts),
@@ -217,10 +233,17 @@ def _durations(values: tuple[int, ...], buckets: _Buckets) -> DurationTotals:
     return DurationTotals(count, sum_ns, high << 64 | low, zero, dict(buckets[first : first + used]))
 
 
-def _rows(packed: bytes, buckets: _Buckets) -> Iterator[Row]:
-    for values in _ROW.iter_unpack(packed):
-        head, shape, tail = values[:2], (values[2:5], values[5:8]), values[8:16]
-        yield Row._make((*head, *shape, *tail, _durations(values[16:], buckets)))
+def _kernels(packed: bytes, variants: bytes, buckets: _Buckets) -> list[Kernel]:
+    kernels = [
+        Kernel._make((*values[:6], _durations(values[6:], buckets), [])) for values in _KERNEL.iter_unpack(packed)
+    ]
+    for kernel, registers, x, y, z, u, v, w, static, dynamic, local, *amounts in _VARIANT.iter_unpack(variants):
+        launches, count, sum_ns, low, high = amounts
+        variant = Variant(
+            registers, (x, y, z), (u, v, w), static, dynamic, local, launches, count, sum_ns, high << 64 | low
+        )
+        kernels[kernel].variants.append(variant)
+    return kernels
 
 
 def _devices(packed: bytes, buckets: _Buckets) -> Iterator[Device]:

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, thread_time
 from typing import Final
 
 from kernelcast.probe.cupti.capability import capabilities
@@ -28,6 +28,9 @@ SETTLE_MS: Final = 100
 LOCK_SECONDS: Final = 1.0
 RETURN_SECONDS: Final = 30.0
 """After another profiler has ended, and between two questions whether it has."""
+REST: Final = 400.0
+LONGEST_REST_SECONDS: Final = 10.0
+"""The exporter's own interval; what is told later comes an interval later."""
 
 
 def wanted(environ: Mapping[str, str]) -> bool:
@@ -47,6 +50,8 @@ class Means:
         capability: Compute capability by device.
         clock: Seconds that only move on.
         native: Memory and windows.
+        rest: After a report, so many times its own processor time passes until the next: by default reports take at
+            most 1/400 of a core. Records are decoded all the while; only their totals wait.
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -56,6 +61,7 @@ class Means:
     capability: Capability = field(default_factory=capabilities)
     clock: Callable[[], float] = monotonic
     native: NativeSettings = field(default_factory=NativeSettings)
+    rest: float = REST
 
 
 class CuptiRung:
@@ -75,6 +81,9 @@ class CuptiRung:
         self._absorber = Absorber(recorder, demangler(), self._means.capability)
         self._ask_again = 0.0
         self._final = False
+        self._due = 0.0
+        self.held_ns = 0
+        """What CUPTI's callbacks have taken so far, on threads of the program or CUPTI's own."""
         self.state = OFF
         """`off`, `active`, or `yielded` to another profiler."""
         self.reason = "it was not started"
@@ -166,12 +175,19 @@ class CuptiRung:
             other = watch.running()
             if other:
                 self._yield(other)
-            elif self._cupti is not None:
-                self._cupti.flush()
         elif self.state == YIELDED and self._means.clock() >= self._ask_again:
             self._return()
+        if self._final or self._means.clock() >= self._due:
+            self._report_in_turn()
+
+    def _report_in_turn(self) -> None:
+        began = thread_time()
+        if self.state == ACTIVE and self._cupti is not None:
+            self._cupti.flush()
         self._report(final=self._final)
         self._final = False
+        rest = min((thread_time() - began) * self._means.rest, LONGEST_REST_SECONDS)
+        self._due = self._means.clock() + rest
 
     def _return(self) -> None:
         self._ask_again = self._means.clock() + RETURN_SECONDS
@@ -197,6 +213,7 @@ class CuptiRung:
             return
         self._decoder.settle(SETTLE_MS)
         drain = self._decoder.drain(self._cupti.now_ns(), final=final)
+        self.held_ns += drain.counts.held_ns
         self._absorber.absorb(drain, self._cupti.dropped())
 
     def _let_go(self) -> None:

@@ -3,10 +3,12 @@
  * Records lie one behind another, each as long as `double_layout` says for its kind; as the real library does, threads
  * fill buffers of their own, in the order in which launches were made, and a buffer that is not to be had drops records.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { MOST_KINDS = 64, MOST_THREADS = 16 };
 
@@ -65,10 +67,31 @@ int cuptiActivityRegisterCallbacks(requested_call first, completed_call second)
     return answers[REGISTER];
 }
 
+/* The buffer that a paced thread fills; a flush brings it home. */
+static struct {
+    pthread_mutex_t lock;
+    uint8_t *buffer;
+    size_t size, used;
+    uint64_t brought;
+} pacing = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void bring_home(void)
+{
+    uint8_t *buffer = pacing.buffer;
+    size_t used = pacing.used;
+    pacing.buffer = NULL;
+    pacing.used = 0;
+    if (buffer)
+        completed(NULL, 0, buffer, pacing.size, used);
+}
+
 int cuptiActivityFlushAll(uint32_t flag)
 {
     flushes++;
     forced_flushes += flag;
+    pthread_mutex_lock(&pacing.lock);
+    bring_home();
+    pthread_mutex_unlock(&pacing.lock);
     return answers[FLUSH];
 }
 
@@ -159,6 +182,76 @@ int double_bring(const uint8_t *records, const size_t *bytes, int threads)
     }
     return 0;
 }
+
+struct pace {
+    const uint8_t *records;
+    size_t bytes;
+    uint64_t span_ns, batch, batches;
+};
+
+/* One record, `shift_ns` later than it stands; times stand at 16 and 24, but for waits at 8 and 16. */
+static void one_more(const uint8_t *record, uint32_t length, uint64_t shift_ns)
+{
+    uint64_t time_ns;
+    if (pacing.buffer && pacing.used + length > pacing.size)
+        bring_home();
+    if (!pacing.buffer) {
+        size_t most;
+        requested(&pacing.buffer, &pacing.size, &most);
+    }
+    if (!pacing.buffer) {
+        dropped++;
+        return;
+    }
+    uint8_t *to = pacing.buffer + pacing.used;
+    memcpy(to, record, length);
+    for (int at = record[0] == 38 ? 8 : 16, end = at + 8; at <= end; at += 8) {
+        memcpy(&time_ns, to + at, sizeof time_ns);
+        time_ns += shift_ns;
+        memcpy(to + at, &time_ns, sizeof time_ns);
+    }
+    pacing.used += length;
+    pacing.brought++;
+}
+
+static void *keep_pace(void *given)
+{
+    struct pace pace = *(struct pace *)given;
+    struct timespec next;
+    size_t at = 0;
+    uint64_t shift_ns = 0;
+    free(given);
+    pthread_setname_np(pthread_self(), "launches");
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    for (uint64_t batch = 0; batch < pace.batches; batch++) {
+        pthread_mutex_lock(&pacing.lock);
+        for (uint64_t record = 0; record < pace.batch; record++) {
+            one_more(pace.records + at, length_of(pace.records + at), shift_ns);
+            at += length_of(pace.records + at);
+            if (at >= pace.bytes) {
+                at = 0;
+                shift_ns += pace.span_ns;
+            }
+        }
+        pthread_mutex_unlock(&pacing.lock);
+        next.tv_nsec += 1000000;
+        next.tv_sec += next.tv_nsec / 1000000000;
+        next.tv_nsec %= 1000000000;
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+    }
+    return NULL;
+}
+
+/* Brings the records over and over, `batch` of them every millisecond, on a thread of the name `launches`. */
+int double_pace(const uint8_t *records, size_t bytes, uint64_t span_ns, uint64_t batch, uint64_t batches)
+{
+    pthread_t thread;
+    struct pace *pace = malloc(sizeof *pace);
+    *pace = (struct pace){records, bytes, span_ns, batch, batches};
+    return pthread_create(&thread, NULL, keep_pace, pace) || pthread_detach(thread);
+}
+
+uint64_t double_brought(void) { return pacing.brought; }
 
 /* Takes buffers and does not bring them back; the last one, or NULL. */
 uint8_t *double_take(int count)

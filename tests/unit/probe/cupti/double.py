@@ -34,6 +34,7 @@ class Double:
         self.library.double_take.restype = ctypes.c_void_p
         self.library.double_flushes.restype = ctypes.c_uint64
         self.library.double_latency.restype = ctypes.c_uint64
+        self.library.double_brought.restype = ctypes.c_uint64
         self.library.double_version(ctypes.c_uint32(VERSIONS[version]))
         for kind, length in LENGTHS[version].items():
             self.library.double_layout(ctypes.c_uint32(kind), ctypes.c_uint32(length))
@@ -52,6 +53,12 @@ class Double:
         texts = [b"".join(share) for share in shares]
         sizes = (ctypes.c_size_t * len(texts))(*map(len, texts))
         assert self.library.double_bring(b"".join(texts), sizes, len(texts)) == 0
+
+    def pace(self, records: bytes, *, span_ns: int, per_millisecond: int, milliseconds: int) -> None:
+        """Have the records brought over and over by a thread of its own, each time `span_ns` later than before."""
+        numbers = (ctypes.c_uint64(number) for number in (span_ns, per_millisecond, milliseconds))
+        self._paced = ctypes.create_string_buffer(records, len(records))
+        assert self.library.double_pace(self._paced, ctypes.c_size_t(len(records)), *numbers) == 0
 
     def enabled(self) -> set[int]:
         return {kind for kind in range(64) if self.library.double_enabled(ctypes.c_uint32(kind))}

@@ -52,6 +52,7 @@ def measured(name: str, trace: Trace, double: Double, built: Path, folder: Path)
         Watch({}, {}, str),
         lambda device: (8, 0),
         native=native,
+        rest=0,
     )
     rung = CuptiRung(recorder, means)
     assert rung.start(), rung.reason

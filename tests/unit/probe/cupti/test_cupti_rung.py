@@ -35,12 +35,15 @@ class Stage:
     modules: dict[str, ModuleType] = field(default_factory=dict)
     maps: str = ""
     seconds: float = 0.0
+    rest: float = 0.0
     recorder: Recorder = field(default_factory=Recorder)
     packer: Packer = field(default_factory=Packer)
 
     def __post_init__(self) -> None:
         watch = Watch(self.environ, self.modules, lambda: self.maps)
-        means = Means(self.environ, self.decoder, self.cupti, watch, lambda device: (8, 0), lambda: self.seconds, SMALL)
+        means = Means(
+            self.environ, self.decoder, self.cupti, watch, lambda device: (8, 0), lambda: self.seconds, SMALL, self.rest
+        )
         self.rung = CuptiRung(self.recorder, means)
 
     def decoder(self) -> Decoder:
@@ -86,6 +89,23 @@ def test_each_tick_brings_home_what_is_complete_and_hands_it_on(stage: Stage) ->
     assert stage.launches() == 5
     assert stage.double.library.double_flushes(0) == 2
     assert stage.recorder.overhead_ns > 0
+
+
+def test_a_report_rests_in_proportion_to_what_it_cost(built: Path, double: Double, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, built, double, rest=1e9)
+    assert stage.rung.start()
+    stage.launch()
+    stage.rung.tick()
+    stage.launch()
+    stage.seconds = 9.9
+    stage.rung.tick()
+    assert (stage.launches(), double.library.double_flushes(0)) == (1, 1), "decoded, but not told yet"
+    stage.seconds = 10.0
+    stage.rung.tick()
+    assert stage.launches() == 2
+    stage.launch()
+    stage.rung.stop()
+    assert stage.launches() == 3, "the last word does not wait"
 
 
 def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage) -> None:

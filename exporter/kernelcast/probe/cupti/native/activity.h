@@ -15,7 +15,8 @@ enum {
     KC_BUCKETS = 400,     /* kernelcast.wire.histogram: indices -240 to 159 */
     KC_LOWEST = -240,
     KC_DEVICES = 64,      /* as probe.recorder.MAX_DEVICES */
-    KC_ROWS = 4096,       /* kernels in one configuration within one interval */
+    KC_KERNELS = 4096,    /* within one interval */
+    KC_VARIANTS = 4096,   /* of kernels by launch configuration, within one interval */
     KC_NAMES = 4096,
     KC_NAME_BYTES = 16384, /* longer names end in a hash of the whole */
     KC_ARENA_BYTES = 4 << 20,
@@ -47,13 +48,19 @@ struct kc_durations {
     uint32_t first_bucket, buckets; /* a stretch of the drain's buckets */
 };
 
-/* One kernel in one launch configuration on one device, in one interval. */
-struct kc_row {
+/* One kernel on one device, in one interval; its variants say how it was launched. */
+struct kc_kernel {
     uint32_t device, name;
-    uint32_t grid[3], block[3];
-    uint32_t registers, static_shared_bytes, dynamic_shared_bytes, local_bytes;
     uint64_t launches, graph_launches, queue_delays, queue_delay_ns;
     struct kc_durations durations;
+};
+
+/* One kernel in one launch configuration; `kernel` is its position among the kernels. */
+struct kc_variant {
+    uint32_t kernel, registers;
+    uint32_t grid[3], block[3];
+    uint32_t static_shared_bytes, dynamic_shared_bytes, local_bytes, unused;
+    uint64_t launches, count, sum_ns, squares_low, squares_high;
 };
 
 struct kc_amount {
@@ -83,21 +90,22 @@ struct kc_name {
 
 /* Counts since the last drain. `held_ns` is the time that callbacks took, on threads of the program or of CUPTI. */
 struct kc_counts {
-    uint64_t records, buffers, refused_buffers, malformed, other_kinds, untimed, unnamed, held_ns, decode_ns;
+    uint64_t records, buffers, refused_buffers, malformed, other_kinds, untimed, crowded, held_ns, decode_ns;
 };
 
 /* Filled by kc_drain; the arrays belong to the library and stand until the next drain. */
 struct kc_drain {
-    const struct kc_row *rows;
+    const struct kc_kernel *kernels;
+    const struct kc_variant *variants;
     const struct kc_device *devices;
     const struct kc_bucket *buckets;
     const struct kc_name *names; /* those first seen since the last drain */
     const char *text;
-    uint64_t row_count, device_count, bucket_count, name_count;
+    uint64_t kernel_count, variant_count, device_count, bucket_count, name_count;
     struct kc_counts counts;
 };
 
-_Static_assert(sizeof(void *) == 8 && sizeof(struct kc_row) == 128 && sizeof(struct kc_device) == 1040,
+_Static_assert(sizeof(void *) == 8 && sizeof(struct kc_kernel) == 88 && sizeof(struct kc_variant) == 88 && sizeof(struct kc_device) == 1040,
                "as probe/cupti/native.py unpacks them");
 
 #pragma GCC visibility push(default)

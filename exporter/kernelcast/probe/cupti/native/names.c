@@ -98,6 +98,13 @@ static uint32_t find(const char *name)
     return admit(name, length, hash, &by_hash[slot]);
 }
 
+/* Whether a pointer still stands for a name; one that was cut off is looked up by its hash instead. */
+static int still(uint32_t id, const char *name)
+{
+    size_t length = strlen(name);
+    return length <= KC_NAME_BYTES && length == names[id].length && memcmp(text + names[id].offset, name, length) == 0;
+}
+
 uint32_t names_id(const char *name)
 {
     if (!name || !*name)
@@ -106,7 +113,7 @@ uint32_t names_id(const char *name)
     struct pointer_slot *slot = &by_pointer[(address ^ (address >> 13)) * UINT64_C(0x9E3779B97F4A7C15) >> 50];
     if (slot->pointer == name && slot->buffer == buffer_number)
         return slot->id;
-    uint32_t id = find(name);
+    uint32_t id = slot->pointer == name && still(slot->id, name) ? slot->id : find(name);
     *slot = (struct pointer_slot){name, id, buffer_number};
     return id;
 }

@@ -8,17 +8,22 @@
 #include "records.h"
 
 enum {
-    ROW_SLOTS = 2 * KC_ROWS,
+    VARIANT_SLOTS = 2 * KC_VARIANTS,
     CONTEXTS = 256,
     BUCKETS_GIVEN = 1 << 16,
-    KEY_BYTES = 48, /* the head of struct kc_row: device to local_bytes */
+    KEY_BYTES = 48, /* the head of struct kc_variant: kernel to unused */
 };
 
 static const uint64_t longest_ns = UINT64_C(1) << 47; /* 39 hours, as in replay/trace.py: a clock that was read wrongly */
 
-struct row {
-    struct kc_row given;
+struct kernel {
+    struct kc_kernel given;
     struct durations durations;
+};
+
+struct variant {
+    struct kc_variant given;
+    unsigned __int128 squares;
 };
 
 struct device {
@@ -27,11 +32,14 @@ struct device {
 };
 
 static struct kc_settings settings;
-static struct row *rows;
-static struct kc_row *given_rows;
+static struct kernel *kernels;
+static struct variant *variants;
+static struct kc_kernel *given_kernels;
+static struct kc_variant *given_variants;
 static struct kc_bucket *given_buckets;
 static struct kc_device given_devices[KC_DEVICES];
-static uint32_t row_count, row_slots[ROW_SLOTS];
+static uint32_t kernel_count, variant_count, variant_slots[VARIANT_SLOTS];
+static uint16_t kernel_at[KC_DEVICES][KC_NAMES]; /* one more than its position; 0 is none in this interval */
 static struct device *devices[KC_DEVICES];
 static struct {
     uint32_t context, device;
@@ -43,16 +51,18 @@ int totals_open(const struct kc_settings *chosen)
     settings = *chosen;
     durations_bounds(chosen->bounds_ns);
     names_open(chosen->collective_words);
-    if (rows)
+    if (kernels)
         return 0;
-    rows = calloc(KC_ROWS, sizeof *rows);
-    given_rows = calloc(KC_ROWS, sizeof *given_rows);
+    variants = calloc(KC_VARIANTS, sizeof *variants);
+    given_kernels = calloc(KC_KERNELS, sizeof *given_kernels);
+    given_variants = calloc(KC_VARIANTS, sizeof *given_variants);
     given_buckets = calloc(BUCKETS_GIVEN, sizeof *given_buckets);
-    if (!rows || !given_rows || !given_buckets)
+    if (!variants || !given_kernels || !given_variants || !given_buckets)
         return -1;
-    for (int row = 0; row < KC_ROWS; row++)
-        rows[row].durations.first = KC_BUCKETS;
-    return 0;
+    kernels = calloc(KC_KERNELS, sizeof *kernels);
+    for (int kernel = 0; kernels && kernel < KC_KERNELS; kernel++)
+        kernels[kernel].durations.first = KC_BUCKETS;
+    return kernels ? 0 : -1;
 }
 
 static struct device *device_at(uint32_t number)
@@ -95,7 +105,28 @@ static uint32_t device_of(uint32_t context)
     return context_count ? contexts[0].device : 0;
 }
 
-static uint64_t key_hash(const struct kc_row *key)
+static struct kernel *add_kernel(uint32_t device, uint32_t name)
+{
+    struct kernel *kernel = &kernels[kernel_count++];
+    kernel->given = (struct kc_kernel){.device = device, .name = name};
+    kernel_at[device][name] = (uint16_t)kernel_count;
+    return kernel;
+}
+
+/* Kernels beyond those of an interval are no longer told apart; every device has one for them. */
+static struct kernel *kernel_of(uint32_t device, uint32_t name, struct kc_counts *counts)
+{
+    if (kernel_at[device][name])
+        return &kernels[kernel_at[device][name] - 1];
+    if (kernel_count < KC_KERNELS - KC_DEVICES)
+        return add_kernel(device, name);
+    counts->crowded++;
+    if (kernel_at[device][NO_NAME])
+        return &kernels[kernel_at[device][NO_NAME] - 1];
+    return add_kernel(device, NO_NAME);
+}
+
+static uint64_t key_hash(const struct kc_variant *key)
 {
     uint64_t parts[KEY_BYTES / 8], hash = 0;
     memcpy(parts, key, KEY_BYTES);
@@ -104,31 +135,22 @@ static uint64_t key_hash(const struct kc_row *key)
     return hash;
 }
 
-static struct row *row_of(const struct kc_row *key, uint32_t most)
+/* NULL where an interval has more than are told apart: the kernel itself still counts. */
+static struct variant *variant_of(const struct kc_variant *key)
 {
-    uint32_t slot = (uint32_t)(key_hash(key) % ROW_SLOTS);
-    while (row_slots[slot]) {
-        struct row *row = &rows[row_slots[slot] - 1];
-        if (memcmp(&row->given, key, KEY_BYTES) == 0)
-            return row;
-        slot = (slot + 1) % ROW_SLOTS;
+    uint32_t slot = (uint32_t)(key_hash(key) % VARIANT_SLOTS);
+    while (variant_slots[slot]) {
+        struct variant *variant = &variants[variant_slots[slot] - 1];
+        if (memcmp(&variant->given, key, KEY_BYTES) == 0)
+            return variant;
+        slot = (slot + 1) % VARIANT_SLOTS;
     }
-    if (row_count >= most)
+    if (variant_count == KC_VARIANTS)
         return NULL;
-    struct row *row = &rows[row_count++];
-    row->given = *key;
-    row_slots[slot] = row_count;
-    return row;
-}
-
-/* Kernels beyond the rows of an interval are no longer told apart; every device has a row for them. */
-static struct row *kernel_row(struct kc_row *key)
-{
-    struct row *row = row_of(key, KC_ROWS - KC_DEVICES);
-    if (row)
-        return row;
-    *key = (struct kc_row){.device = key->device, .name = NO_NAME};
-    return row_of(key, KC_ROWS);
+    struct variant *variant = &variants[variant_count++];
+    *variant = (struct variant){.given = *key};
+    variant_slots[slot] = variant_count;
+    return variant;
 }
 
 static int timed(uint64_t start_ns, uint64_t end_ns)
@@ -136,39 +158,63 @@ static int timed(uint64_t start_ns, uint64_t end_ns)
     return start_ns && end_ns >= start_ns && end_ns - start_ns < longest_ns;
 }
 
-static void kernel(const uint8_t *record, struct kc_counts *counts)
+static void count_variant(const uint8_t *record, const struct kernel *kernel, int known, uint64_t duration_ns,
+                          struct kc_counts *counts)
 {
-    struct kc_row key = {.device = u32_at(record, KERNEL_DEVICE)};
-    struct device *device = device_at(key.device);
-    if (!device) {
-        counts->malformed++;
+    struct kc_variant key = {.kernel = (uint32_t)(kernel - kernels)};
+    if (kernel->given.name == NO_NAME)
         return;
-    }
-    uint64_t start_ns = u64_at(record, KERNEL_START), end_ns = u64_at(record, KERNEL_END);
-    key.name = names_id((const char *)(uintptr_t)u64_at(record, KERNEL_NAME));
-    enum kc_class kind = names_class(key.name);
     memcpy(key.grid, record + KERNEL_GRID, sizeof key.grid + sizeof key.block);
     key.registers = u16_at(record, KERNEL_REGISTERS);
     key.static_shared_bytes = u32_at(record, KERNEL_STATIC_SHARED);
     key.dynamic_shared_bytes = u32_at(record, KERNEL_DYNAMIC_SHARED);
     key.local_bytes = u32_at(record, KERNEL_LOCAL_PER_THREAD);
-    learn_context(u32_at(record, KERNEL_CONTEXT), key.device);
-    struct row *row = kernel_row(&key);
-    counts->unnamed += key.name == NO_NAME;
-    row->given.launches++;
-    row->given.graph_launches += u64_at(record, KERNEL_GRAPH_NODE) != 0 || u32_at(record, KERNEL_GRAPH) != 0;
-    if (!timed(start_ns, end_ns)) {
-        counts->untimed++;
+    struct variant *variant = variant_of(&key);
+    if (!variant) {
+        counts->crowded++;
         return;
     }
-    durations_add(&row->durations, end_ns - start_ns);
-    occupation_add(&device->occupation, start_ns, end_ns, kind);
+    variant->given.launches++;
+    if (known) {
+        variant->given.count++;
+        variant->given.sum_ns += duration_ns;
+        variant->squares += (unsigned __int128)duration_ns * duration_ns;
+    }
+}
+
+static void count_delay(const uint8_t *record, struct kernel *kernel, uint64_t start_ns)
+{
     uint64_t queued_ns = u64_at(record, KERNEL_QUEUED);
     queued_ns = queued_ns ? queued_ns : u64_at(record, KERNEL_SUBMITTED);
     if (queued_ns && queued_ns <= start_ns && start_ns - queued_ns < longest_ns) {
-        row->given.queue_delays++;
-        row->given.queue_delay_ns += start_ns - queued_ns;
+        kernel->given.queue_delays++;
+        kernel->given.queue_delay_ns += start_ns - queued_ns;
     }
+}
+
+static void launch(const uint8_t *record, struct kc_counts *counts)
+{
+    uint32_t number = u32_at(record, KERNEL_DEVICE);
+    struct device *device = device_at(number);
+    if (!device) {
+        counts->malformed++;
+        return;
+    }
+    uint64_t start_ns = u64_at(record, KERNEL_START), end_ns = u64_at(record, KERNEL_END);
+    uint32_t name = names_id((const char *)(uintptr_t)u64_at(record, KERNEL_NAME));
+    struct kernel *kernel = kernel_of(number, name, counts);
+    int known = timed(start_ns, end_ns);
+    learn_context(u32_at(record, KERNEL_CONTEXT), number);
+    count_variant(record, kernel, known, end_ns - start_ns, counts);
+    kernel->given.launches++;
+    kernel->given.graph_launches += u64_at(record, KERNEL_GRAPH_NODE) != 0 || u32_at(record, KERNEL_GRAPH) != 0;
+    if (!known) {
+        counts->untimed++;
+        return;
+    }
+    durations_add(&kernel->durations, end_ns - start_ns);
+    occupation_add(&device->occupation, start_ns, end_ns, names_class(name));
+    count_delay(record, kernel, start_ns);
 }
 
 /* Pageable and pinned are told by the side that is in the host's memory: the source, unless it is copied to the host. */
@@ -243,7 +289,7 @@ static void record_of(const uint8_t *record, uint32_t kind, struct kc_counts *co
 {
     counts->records++;
     if (kind == KIND_KERNEL || kind == KIND_CONCURRENT_KERNEL)
-        kernel(record, counts);
+        launch(record, counts);
     else if (kind == KIND_MEMCPY || kind == KIND_MEMCPY2)
         copy(record, counts);
     else if (kind == KIND_MEMSET)
@@ -278,19 +324,33 @@ void totals_decode(uint8_t *buffer, size_t valid_bytes, struct kc_counts *counts
     }
 }
 
-static uint32_t give_rows(struct kc_drain *drain)
+static uint32_t give_kernels(struct kc_drain *drain)
 {
     uint32_t used = 0;
-    for (uint32_t at = 0; at < row_count; at++) {
-        given_rows[at] = rows[at].given;
-        used = durations_give(&rows[at].durations, &given_rows[at].durations, given_buckets, used, BUCKETS_GIVEN);
-        durations_clear(&rows[at].durations);
+    for (uint32_t at = 0; at < kernel_count; at++) {
+        struct kernel *kernel = &kernels[at];
+        given_kernels[at] = kernel->given;
+        used = durations_give(&kernel->durations, &given_kernels[at].durations, given_buckets, used, BUCKETS_GIVEN);
+        durations_clear(&kernel->durations);
+        kernel_at[kernel->given.device][kernel->given.name] = 0;
     }
-    drain->rows = given_rows;
-    drain->row_count = row_count;
-    memset(row_slots, 0, sizeof row_slots);
-    row_count = 0;
+    drain->kernels = given_kernels;
+    drain->kernel_count = kernel_count;
+    kernel_count = 0;
     return used;
+}
+
+static void give_variants(struct kc_drain *drain)
+{
+    for (uint32_t at = 0; at < variant_count; at++) {
+        given_variants[at] = variants[at].given;
+        given_variants[at].squares_low = (uint64_t)variants[at].squares;
+        given_variants[at].squares_high = (uint64_t)(variants[at].squares >> 64);
+    }
+    drain->variants = given_variants;
+    drain->variant_count = variant_count;
+    memset(variant_slots, 0, sizeof variant_slots);
+    variant_count = 0;
 }
 
 static void catch_up(struct occupation *occupation, uint64_t now_ns, int final)
@@ -324,7 +384,8 @@ static uint32_t give_device(struct device *device, struct kc_device *given, uint
 /* Hands over what has come since the last call, and starts the next interval at nothing. */
 void totals_give(uint64_t now_ns, int final, struct kc_drain *drain)
 {
-    uint32_t used = give_rows(drain), count = 0;
+    uint32_t used = give_kernels(drain), count = 0;
+    give_variants(drain);
     for (int number = 0; number < KC_DEVICES; number++)
         if (devices[number]) {
             catch_up(&devices[number]->occupation, now_ns, final);
