@@ -174,7 +174,7 @@ class KnownGpus:
         """The samples, and which of the GPUs ever seen answered; or nothing."""
         batch = self._source.poll(now_ns)
         whole = {device.uuid: device for device in self._source.devices if not device.gi_id}
-        self._seen |= {uuid: _up_labels(device) for uuid, device in whole.items()}
+        self._seen |= {uuid: _up_labels(device, self._source.source) for uuid, device in whole.items()}
         if not self._written():
             return Batch()
         present = whole.keys() if self._source.answers else ()
@@ -186,8 +186,8 @@ class KnownGpus:
         self._source.close()
 
 
-def _up_labels(device: Device) -> Labels:
-    return tuple((name, value) for name, value in device.device_labels() if name in UP_LABELS)
+def _up_labels(device: Device, source: str) -> Labels:
+    return tuple((name, value) for name, value in device.device_labels(source) if name in UP_LABELS)
 
 
 def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:

@@ -64,7 +64,8 @@ def page_of(made: ExporterSettings) -> list[str]:
 
 def test_the_whole_daemon_runs_from_a_recording(tmp_path: Path, broker: EmbeddedBroker, recording: Path) -> None:
     lines = page_of(settings(tmp_path, broker, nvml_recording=recording))
-    assert all('source="replayed"' in line for line in lines if not line.startswith("kernelcast_gpu_up"))
+    assert all('source="replayed"' in line for line in lines)
+    assert [line for line in lines if line.startswith("kernelcast_gpu_up{") and line.endswith(" 1")]
     (power,) = [line for line in lines if line.startswith("DCGM_FI_DEV_POWER_USAGE{")]
     assert power.endswith(" 77.67")
     assert 'DCGM_FI_DRIVER_VERSION="590.48.01"' in power

@@ -137,5 +137,21 @@ def test_the_memory_of_an_instance_that_is_gone_is_freed() -> None:
     assert len(nvml.gpm_samples) == 4
 
 
+def test_memory_that_is_not_to_be_had_is_an_error_and_leaves_none_behind() -> None:
+    nvml, asked = playing(node(gpu())), []
+
+    def refuse_the_second() -> None:
+        asked.append(1)
+        if len(asked) == 2:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_MEMORY)
+
+    nvml.inject("nvmlGpmSampleAlloc", refuse_the_second)
+    made = sampler(nvml)
+    told = made.sample(SECOND_NS)
+    assert reasons(told.gpus[0]) == {reading.ERROR}
+    assert told.errors == (("nvmlGpmSampleGet", "Memory"),)
+    assert nvml.gpm_samples == {}
+
+
 def test_options_name_rows_that_exist() -> None:
     assert set(SamplerOptions().rows) <= set(ROWS)

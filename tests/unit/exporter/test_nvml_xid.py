@@ -103,6 +103,27 @@ def test_no_stream_of_strange_numbers_fills_the_memory(monkeypatch: pytest.Monke
     assert watched.events.last("GPU-1") == xid.MOST_XIDS + 9
 
 
+def test_what_a_hanging_call_waits_on_is_not_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xid, "STOP_SECONDS", 0.01)
+    nvml, answers, freed = playing(node(gpu())), threading.Event(), list[int]()
+
+    def hang() -> None:
+        answers.wait(10)
+
+    nvml.inject("nvmlEventSetWait_v2", hang)
+    events = xid.XidEvents(nvml, Codes(nvml), lambda *_told: None)
+    events.watch(find(nvml, Codes(nvml), 0))
+    monkeypatch.setattr(nvml, "nvmlEventSetFree", lambda _events: freed.append(1))
+    events.stop()
+    assert freed == []
+    answers.set()
+    events.watch(find(nvml, Codes(nvml), 0))
+    nvml.inject("nvmlEventSetWait_v2", None)
+    monkeypatch.setattr(xid, "STOP_SECONDS", 10)
+    events.stop()
+    assert freed == [1]
+
+
 def test_the_thread_counts_and_a_lost_gpu_keeps_what_was_counted() -> None:
     nvml = playing(node(gpu()))
     made = Sampler(nvml).start()

@@ -8,7 +8,7 @@ from kernelcast.wire.catalogue.naming import travels
 
 XID_LABELS: Final = (*DEVICE_LABELS, "xid", "err_msg")
 PROCESS_LABELS: Final = (*DEVICE_LABELS, "pid", "process_name", "type")
-UP_LABELS: Final = ("Hostname", "UUID", "gpu", "pci_bus_id", "device", "modelName")
+UP_LABELS: Final = ("Hostname", "UUID", "gpu", "pci_bus_id", "device", "modelName", "source")
 _EVENTS: Final = "NVML event XidCriticalError"
 _PROCESSES: Final = "NVML nvmlDeviceGetComputeRunningProcesses, Graphics and MPS likewise"
 _UTILIZATION: Final = "NVML nvmlDeviceGetProcessUtilization, % / 100"

@@ -111,7 +111,12 @@ class Gpm:
         return reading.NO_DATA if first else ""
 
     def _allocated(self, gpu: Gpu) -> Looks:
-        looks = Looks(self._nvml.nvmlGpmSampleAlloc(), self._nvml.nvmlGpmSampleAlloc())
+        first = self._nvml.nvmlGpmSampleAlloc()
+        try:
+            looks = Looks(first, self._nvml.nvmlGpmSampleAlloc())
+        except self._nvml.NVMLError:
+            self._nvml.nvmlGpmSampleFree(first)
+            raise
         self._looks[gpu.key] = looks
         return looks
 

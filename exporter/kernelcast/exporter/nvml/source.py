@@ -60,6 +60,7 @@ class NvmlSource:
     Attributes:
         users: Who uses a GPU; set before the first poll by whoever knows.
         answers: Whether NVML answered at the last poll.
+        source: As given.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class NvmlSource:
         self._on_error = on_error
         self.users: Users = NOBODY
         self.answers = False
-        self._source = source
+        self.source = source
         self._counters = counters or CountersFile()
         self._ended: EndedSeries[str] = EndedSeries()
         self._missing: frozenset[str] = frozenset()
@@ -113,7 +114,7 @@ class NvmlSource:
             hostname=self._hostname,
             start_of=self._starts,
             users=self.users,
-            source=self._source,
+            source=self.source,
             rows=self._counters.table.rows,
         )
         return Batch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))

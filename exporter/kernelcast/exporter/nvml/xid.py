@@ -19,6 +19,8 @@ from kernelcast.exporter.nvml.reading import XidTotal
 
 WAIT_MILLISECONDS: Final = 200
 """How long one wait takes, and so the longest that a stop takes."""
+STOP_SECONDS: Final = 1.0
+"""How long a stop waits for the thread; one that is still there hangs in the driver."""
 PAUSE_SECONDS: Final = 1.0
 """After a wait that failed: it may fail at once for ever."""
 MOST_XIDS: Final = 256
@@ -71,12 +73,12 @@ class XidEvents:
         """Be told no more; counts stay. Call before NVML is released."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(PAUSE_SECONDS + WAIT_MILLISECONDS / 1000)
-            self._thread = None
-        if self._events is not None:
+            self._thread.join(STOP_SECONDS)
+        # What a call that hangs still waits on must not be freed.
+        if self._events is not None and not (self._thread is not None and self._thread.is_alive()):
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)
-            self._events = None
+        self._thread = self._events = None
         self._uuids = {}
 
     def last(self, uuid: str) -> int | None:
