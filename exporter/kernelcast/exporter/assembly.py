@@ -80,7 +80,8 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         stack.callback(sampler.close)
         nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error, counters=counters)
         users = stack.enter_context(attribution(settings, registry))
-        if nvml is not None:
+        # A recording's GPUs and pids are another machine's, whose pods are not here.
+        if nvml is not None and settings.nvml_recording is None:
             nvml.users = users
         server = _probe_server(settings, hostname, nvml, registry)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
