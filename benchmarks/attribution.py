@@ -69,6 +69,7 @@ def measure(root: Path, seconds: float) -> dict[str, float]:
         job_directory=root / "jobs",
         logs=root / "log",
         proc=root / "proc",
+        host_pids=True,
     )
     gpus = [GpuReading(f"GPU-{n:08x}-2222-3333-4444-000000000000", str(n), device=f"nvidia{n}") for n in range(GPUS)]
     with Attribution(settings, on_error=lambda source: sys.exit(f"{source} failed")) as attribution:

@@ -100,3 +100,11 @@ def test_a_pod_that_is_killed_and_started_again_is_another_process_with_the_same
         running["again"] = Pod(node, "train", 4)
         eventually(lambda: node.launches() == 7)
         assert [one.peer_pid for one in node.server.processes()] == [running["again"].pid]
+
+
+def test_a_daemon_that_is_not_in_the_hosts_pid_namespace_knows_it() -> None:
+    asked = "from kernelcast.exporter.attribution.cgroup import sees_host_pids; print(sees_host_pids())"
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", asked]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout
+    assert answer == "False\n"

@@ -85,7 +85,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
             nvml.users = users
         server = _probe_server(settings, hostname, nvml, registry)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
-        programs = ProgramUsers(server.processes, users.process_labels)
+        programs = ProgramUsers(server.processes, users.labels_of_pid)
         sources: list[Source] = [server, programs, *_device_sources(settings, nvml, stack), *([tpus] if tpus else [])]
         for source in sources:
             stack.callback(source.close)

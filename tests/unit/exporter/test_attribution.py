@@ -1,6 +1,7 @@
 """Who a process belongs to, by its cgroup and the kubelet's log directories; jobs by the mapping directory."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.assembly import attribution
 from kernelcast.exporter.attribution.attribution import SOURCES
-from kernelcast.exporter.attribution.cgroup import Membership, parse
+from kernelcast.exporter.attribution.cgroup import Membership, parse, sees_host_pids
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.refreshed import Pace, Refreshed
@@ -80,6 +81,7 @@ class Node:
             logs=root / "log",
             proc=root / "proc",
             passwd=root / "passwd",
+            host_pids=True,
             job_directory=self.jobs if jobs else None,
         )
         self.attribution = Attribution(self.settings, on_error=self.errors.append)
@@ -144,6 +146,20 @@ def test_a_docker_container_is_told_by_its_short_id(node: Node) -> None:
 def test_a_process_that_has_ended_has_no_labels(node: Node) -> None:
     assert node.labels(7) == {}
     assert node.errors == []
+
+
+def test_in_another_pid_namespace_nvmls_pids_are_nobody_here_and_the_sockets_are(node: Node) -> None:
+    node.process(7, f"/system.slice/docker-{ID}.scope")
+    apart = Attribution(replace(node.settings, host_pids=False), on_error=node.errors.append)
+    assert apart.process_labels(GPU_0, 7) == {}
+    assert apart.labels_of_pid(GPU_0, 7) == {"container": ID[:12]}
+
+
+def test_the_hosts_pid_namespace_is_told_by_its_number(tmp_path: Path) -> None:
+    assert not sees_host_pids(tmp_path)
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "pid").touch()
+    assert not sees_host_pids(tmp_path)
 
 
 def test_each_job_of_a_gpu_is_a_label_set_and_instances_have_files_of_their_own(tmp_path: Path) -> None:

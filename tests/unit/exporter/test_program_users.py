@@ -47,7 +47,7 @@ class Host:
         )
         self.aggregator = Aggregator()
         self.connections = 0
-        self.users = ProgramUsers(lambda: map(shown, self.registry.entries()), self.node.attribution.process_labels)
+        self.users = ProgramUsers(lambda: map(shown, self.registry.entries()), self.node.attribution.labels_of_pid)
 
     def pods(self) -> None:
         """Two pods on the node."""

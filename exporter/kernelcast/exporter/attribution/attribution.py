@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from kernelcast.exporter.attribution.cgroup import PROC, Membership, membership
+from kernelcast.exporter.attribution.cgroup import PROC, Membership, membership, sees_host_pids
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
@@ -20,6 +20,7 @@ from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
 from kernelcast.exporter.refreshed import Pace, Refreshed
 from kernelcast.exporter.settings import KUBELET_SOCKET
+from kernelcast.runtime.logging import get_logger
 
 KUBELET: Final = "kubelet"
 POD_NAMES: Final = "pod_names"
@@ -40,6 +41,8 @@ SHORT_ID: Final = 12
 
 NO_JOBS: Final[Jobs] = {}
 NO_USERS: Final[Mapping[int, str]] = {}
+
+_log = get_logger(__name__)
 
 ErrorListener = Callable[[str], None]
 
@@ -86,6 +89,7 @@ class AttributionSettings:
         logs: The kubelet's log directories.
         proc: Processes.
         passwd: Users.
+        host_pids: Whether a pid that NVML tells is that process here; None finds out.
     """
 
     kubernetes: str = "auto"
@@ -95,6 +99,7 @@ class AttributionSettings:
     logs: Path = LOGS
     proc: Path = PROC
     passwd: Path = PASSWD
+    host_pids: bool | None = None
 
 
 class Attribution:
@@ -111,6 +116,7 @@ class Attribution:
     def __init__(self, settings: AttributionSettings, *, on_error: ErrorListener) -> None:
         self._settings = settings
         self._client = PodResources(settings.socket) if settings.kubernetes == "on" else None
+        self._host_pids = sees_host_pids() if settings.host_pids is None else settings.host_pids
         self._closing = ExitStack()
         often, seldom = Pace(KUBELET_SECONDS, KEEP_SECONDS), Pace(USERS_SECONDS, 2 * USERS_SECONDS)
         self._pods = Refreshed(KUBELET, self._ask_kubelet, PodUses(), pace=often, on_error=on_error)
@@ -131,6 +137,10 @@ class Attribution:
         return sources
 
     def __enter__(self) -> Self:
+        if not self._host_pids:
+            _log.warning(
+                "processes on GPUs stay without labels: pids here are not the host's; set hostPID, or --pid=host"
+            )
         for source in self.refreshed:
             source.start()
             self._closing.callback(source.close)
@@ -161,6 +171,15 @@ class Attribution:
         return tuple({**labels, "hpc_job": job} for job in jobs for labels in pods)
 
     def process_labels(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+        """Who a process is that NVML tells of; nothing where its pid would be another process's here.
+
+        Args:
+            gpu: Where it runs.
+            pid: In the host's pid namespace.
+        """
+        return self.labels_of_pid(gpu, pid) if self._host_pids else NO_LABELS
+
+    def labels_of_pid(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
         """Pod, namespace and container of a process on a GPU; else its job and its user. What is not known is absent.
 
         Args:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 PROC: Final = Path("/proc")
+INITIAL_PID_NAMESPACE: Final = 0xEFFFFFFC
 MAX_BYTES: Final = 65_536
 REMEMBERED: Final = 1024
 """Texts kept parsed: a process's is the same at every interval."""
@@ -42,6 +43,17 @@ class Membership(NamedTuple):
     pod_uid: str = ""
     container_id: str = ""
     job: str = ""
+
+
+def sees_host_pids(proc: Path = PROC) -> bool:
+    """Whether this process is in the host's first pid namespace, whose numbers the NVIDIA driver tells.
+
+    Source: Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO.
+    """
+    try:
+        return os.stat(f"{proc}/self/ns/pid").st_ino == INITIAL_PID_NAMESPACE  # noqa: PTH116  as below
+    except OSError:
+        return False
 
 
 def membership(pid: int, proc: Path = PROC) -> Membership | None:
