@@ -16,6 +16,7 @@ from kernelcast.probe.pools import read_pools
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.traced import Configuration, Traced, TracedKernels
 from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.kernels import variant
 
 COMPILER: Final = "cupy.cuda.compiler"
 STREAM: Final = "cupy.cuda.stream"
@@ -155,7 +156,7 @@ class CupyRung:
                 launches=durations.count,
                 durations=durations,
                 name=self._facts.name(function, configuration) if self._facts else None,
-                variant=variant(configuration, region),
+                variant=_variant(configuration, region),
             )
 
     def _tell_counts(self, launches: Launches) -> None:
@@ -186,10 +187,10 @@ class CupyRung:
         return share * min(SAMPLES_PER_SECOND, SAMPLING_RATIO * NANOSECONDS / cost_ns)
 
 
-def variant(configuration: Configuration, region: str) -> str:
-    """What launches have in common beside the kernel: grid, block, dynamic shared memory, region."""
+def _variant(configuration: Configuration, region: str) -> str:
+    """What launches have in common beside the kernel; the shared memory is what was asked for at the launch."""
     grid, block = ("x".join(map(str, part)) for part in (configuration.grid, configuration.block))
-    return f"{grid}/{block}/{configuration.shared}/{region}"
+    return variant(grid, block, shared_memory_bytes=configuration.shared, region=region)
 
 
 def _watch_captures(stream: Any, launches: Launches) -> Callable[[], None]:

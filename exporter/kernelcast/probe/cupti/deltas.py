@@ -9,6 +9,7 @@ from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recorder import Recorder
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.kernels import OTHER
+from kernelcast.wire.kernels import variant as variant_text
 
 COPY_KINDS: Final = ("unknown", "h2d", "d2h", "h2d", "d2h", "d2d", "d2d", "d2d", "d2d", "h2h", "p2p")
 """By CUpti_ActivityMemcpyKind; arrays (`a`) are device memory."""
@@ -91,7 +92,7 @@ class Absorber:
         threads = variant.block[0] * variant.block[1] * variant.block[2]
         occupancy = theoretical(self._capability(device), threads, variant.registers, shared_bytes)
         name = KernelName(0, "", grid, block, variant.registers, shared_bytes, variant.local_bytes, occupancy)
-        return f"{grid}|{block}", name
+        return variant_text(grid, block, shared_memory_bytes=shared_bytes), name
 
     def _device(self, totals: Device) -> None:
         device, recorder = totals.device, self._recorder
