@@ -1,6 +1,7 @@
 """TPUs by a runtime that answers real gRPC: units, distributions, and everything that can be absent."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.grpc_messages import message_classes
 from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.exporter.tpu import assembly as tpu_assembly
 from kernelcast.exporter.tpu.assembly import tpu_source
 from kernelcast.exporter.tpu.chips import ports_of, tpu_model
 from kernelcast.exporter.tpu.distributions import complete, durations
@@ -25,6 +27,7 @@ from kernelcast.exporter.tpu.reader import value_of
 from kernelcast.exporter.tpu.runtime import MESSAGES, Point
 from kernelcast.exporter.tpu.source import TpuSource
 from kernelcast.runtime.settings import load
+from kernelcast.wire.errors import MissingExtraError
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
 
 NOW_NS = 1_800_000_000_000_000_000
@@ -360,6 +363,19 @@ def test_the_setting_decides_whether_tpus_are_asked(runtime: FakeRuntime) -> Non
     assert source is not None
     assert "tpu_tensorcore_duty_cycle_ratio{tpu=0}" in shown(list(source.poll(NOW_NS).samples))
     source.close()
+
+
+def test_without_grpcio_auto_goes_on_where_there_are_tpus_and_on_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    monkeypatch.setattr(tpu_assembly, "tpu_model", lambda: "TPU v5e")
+
+    def made(**flags: object) -> TpuSource | None:
+        settings = load("exporter", ExporterSettings, path=None, flags=flags, environ={})
+        return tpu_source(settings, hostname="n", registry=CollectorRegistry())
+
+    assert made() is None
+    with pytest.raises(MissingExtraError, match="grpcio is not installed"):
+        made(tpu="on")
 
 
 CLASSES = message_classes("tpu.monitoring.runtime", MESSAGES)
