@@ -27,6 +27,7 @@ from kernelcast.exporter.tpu.reader import value_of
 from kernelcast.exporter.tpu.runtime import MESSAGES, Point
 from kernelcast.exporter.tpu.source import TpuSource
 from kernelcast.runtime.settings import load
+from kernelcast.wire.catalogue import tpu
 from kernelcast.wire.errors import MissingExtraError
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
 
@@ -363,6 +364,11 @@ def test_the_setting_decides_whether_tpus_are_asked(runtime: FakeRuntime) -> Non
     assert source is not None
     assert "tpu_tensorcore_duty_cycle_ratio{tpu=0}" in shown(list(source.poll(NOW_NS).samples))
     source.close()
+
+
+def test_the_catalogue_names_the_labels_that_each_row_gets() -> None:
+    for metric in METRICS.values():
+        assert {ours for _, ours in metric.labels} == set(metric.row.labels) - set(tpu.RUNTIME_LABELS)
 
 
 def test_without_grpcio_auto_goes_on_where_there_are_tpus_and_on_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ def _durations(name: str, help: str, runtime: str, labels: tuple[str, ...] = TRA
     return travels(f"tpu.{name}", Kind.HISTOGRAM, help, unit="s", labels=labels, source=f"TPU runtime {runtime}")
 
 
-def _megascale(name: str, help: str, runtime: str) -> Metric:  # noqa: A002  the field's name
-    return _durations(f"megascale.{name}", help, f"megascale.{runtime}.microsecond.cumulative.distribution")
+def _megascale(name: str, help: str, runtime: str, labels: tuple[str, ...] = TRANSFER_LABELS) -> Metric:  # noqa: A002  the field's name
+    return _durations(f"megascale.{name}", help, f"megascale.{runtime}.microsecond.cumulative.distribution", labels)
 
 
 HBM_TOTAL: Final = _gauge("hbm.memory.total", "Memory of the TPU.", "By", "tpu.runtime.hbm.memory.total.bytes")
@@ -65,13 +65,15 @@ COLLECTIVE: Final = _megascale(
     "collective", "Collective operation between slices, end to end.", "collective_end_to_end_latencies"
 )
 HOST_COMPUTE: Final = _megascale("host_compute", "Work of the host for a collective.", "mxla_compute_latencies")
-TCP_MIN_RTT: Final = _megascale("tcp_min_rtt", "Least round-trip time of a TCP connection.", "grpc_tcp_min_rtt")
+TCP_MIN_RTT: Final = _megascale(
+    "tcp_min_rtt", "Least round-trip time of a TCP connection.", "grpc_tcp_min_rtt", RUNTIME_LABELS
+)
 TCP_DELIVERY_RATE: Final = travels(
     "tpu.megascale.tcp_delivery_rate",
     Kind.HISTOGRAM,
     "Delivery rate of TCP connections; sum and count, the mean is their quotient.",
     unit="By/s",
-    labels=TRANSFER_LABELS,
+    labels=RUNTIME_LABELS,
     source="TPU runtime megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution",
 )
 ABSENT: Final = travels(
