@@ -14,9 +14,14 @@ Its names are imported when they are asked for: interpreters that only look whet
         probe.step()
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from __future__ import annotations
+
+TYPE_CHECKING = False
+"""True for type checkers only; `typing` itself would be most of what an interpreter's start takes."""
 
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from kernelcast.probe.current import copy, count, observe, start, step, stop, sync, tunable
     from kernelcast.probe.probe import Probe
     from kernelcast.probe.regions import region

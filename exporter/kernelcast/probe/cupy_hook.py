@@ -173,7 +173,8 @@ def probed_function(base: type[Any], launches: Launches) -> type[Any]:
             traced.launched += 1
             stay = in_region()
             if stay is not None:
-                part = stay.totals.on(traced.device)
+                device = traced.device
+                part = stay.totals.devices.get(device) or stay.totals.on(device)
                 part.launches += 1
             return result
 

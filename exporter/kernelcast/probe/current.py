@@ -4,9 +4,9 @@ import atexit
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kernelcast.probe.dormant import disarm
-from kernelcast.probe.nvtx import watch_nvtx
 from kernelcast.probe.preload.door import OFF
 from kernelcast.probe.probe import (
     MAX_METHOD_CHARACTERS,
@@ -16,10 +16,12 @@ from kernelcast.probe.probe import (
     settings_from,
 )
 from kernelcast.probe.recorder import Dimensions, plain
-from kernelcast.probe.standalone import Standalone
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
+
+if TYPE_CHECKING:
+    from kernelcast.probe.standalone import Standalone
 
 
 class _Current:
@@ -89,6 +91,8 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         method=plain(method[:MAX_METHOD_CHARACTERS]),
     )
     if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
+        from kernelcast.probe.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
+
         watch_nvtx()
     probe = Probe(settings, each_interval=beside.poll if beside else None)
     probe.start()
@@ -209,9 +213,11 @@ def switched_on(chosen: bool | None, variable: str) -> bool:  # noqa: FBT001  Tr
     return os.environ.get(variable, "").lower() not in OFF if chosen is None else chosen
 
 
-def _standalone(chosen: bool | None) -> Standalone | None:  # noqa: FBT001  likewise
+def _standalone(chosen: bool | None) -> "Standalone | None":  # noqa: FBT001  likewise
     if not switched_on(chosen, "KERNELCAST_PROBE_STANDALONE"):
         return None
+    from kernelcast.probe.standalone import Standalone  # noqa: PLC0415  few ask for it; it imports subprocess
+
     beside = Standalone()
     beside.start()
     return beside

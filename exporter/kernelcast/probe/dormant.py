@@ -10,15 +10,19 @@ children inherit the variable and never use a GPU.
 A program that uses CUDA without any of them calls `kernelcast.probe.start()` itself.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-import threading
-from collections.abc import Callable, Mapping
-from logging import getLogger
 from types import ModuleType
-from typing import Any, Final
 
+from kernelcast.probe import TYPE_CHECKING
 from kernelcast.probe.imports import ImportWatch
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+    from typing import Any, Final
 
 CUPY: Final = "cupy.cuda.compiler"
 TORCH: Final = "torch"
@@ -34,8 +38,6 @@ WITHOUT_A_SIGN: Final = (
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 1.0
 
-_log = getLogger("kernelcast.probe")
-
 
 class Dormant:
     """Waits for one of the signs, and calls once.
@@ -48,7 +50,7 @@ class Dormant:
     def __init__(self, begin: Callable[[], object], contexts: Callable[[], tuple[int, ...]]) -> None:
         self._begin = begin
         self._contexts = contexts
-        self._ended = threading.Event()
+        self._ended = False
         self._thread: threading.Thread | None = None
         names = dict.fromkeys(WITHOUT_A_SIGN, self._ask_from_now_on)
         self._watch = ImportWatch({**names, CUPY: self._ring_with_cupy, TORCH: self._ring_with_torch})
@@ -65,20 +67,20 @@ class Dormant:
 
     def stop(self) -> None:
         """Wait no longer."""
-        self._ended.set()
+        self._ended = True
         self._watch.stop()
         if self._compiler is not None and isinstance(self._compiler.function, Doorbell):
             self._compiler.function = self._compiler.function.kernelcast_real
 
     def wake(self) -> None:
         """There is a context: start the probe, once; no error of it reaches the program."""
-        if self._ended.is_set():
+        if self._ended:
             return
         self.stop()
         try:
             self._begin()
         except Exception as error:  # noqa: BLE001  the program goes on without a probe
-            _log.warning("kernelcast probe did not start: %r; the program runs on", error)
+            _warn(error)
 
     def _ring_with_cupy(self, compiler: Any) -> None:
         self._compiler = compiler
@@ -92,14 +94,19 @@ class Dormant:
             lazily(self._ask_from_now_on)
 
     def _ask_from_now_on(self, _module: ModuleType | None = None) -> None:
-        if self.asking or self._ended.is_set():
+        if self.asking or self._ended:
             return
+        import threading  # noqa: PLC0415  an interpreter that imports no such framework does without
+
         self._thread = threading.Thread(target=self._ask, name="kernelcast-dormant", daemon=True)
         self._thread.start()
 
     def _ask(self) -> None:
+        from time import sleep  # noqa: PLC0415  likewise
+
         pause_seconds = FIRST_PAUSE_SECONDS
-        while not self._ended.wait(pause_seconds):
+        while not self._ended:
+            sleep(pause_seconds)
             if self._contexts():
                 self.wake()
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
@@ -158,6 +165,12 @@ def _start(environ: Mapping[str, str]) -> None:
         environ.get("KERNELCAST_PROGRAM") or script_name(sys.argv),
         method=environ.get("KERNELCAST_PROBE_METHOD", "auto"),
     )
+
+
+def _warn(error: Exception) -> None:
+    from logging import getLogger  # noqa: PLC0415  most of what an interpreter's start would take
+
+    getLogger("kernelcast.probe").warning("kernelcast probe did not start: %r; the program runs on", error)
 
 
 def _contexts() -> tuple[int, ...]:

@@ -5,15 +5,19 @@ module and has the module's loader report when it has run. All other imports cos
 Source: Python Language Reference, section 5.5 (the path based finder and meta path).
 """
 
-import contextlib
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from __future__ import annotations
 
-Listener = Callable[[ModuleType], None]
+import sys
+
+from kernelcast.probe import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any
+
+    Listener = Callable[[ModuleType], None]
 
 
 class ImportWatch:
@@ -50,7 +54,8 @@ class ImportWatch:
             spec: ModuleSpec | None = find(fullname, path, target) if find else None
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Reporting(spec.loader, self)
+                    reporting: Any = _Reporting(spec.loader, self)
+                    spec.loader = reporting
                 return spec
         return None
 
@@ -63,8 +68,8 @@ class ImportWatch:
             _call(listener, module)
 
 
-class _Reporting(Loader):
-    """A module's own loader, which it gets back before it runs."""
+class _Reporting:
+    """A module's own loader, which it gets back before it runs; `importlib.abc` takes long to import."""
 
     def __init__(self, loader: Any, watch: ImportWatch) -> None:
         self._loader = loader
@@ -86,5 +91,7 @@ class _Reporting(Loader):
 
 
 def _call(listener: Listener, module: ModuleType) -> None:
-    with contextlib.suppress(Exception):  # an import of the program's must not fail because of a probe
+    try:  # noqa: SIM105  contextlib would have to be imported
         listener(module)
+    except Exception:  # noqa: BLE001, S110  an import of the program's must not fail because of a probe
+        pass

@@ -1,0 +1,204 @@
+"""What the probe costs a program: a launch, a region, an observation, an interpreter's start, an import.
+
+    python -m benchmarks.probe_hook
+
+The launch is of a function that does nothing, written in Python: what is added to it is the hook's own cost. Everything
+is processor time, the least of several rounds, so that other programs on the machine matter little. No GPU is needed.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from kernelcast.probe.cupy_hook import Launches, probed_function
+from kernelcast.probe.events import EventTimer, TokenBucket
+from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.regions import region
+from kernelcast.probe.traced import Traced, TracedKernels
+
+LAUNCHES: Final = 200_000
+ROUNDS: Final = 7
+STARTS: Final = 15
+ROOT: Final = Path(__file__).resolve().parents[1]
+PATHS: Final = os.pathsep.join(str(ROOT / root) for root in ("core", "exporter"))
+
+
+class Empty:
+    """Stands where CuPy's `Function` does, and launches nothing."""
+
+    __slots__ = ("ptr",)
+
+    def __call__(self, grid: Any, block: Any, args: Any, shared_mem: int = 0, stream: Any = None) -> None:
+        """Launch nothing."""
+
+    def linear_launch(self, size: int, args: Any, shared_mem: int = 0, block_max_size: int = 128) -> None:
+        """Launch nothing."""
+
+
+class Runtime:
+    """CUDA's calls around a timed launch, at no cost of their own."""
+
+    made = 0
+
+    def eventCreateWithFlags(self, _flags: int) -> int:  # noqa: N802  CuPy's names
+        """A new event."""
+        self.made += 1
+        return self.made
+
+    def eventRecord(self, _event: int, _stream: int) -> None:  # noqa: N802
+        """Nothing is recorded."""
+
+    def eventQuery(self, _event: int) -> int:  # noqa: N802
+        """Done."""
+        return 0
+
+    def eventElapsedTime(self, _start: int, _end: int) -> float:  # noqa: N802
+        """In milliseconds."""
+        return 0.1
+
+    def setDevice(self, _device: int) -> None:  # noqa: N802
+        """There is one."""
+
+    def streamIsCapturing(self, _stream: int) -> bool:  # noqa: N802
+        """Never."""
+        return False
+
+
+class Stream:
+    """The current stream."""
+
+    ptr = 0
+
+
+def no_driver() -> Any:
+    """There is none."""
+    raise OSError
+
+
+def probed(runtime: Any) -> tuple[Any, Launches]:
+    """A function with the hook, and what is around it."""
+    launches = Launches(runtime, Stream, TracedKernels(), EventTimer(runtime, no_driver), TokenBucket(1e12))
+    function = probed_function(Empty, launches)()
+    function.traced = Traced("benchmark", 0)
+    return function, launches
+
+
+def nanoseconds(work: Callable[[], object], calls: int) -> float:
+    """The least of several rounds of what one call takes, of which `work` makes so many."""
+    rounds = []
+    for _ in range(ROUNDS):
+        began = time.thread_time_ns()
+        work()
+        rounds.append((time.thread_time_ns() - began) / calls)
+    return min(rounds)
+
+
+def launching(function: Any) -> Callable[[], None]:
+    """So many launches."""
+
+    def launch() -> None:
+        grid, block, args = (8,), (128,), ()
+        for _ in range(LAUNCHES):
+            function(grid, block, args)
+
+    return launch
+
+
+def timed_launches() -> float:
+    """A launch with events around it, and what the probe's thread does with it later."""
+    function, launches = probed(Runtime())
+    launches.timer.prepare(0)
+
+    def launch() -> None:
+        for _ in range(LAUNCHES // 200):
+            for _ in range(10):
+                function.traced.sample_at = 0
+                function((8,), (128,), ())
+            for _sample in launches.timer.finished():
+                pass
+
+    return nanoseconds(launch, LAUNCHES // 20)
+
+
+def regions() -> float:
+    """Entering and leaving."""
+
+    def enter() -> None:
+        for _ in range(LAUNCHES // 10):
+            with region("benchmark"):
+                pass
+
+    return nanoseconds(enter, LAUNCHES // 10)
+
+
+def observing() -> float:
+    """One launch that the program measured itself."""
+    recorder = Recorder()
+
+    def observe() -> None:
+        for _ in range(LAUNCHES // 10):
+            recorder.observe("benchmark", 1000, grid=(8, 1, 1), block=(128, 1, 1))
+
+    return nanoseconds(observe, LAUNCHES // 10)
+
+
+def starting(code: str, **environ: str) -> float:
+    """Milliseconds that an interpreter takes to run a line, without site-packages, the least of several."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("KERNELCAST", "PYTHON"))}
+    times = []
+    for _ in range(STARTS):
+        began = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-S", "-c", code], env={**clean, "PYTHONPATH": PATHS, **environ}, check=True)
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(1000 * (ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime))
+    return min(times)
+
+
+def line_in_site_packages() -> float:
+    """Nanoseconds of the `.pth` line where the variable is not set."""
+    line = compile((ROOT / "exporter" / "kernelcast_probe.pth").read_text(), "kernelcast_probe.pth", "exec")
+    os.environ.pop("KERNELCAST_PROBE", None)
+
+    def run() -> None:
+        for _ in range(10_000):
+            exec(line)  # noqa: S102  our own file, as Python's site module does
+
+    return nanoseconds(run, 10_000)
+
+
+def main() -> None:
+    """Print a table."""
+    plain = nanoseconds(launching(Empty()), LAUNCHES)
+    function, _ = probed(None)
+    counted = nanoseconds(launching(function), LAUNCHES)
+    with region("benchmark"):
+        in_region = nanoseconds(launching(function), LAUNCHES)
+    type(function).retire()
+    retired = nanoseconds(launching(function), LAUNCHES)
+    print(f"launch, plain                    {plain:9.0f} ns")
+    print(
+        f"launch, counted                  {counted:9.0f} ns  (+{counted - plain:.0f} ns, {counted / plain:.1f} times)"
+    )
+    print(f"launch, counted within a region  {in_region:9.0f} ns  (+{in_region - plain:.0f} ns)")
+    print(f"launch, switched off             {retired:9.0f} ns  (+{retired - plain:.0f} ns)")
+    print(f"launch, timed, without CUDA      {timed_launches():9.0f} ns")
+    print(f"region, entered and left         {regions():9.0f} ns")
+    print(f"observe                          {observing():9.0f} ns")
+    print(f".pth line, variable not set      {line_in_site_packages():9.0f} ns")
+    bare, armed = (
+        starting("pass"),
+        starting("from kernelcast.probe.preload import door; door.open_door()", KERNELCAST_PROBE="1"),
+    )
+    print(f"interpreter start                {bare:9.1f} ms")
+    print(f"interpreter start, armed         {armed:9.1f} ms  (+{armed - bare:.1f} ms)")
+    print(f"import kernelcast.probe          {starting('import kernelcast.probe') - bare:9.1f} ms")
+    print(f"import, and start() looked up    {starting('import kernelcast.probe as p; p.start') - bare:9.1f} ms")
+
+
+if __name__ == "__main__":
+    main()
