@@ -3,8 +3,9 @@
 import json
 import os
 import socket
+import threading
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import gpu, rows, surroundings
-from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.cli.doctor.finding import Finding, Level, ok
+from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.embedded import EmbeddedBroker
@@ -122,6 +124,30 @@ def test_mig_instances_are_counted_and_a_waiting_change_is_told() -> None:
 
 def test_without_a_driver_nothing_is_said_twice() -> None:
     assert not list(rows.check_rows(nvml(nvmlInit=raising(NVMLError("not found")))))
+
+
+def test_a_driver_that_hangs_is_said_with_what_was_found_before() -> None:
+    hanging = threading.Event()
+
+    def check() -> Iterator[Finding]:
+        yield ok("nvml", "driver 580.1, 8 GPUs")
+        hanging.wait()
+
+    found = within(check, name="nvml", seconds=0.05)
+    hanging.set()
+
+    assert levels(found) == [Level.OK, Level.FAIL]
+    assert found[1].found == "no answer within 0.05 s"
+    assert "Xid" in found[1].remedy
+
+
+def test_what_a_check_raises_is_raised_here() -> None:
+    with pytest.raises(NVMLError, match="unheard of"):
+        within(raising(NVMLError("unheard of")), name="nvml")
+
+
+def test_a_check_that_answers_in_time_is_as_it_was() -> None:
+    assert within(lambda: [ok("nvml", "driver 580.1, 1 GPU")], name="nvml") == [ok("nvml", "driver 580.1, 1 GPU")]
 
 
 def test_the_kubelets_socket_is_judged(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
 from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_RUN_TIME
@@ -49,8 +50,8 @@ def doctor(
     findings = [
         *software.check_python(),
         *software.check_extras(),
-        *gpu.check_gpu(),
-        *rows.check_rows(),
+        *within(gpu.check_gpu, name="nvml"),
+        *within(rows.check_rows, name="nvml rows"),
         *gpu.check_cupti(),
         *broker.check_broker(kafka, probe_clock=probe_clock),
         *_check_node(place),

@@ -13,7 +13,7 @@ OLDEST_PYTHON: Final = (3, 11)
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "exporter": ("confluent_kafka", "numba", "pynvml"),
+        "exporter": ("confluent_kafka", "grpc", "numba", "pynvml"),
         "bridge": ("confluent_kafka", "numba", "starlette"),
         "predictor": ("confluent_kafka", "numba", "pandas", "statsmodels"),
         "grafana": ("grafanalib", "yaml"),
