@@ -27,12 +27,13 @@ class EndedSeries(Generic[Group]):
 
     def __init__(self, *, patience: int = 1) -> None:
         self._patience = patience
+        self._said: dict[Group, set[_Series]] = {}
         self._missed: dict[Group, dict[_Series, int]] = {}
 
     @property
     def groups(self) -> tuple[Group, ...]:
         """Groups with a series that has not ended."""
-        return tuple(self._missed)
+        return tuple(self._said)
 
     def complete(self, group: Group, samples: Iterable[Sample], time_ns: int) -> list[Sample]:
         """The samples, and one without a value for each gauge or info series that the group no longer has.
@@ -43,14 +44,19 @@ class EndedSeries(Generic[Group]):
             time_ns: When it says so, Unix nanoseconds.
         """
         said = list(samples)
-        missed = {series: misses + 1 for series, misses in self._missed.get(group, {}).items()}
-        missed.update({(one.metric, one.attributes): 0 for one in said if one.metric.kind in _STATES})
-        gone = [series for series, misses in missed.items() if misses >= self._patience]
-        self._missed[group] = {series: misses for series, misses in missed.items() if misses < self._patience}
-        if not self._missed[group]:
-            del self._missed[group]
+        now = {(one.metric, one.attributes) for one in said if one.metric.kind in _STATES}
+        missed = self._missed.get(group, {})
+        absent = (self._said.get(group, set()) - now) | (missed.keys() - now)
+        misses = {series: missed.get(series, 0) + 1 for series in absent}
+        gone = [series for series, count in misses.items() if count >= self._patience]
+        self._keep(group, now, {series: count for series, count in misses.items() if count < self._patience})
         said += [Sample(metric, attributes, time_ns, None) for metric, attributes in sorted(gone, key=_order)]
         return said
+
+    def _keep(self, group: Group, now: set[_Series], missed: dict[_Series, int]) -> None:
+        self._said[group], self._missed[group] = now, missed
+        if not now and not missed:
+            del self._said[group], self._missed[group]
 
 
 def _order(series: _Series) -> tuple[str, Attributes]:

@@ -279,6 +279,17 @@ def test_mig_instances_show_memory_and_profiling_under_their_parents_uuid() -> N
     assert profiles == {("", ""), ("9", "1g.10gb"), ("3", "2g.20gb")}
 
 
+def test_a_gpu_that_nvml_lists_anew_is_found_without_a_restart() -> None:
+    nvml = playing(node(gpu("GPU-1")))
+    made = source(nvml)
+    made.poll(NOW_NS)
+    nvml.answers["1"] = gpu("GPU-2", 1)
+    nvml.answers[""]["nvmlDeviceGetCount"] = 2
+    assert not dcgm(made.poll(LATER_NS).samples, "GPU-2")
+    assert dcgm(made.poll(NOW_NS + LOOK_NS).samples, "GPU-2")
+    assert [one.uuid for one in made.devices] == ["GPU-1", "GPU-2"]
+
+
 def test_a_mig_instance_made_while_the_exporter_runs_is_found() -> None:
     nvml = playing(divided(instance("1g.10gb", 9, "MIG-1")))
     made = source(nvml)
