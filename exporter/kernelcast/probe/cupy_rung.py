@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from time import perf_counter_ns
 from typing import Any, Final
@@ -58,6 +58,8 @@ class CupyRung:
         self._charged = (0, 0, 0)
         self._polled_ns = clock()
         self._sampling = self._ratio = 0.0
+        self.failures = 0
+        """Polls in which CUDA or a memory pool refused something."""
         self.late = False
         """CuPy had been imported before, so it may hold kernels that are not seen."""
 
@@ -106,12 +108,11 @@ class CupyRung:
         passed_ns = self._clock() - self._polled_ns
         self._polled_ns += passed_ns
         if self._sampling:
-            for device in devices:
-                self._launches.timer.prepare(device)
+            self._quietly(lambda: self._prepare(devices))
             self._launches.bucket.rate = self._rate(self._sampling)
             self._kernels.share_out(self._launches.bucket.rate * passed_ns / NANOSECONDS)
         if devices:
-            read_pools(sys.modules["cupy"], devices, self._recorder)
+            self._quietly(lambda: read_pools(sys.modules["cupy"], devices, self._recorder))
 
     def stop(self) -> None:
         """Leave CuPy as it was; functions that it has made launch as ever."""
@@ -121,6 +122,18 @@ class CupyRung:
         if self._compiler is not None and isinstance(self._compiler.function, FunctionStandIn):
             self._compiler.function = self._compiler.function.kernelcast_real
         self._compiler = None
+
+    def _prepare(self, devices: Iterable[int]) -> None:
+        for device in devices:
+            if self._launches is not None:
+                self._launches.timer.prepare(device)
+
+    def _quietly(self, work: Callable[[], None]) -> None:
+        """What CUDA or a memory pool refuses costs that figure only, and the state is told all the same."""
+        try:
+            work()
+        except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
+            self.failures += 1
 
     def _hook(self, compiler: Any) -> None:
         real = compiler.function

@@ -1,0 +1,127 @@
+"""CuPy's launches as the probe counts and times them, on a real GPU."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kernelcast.probe.cupy_rung import CupyRung
+from kernelcast.probe.driver import active_devices
+from kernelcast.probe.recorder import Recorder
+
+SPIN = r"""
+extern "C" __global__ void spin(long long cycles) {
+    long long began = clock64();
+    while (clock64() - began < cycles) {}
+}
+"""
+LAUNCHES = 400
+CYCLES = 400_000
+
+
+@pytest.fixture
+def rung(cupy: Any) -> Iterator[tuple[CupyRung, Recorder]]:
+    recorder = Recorder()
+    made = CupyRung(recorder)
+    made.sample(1.0)
+    made.begin()
+    yield made, recorder
+    made.stop()
+
+
+def settled(cupy: Any, rung: CupyRung) -> None:
+    cupy.cuda.Device().synchronize()
+    polling = threading.Thread(target=rung.poll)
+    polling.start()
+    polling.join()
+
+
+def cell_of(recorder: Recorder, signature: str) -> Any:
+    return next(cell for cell in recorder.cells(0) if cell.signature == signature)
+
+
+def test_every_launch_is_counted_and_sampled_times_are_those_of_an_event_pair_around_all(
+    cupy: Any, rung: tuple[CupyRung, Recorder]
+) -> None:
+    probe, recorder = rung
+    kernel = cupy.RawKernel(SPIN, "spin")
+    kernel((1,), (64,), (CYCLES,))
+    settled(cupy, probe)
+    began, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    began.record()
+    for _ in range(LAUNCHES):
+        kernel((1,), (64,), (CYCLES,))
+    ended.record()
+    settled(cupy, probe)
+    cell = cell_of(recorder, "spin")
+    assert cell.launches == LAUNCHES + 1
+    assert cell.durations.count > 10
+    mean_ns = cell.durations.sum_ns / cell.durations.count
+    each_ns = cupy.cuda.get_elapsed_time(began, ended) * 1e6 / LAUNCHES
+    assert mean_ns == pytest.approx(each_ns, rel=0.25)
+    name = cell.name()
+    assert (name.grid, name.block) == ("1x1x1", "64x1x1")
+    assert name.registers == kernel.num_regs
+    assert 0 < name.occupancy <= 1
+
+
+def test_elementwise_reduction_and_fused_kernels_are_seen(cupy: Any, rung: tuple[CupyRung, Recorder]) -> None:
+    probe, recorder = rung
+    cupy.clear_memo()
+    array = cupy.arange(1000, dtype=cupy.float32)
+    fused = cupy.fuse()(lambda x: x * x + 1)
+    (array + 1).sum()
+    fused(array)
+    settled(cupy, probe)
+    names = {cell.signature for cell in recorder.cells(0)}
+    assert any("add" in name for name in names), names
+    assert any("sum" in name for name in names), names
+    assert len(names) >= 4
+
+
+def test_a_graph_is_captured_in_global_mode_while_the_probe_asks_for_its_events(
+    cupy: Any, rung: tuple[CupyRung, Recorder]
+) -> None:
+    probe, recorder = rung
+    kernel = cupy.RawKernel(SPIN, "spin")
+    kernel((1,), (64,), (CYCLES,))
+    settled(cupy, probe)
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            probe.poll()
+            time.sleep(0.001)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        for _ in range(50):
+            kernel((1,), (64,), (CYCLES,))
+        stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeGlobal)
+        for _ in range(20):
+            kernel((1,), (64,), (CYCLES,))
+        time.sleep(0.05)
+        graph = stream.end_capture()
+        graph.launch()
+    ended.set()
+    asking.join()
+    settled(cupy, probe)
+    assert ("graph", 20) in recorder.counters(0, dropped_frames=0).unseen
+    assert cell_of(recorder, "spin").launches == 51
+
+
+def test_asking_makes_no_context_on_a_device_that_the_program_does_not_use(
+    cupy: Any, rung: tuple[CupyRung, Recorder]
+) -> None:
+    probe, _ = rung
+    if cupy.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("this machine has one GPU")
+    before = active_devices()
+    with cupy.cuda.Device(1):
+        cupy.RawKernel(SPIN, "spin")((1,), (64,), (CYCLES,))
+        settled(cupy, probe)
+    assert set(active_devices()) <= {*before, 1}
