@@ -185,7 +185,10 @@ def program(folder: Path, socket_path: str, rate: int, seconds: float) -> None:
     probe.stop()
     before, after = marks
     spent = {name: after[name] - before[name] for name in before}
-    print(json.dumps({**spent, "dropped": probe.recorder.dropped_records, "kernel_share": kernels / len(records)}))
+    recorder = probe.recorder
+    launches = sum(cell.launches for device in recorder.devices() for cell in recorder.cells(device))
+    whole = {"dropped": recorder.dropped_records, "launches": launches, "kernel_share": kernels / len(records)}
+    print(json.dumps({**spent, **whole}))
 
 
 def claims() -> tuple[DeviceClaim, ...]:
@@ -226,6 +229,7 @@ def paced(folder: Path, rate: int, seconds: float) -> dict[str, Any]:
             turn(measured)
             spent = json.loads(measured.stdout.readline())
         page = exported(stack)
+    assert page["exported_launches"] == spent["launches"], (page, spent)
     elapsed = spent["seconds"]
     return {
         "launches_per_second": spent["records"] * spent["kernel_share"] / elapsed,
