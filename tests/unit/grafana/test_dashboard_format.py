@@ -136,6 +136,17 @@ def test_panels_lie_side_by_side_on_the_grid(board: dict[str, Any]) -> None:
     assert len(ids) == len(set(ids))
 
 
+def test_no_line_of_a_row_has_a_hole(board: dict[str, Any]) -> None:
+    rows = [board["panels"], *(panel.get("panels", []) for panel in board["panels"])]
+    for row in rows:
+        lines: dict[int, list[dict[str, int]]] = {}
+        for panel in row:
+            lines.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
+        for places in lines.values():
+            assert sum(place["w"] for place in places) == 24, [panel["title"] for panel in row]
+            assert len({place["h"] for place in places}) == 1, [panel["title"] for panel in row]
+
+
 def test_a_heatmap_takes_buckets_as_they_are(board: dict[str, Any]) -> None:
     heatmaps = [panel for panel in panels(board) if panel["type"] == "heatmap"]
     for panel in heatmaps:

@@ -14,7 +14,7 @@ def glance() -> Row:
 
 def rows() -> tuple[Row, ...]:
     """The GPU's side, the link between, and the program's side."""
-    time = (_states(), _gaps(), _copies(), _copied(), _waits(), _synchronisations())
+    time = (_states(), _gaps(), _waits(), _copies(), _copied(), _synchronisations())
     return (Row("GPU time, copies and waits", time), Row("Regions and memory pools", (_regions(), _pools())))
 
 
@@ -82,7 +82,7 @@ def _synchronisations() -> Placed:
     )
     calls = promql.rate(promql.series(kernel.SYNC_CALLS))
     query = Query(promql.ranked(f"sum by (program, rank, type) ({calls})"), "{{program}} {{rank}} {{type}}")
-    return time_series(text, [query], Axis("cps", low=0))
+    return time_series(text, [query], Axis("cps", low=0), width=24, height=6)
 
 
 def _regions() -> Placed:
@@ -133,4 +133,4 @@ def _waits() -> Placed:
     )
     waited = promql.rate(promql.series(kernel.SYNC_WAIT))
     query = Query(promql.ranked(f"sum by (program, rank, type) ({waited})"), "{{program}} {{rank}} {{type}}")
-    return time_series(text, [query], Axis("short", low=0))
+    return time_series(text, [query], Axis("short", low=0), height=9)

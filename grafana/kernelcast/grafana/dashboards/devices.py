@@ -150,7 +150,7 @@ def _clocks() -> Placed:
         Query(f"{each(device.SM_CLOCK)} * 1e6", f"{GPU} SM"),
         Query(f"{each(device.MEM_CLOCK)} * 1e6", f"{GPU} memory"),
     ]
-    return time_series(text, queries, Axis("hertz", low=0))
+    return time_series(text, queries, Axis("hertz", low=0), width=24, height=6)
 
 
 def _memory() -> Placed:

@@ -26,6 +26,7 @@ def row() -> Row:
             _state(),
             _attribution(),
             _unnamed(),
+            _tpus(),
         ),
     )
 
@@ -127,4 +128,15 @@ def _unnamed() -> Placed:
     )
     errors = promql.increase(promql.series(exporter.ATTRIBUTION_ERRORS))
     query = Query(f"sum by (instance, source) ({errors})", "{{instance}} {{source}}")
+    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+
+
+def _tpus() -> Placed:
+    text = Text(
+        "TPU runtimes that answer badly",
+        "Readings of a TPU's runtime that came too late or were none; a runtime that is not there is no error.",
+        nothing="Every reading succeeded",
+    )
+    errors = promql.increase(promql.series(exporter.TPU_ERRORS))
+    query = Query(f"sum by (instance, reason) ({errors})", "{{instance}} {{reason}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
