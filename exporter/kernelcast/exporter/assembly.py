@@ -1,5 +1,6 @@
 """Puts the daemon together from its settings, and takes it apart again in order."""
 
+import gc
 import platform
 import threading
 import time
@@ -27,6 +28,7 @@ from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_server import ProbeServer
 from kernelcast.exporter.publish import SERVICE_NAME, Publisher
 from kernelcast.exporter.report import Source
+from kernelcast.exporter.schedule import phase_of
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.tpu.assembly import tpu_source
@@ -61,6 +63,9 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
     kafka.check(settings.kafka)
     with assembled(settings, shutdown) as (daemon, web):
         shutdown.on_reload(lambda: _reload(daemon, settings, reload))
+        # What is there now stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
         daemon.run(shutdown)
 
@@ -106,7 +111,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
             after=lambda: counts.nvml(sampler),
             kafka_ready=lambda: _first_trouble(*(part.ready() for part in (out.producer, hints) if part is not None)),
         )
-        daemon = Daemon(parts, interval_seconds=settings.interval_seconds)
+        daemon = Daemon(parts, interval_seconds=settings.interval_seconds, phase=phase_of(hostname))
         server.start()
         web = WebServer(
             settings.web, title="exporter", metrics=exposition.answer, healthy=daemon.healthy, ready=daemon.ready

@@ -54,6 +54,7 @@ class Daemon:
         interval_seconds: Between two deadlines.
         clock: Unix nanoseconds.
         monotonic: Monotonic seconds.
+        phase: Where in each interval the deadlines lie; see `Schedule`.
     """
 
     def __init__(
@@ -63,12 +64,13 @@ class Daemon:
         interval_seconds: float,
         clock: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
+        phase: float | None = None,
     ) -> None:
         self._parts = parts
         self._interval_seconds = interval_seconds
         self._clock = clock
         self._monotonic = monotonic
-        self._schedule = Schedule(interval_seconds, clock=monotonic)
+        self._schedule = Schedule(interval_seconds, clock=monotonic, phase=phase)
         self._completed_at: float | None = None
         self._started_at = monotonic()
         self._trouble = "the first interval is not complete yet"

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.aggregate import Aggregator
@@ -11,7 +12,7 @@ from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.publish import Publisher
 from kernelcast.exporter.report import Batch, ProcessReport
-from kernelcast.exporter.schedule import Lateness, Schedule
+from kernelcast.exporter.schedule import Lateness, Schedule, phase_of
 from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.wire.catalogue import exporter as rows
@@ -128,6 +129,32 @@ def test_deadlines_that_passed_are_left_out_and_counted() -> None:
     clock.seconds += 35
     assert schedule.begin() == Lateness(25, 2)
     assert schedule.wait_seconds() == 5
+
+
+@pytest.mark.parametrize("started", [1_000.0, 1_003.0, 1_004.5, 1_009.9])
+def test_a_host_samples_at_its_own_moment_of_every_interval(started: float) -> None:
+    clock = Clock()
+    schedule = Schedule(10, clock=clock, phase=0.25, unix=lambda: started + clock.seconds - 100)
+    schedule.begin()
+    first = schedule.wait_seconds()
+    assert 5 <= first <= 15, "the first gap is never short, as rates are made of it"
+    assert (started + first) % 10 == pytest.approx(2.5)
+    clock.seconds += first
+    assert schedule.begin() == Lateness(0, 0)
+    assert schedule.wait_seconds() == pytest.approx(10)
+    schedule.change(4)
+    clock.seconds += schedule.wait_seconds()
+    schedule.begin()
+    clock.seconds += schedule.wait_seconds()
+    assert (started + clock.seconds - 100) % 4 == pytest.approx(1)
+
+
+def test_hosts_have_moments_of_their_own_that_stay() -> None:
+    moments = sorted(phase_of(f"node-{number}") for number in range(1_000))
+    assert phase_of("node-7") == phase_of("node-7")
+    assert all(0 <= moment < 1 for moment in moments)
+    by_tenth = [sum(tenth / 10 <= moment < (tenth + 1) / 10 for moment in moments) for tenth in range(10)]
+    assert min(by_tenth) > 50
 
 
 def test_a_new_interval_counts_from_the_last_deadline() -> None:
