@@ -22,6 +22,12 @@ NUMBER_ATTRIBUTES = 7
 HISTOGRAM_ATTRIBUTES = 9
 EXPONENTIAL_ATTRIBUTES = 1
 
+_START, _TIME, _AS_DOUBLE, _AS_INTEGER = (number << 3 | fields.FIXED64 for number in (2, 3, 4, 6))
+_INTEGER = struct.Struct("<BQBq")
+_DOUBLE = struct.Struct("<BQBd")
+_SINCE_INTEGER = struct.Struct("<BQBQBq")
+_SINCE_DOUBLE = struct.Struct("<BQBQBd")
+
 _ENDED = fields.integer(8, 1)
 """Flags with DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK set."""
 
@@ -40,21 +46,31 @@ def encode(
     Raises:
         WireError: A value that its metric's kind or the wire cannot carry.
     """
-    metrics: dict[tuple[Metric, PointType], list[bytes]] = {}
-    for sample in samples:
-        kind = point_type(sample)
-        metrics.setdefault((sample.metric, kind), []).append(fields.delimited(1, point(sample, kind)))
     request = _Request(resource, scope)
-    for (metric, kind), points in metrics.items():
+    for (metric, _detailed), (kind, points) in _by_metric(samples).items():
         request.open(metric, kind)
-        for body in points:
-            if request.points and request.size_with(body) > max_bytes:
+        for field in points:
+            size = request.size_with(field)
+            if request.points and size > max_bytes:
                 yield request.close()
                 request = _Request(resource, scope)
                 request.open(metric, kind)
-            request.add(body)
+                size = request.size_with(field)
+            request.add(field, size)
     if request.points:
         yield request.close()
+
+
+def _by_metric(samples: Iterable[Sample]) -> dict[tuple[Metric, bool], tuple[PointType, list[bytes]]]:
+    """The points of each metric, as the fields that hold them."""
+    groups: dict[tuple[Metric, bool], tuple[PointType, list[bytes]]] = {}
+    for sample in samples:
+        key = sample.metric, sample.detailed
+        kind = point_type(sample)
+        if key not in groups:
+            groups[key] = kind, []
+        groups[key][1].append(fields.delimited_first(point(sample, kind)))
+    return groups
 
 
 class _Request:
@@ -80,9 +96,9 @@ class _Request:
         """At most how long the request would be with one more point."""
         return self._size + len(point_field) + (0 if self._open_points else self._overhead)
 
-    def add(self, point_field: bytes) -> None:
-        """Add a point to the opened metric."""
-        self._size = self.size_with(point_field)
+    def add(self, point_field: bytes, size: int) -> None:
+        """Add a point to the opened metric; `size` is what `size_with` gave for it."""
+        self._size = size
         self._open_points.append(point_field)
         self.points += 1
 
@@ -106,14 +122,15 @@ def point_type(sample: Sample) -> PointType:
     Raises:
         WireError: Durations in a metric that is no histogram, or the other way round.
     """
-    if isinstance(sample.value, DurationTotals) != (sample.metric.kind is Kind.HISTOGRAM):
+    kind = sample.metric.kind
+    if isinstance(sample.value, DurationTotals) != (kind is Kind.HISTOGRAM):
         raise WireError(
             f"{sample.metric.otlp_name} is a {sample.metric.kind.value} in the catalogue and got a "
             f"{type(sample.value).__name__}; histograms take DurationTotals, other kinds int or float"
         )
-    if sample.metric.kind is Kind.HISTOGRAM:
+    if kind is Kind.HISTOGRAM:
         return PointType.EXPONENTIAL_HISTOGRAM if sample.detailed else PointType.HISTOGRAM
-    return PointType.SUM if sample.metric.kind is Kind.COUNTER else PointType.GAUGE
+    return PointType.SUM if kind is Kind.COUNTER else PointType.GAUGE
 
 
 def point(sample: Sample, kind: PointType) -> bytes:
@@ -123,16 +140,12 @@ def point(sample: Sample, kind: PointType) -> bytes:
         WireError: A time or value outside the wire's range.
     """
     try:
+        if not isinstance(sample.value, DurationTotals):
+            return _number(sample)
         if sample.start_ns:
             head = fields.two_fixed64(2, sample.start_ns, 3, sample.time_ns)
         else:
             head = fields.fixed64(3, sample.time_ns)
-        if not isinstance(sample.value, DurationTotals):
-            if sample.value is None:
-                return head + attribute_fields(sample.attributes, NUMBER_ATTRIBUTES) + _ENDED
-            value = 1 if sample.metric.kind is Kind.INFO else sample.value
-            body = fields.signed64(6, value) if isinstance(value, int) else fields.double(4, value)
-            return head + body + attribute_fields(sample.attributes, NUMBER_ATTRIBUTES)
         head += fields.fixed64(4, sample.value.count) + fields.double(5, sample.value.sum_seconds)
         if kind is PointType.HISTOGRAM:
             return head + attribute_fields(sample.attributes, HISTOGRAM_ATTRIBUTES)
@@ -142,6 +155,22 @@ def point(sample: Sample, kind: PointType) -> bytes:
             f"{sample.metric.otlp_name}{dict(sample.attributes)} is {sample.value} at {sample.time_ns} ns; times and "
             "counts must fit 64 bits without, integers 64 bits with a sign; send larger values as floats"
         ) from error
+
+
+def _number(sample: Sample) -> bytes:
+    """A number's data point: most points are one, so their fixed fields are packed at once."""
+    value, attributes = sample.value, attribute_fields(sample.attributes, NUMBER_ATTRIBUTES)
+    if value is None:
+        since = fields.fixed64(2, sample.start_ns) if sample.start_ns else b""
+        return since + fields.fixed64(3, sample.time_ns) + attributes + _ENDED
+    if sample.metric.kind is Kind.INFO:
+        value = 1
+    if sample.start_ns:
+        packed, tag = (_SINCE_INTEGER, _AS_INTEGER) if isinstance(value, int) else (_SINCE_DOUBLE, _AS_DOUBLE)
+        return packed.pack(_START, sample.start_ns, _TIME, sample.time_ns, tag, value) + attributes
+    if isinstance(value, int):
+        return _INTEGER.pack(_TIME, sample.time_ns, _AS_INTEGER, value) + attributes
+    return _DOUBLE.pack(_TIME, sample.time_ns, _AS_DOUBLE, value) + attributes
 
 
 def _exponential_fields(totals: DurationTotals) -> bytes:

@@ -4,13 +4,13 @@ import struct
 from typing import Final
 
 _FIXED64: Final = struct.Struct("<BQ")
-_SIGNED64: Final = struct.Struct("<Bq")
 _DOUBLE: Final = struct.Struct("<Bd")
 _TIMES: Final = struct.Struct("<BQBQ")
 
 VARINT: Final = 0
 FIXED64: Final = 1
 DELIMITED: Final = 2
+_FIRST: Final = 1 << 3 | DELIMITED
 
 
 def varint(value: int) -> bytes:
@@ -43,6 +43,16 @@ def delimited(number: int, *parts: bytes) -> bytes:
     return bytes((number << 3 | DELIMITED,)) + varint(len(body)) + body
 
 
+def delimited_first(body: bytes) -> bytes:
+    """`delimited(1, body)`, for the many short ones."""
+    length = len(body)
+    if length < 0x80:
+        return bytes((_FIRST, length)) + body
+    if length < 0x4000:
+        return bytes((_FIRST, length & 0x7F | 0x80, length >> 7)) + body
+    return delimited(1, body)
+
+
 def text(number: int, value: str) -> bytes:
     """A string field; what UTF-8 cannot hold (halves of surrogate pairs) becomes `?`."""
     return delimited(number, value.encode("utf-8", "replace")) if value else b""
@@ -56,11 +66,6 @@ def fixed64(number: int, value: int) -> bytes:
 def two_fixed64(number: int, value: int, next_number: int, next_value: int) -> bytes:
     """Two fixed64 fields after each other."""
     return _TIMES.pack(number << 3 | FIXED64, value, next_number << 3 | FIXED64, next_value)
-
-
-def signed64(number: int, value: int) -> bytes:
-    """An sfixed64 field with a number below 16."""
-    return _SIGNED64.pack(number << 3 | FIXED64, value)
 
 
 def double(number: int, value: float) -> bytes:

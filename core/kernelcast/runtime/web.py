@@ -1,5 +1,7 @@
 """The HTTP side of a daemon: `/metrics`, `/-/healthy`, `/-/ready`, a landing page, and the service's own routes."""
 
+import asyncio
+import contextlib
 import html
 import socket
 import ssl
@@ -33,6 +35,7 @@ MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 512
 REQUEST_SECONDS: Final = 15.0
+TICK_SECONDS: Final = 1.0
 START_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 5.0
 _OPEN_REQUESTS_SECONDS: Final = 3
@@ -144,7 +147,7 @@ class WebServer:
         """Finish open requests, at most 5 seconds, and close."""
         if self._server is None or self._thread is None:
             return
-        self._server.should_exit = True
+        self._server.end()
         self._thread.join(STOP_SECONDS)
         self._server.force_exit = True
         self._server = self._thread = None
@@ -219,10 +222,25 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.up = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
         self.up.set()
+
+    async def main_loop(self) -> None:
+        """Wake once a second, for the header `Date`; uvicorn's own loop wakes ten times, on every GPU node."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
+
+    def end(self) -> None:
+        """Have the loop end now; from any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._ending.set)
 
 
 def _listener(host: str, port: int) -> socket.socket:

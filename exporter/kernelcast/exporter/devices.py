@@ -173,11 +173,12 @@ class KnownGpus:
     def poll(self, now_ns: int) -> Batch:
         """The samples, and which of the GPUs ever seen answered; or nothing."""
         batch = self._source.poll(now_ns)
-        whole = {device.uuid: device for device in self._source.devices if not device.gi_id}
-        self._seen |= {uuid: _up_labels(device, self._source.source) for uuid, device in whole.items()}
+        whole = [device for device in self._source.devices if not device.gi_id]
+        unseen = [device for device in whole if device.uuid not in self._seen]
+        self._seen |= {device.uuid: _up_labels(device, self._source.source) for device in unseen}
         if not self._written():
             return Batch()
-        present = whole.keys() if self._source.answers else ()
+        present = {device.uuid for device in whole} if self._source.answers else ()
         up = (Sample(GPU_UP, labels, now_ns, int(uuid in present)) for uuid, labels in self._seen.items())
         return Batch(samples=(*batch.samples, *up))
 

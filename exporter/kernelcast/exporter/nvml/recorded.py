@@ -72,6 +72,7 @@ class RecordedNvml:
         self, recording: Recording, *, clock: Callable[[], int] = time.monotonic_ns, loop: bool = True
     ) -> None:
         self._recording = recording
+        self._length_ns = recording.length_ns
         self._clock = clock
         self._loop = loop
         self._began_ns: int | None = None
@@ -269,7 +270,7 @@ class RecordedNvml:
     def _advance_to(self, now_ns: int) -> None:
         if self._began_ns is None:
             self._began_ns = now_ns
-        turn, at_ns = divmod(now_ns - self._began_ns, self._recording.length_ns)
+        turn, at_ns = divmod(now_ns - self._began_ns, self._length_ns)
         if turn and not self._loop:
             self.driver = False
             return

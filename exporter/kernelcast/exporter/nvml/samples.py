@@ -146,16 +146,20 @@ class _GpuSamples:
         """What a process uses of it; `known` are the process's own labels."""
         pid = OTHER if use.pid == OTHER_PID else str(use.pid)
         more = {**known, "pid": pid, "process_name": use.name, "type": use.type}
+        labels = self._with(more)
         for metric, value in _measured(use):
-            yield self._sample(metric, value, **more)
+            yield Sample(metric, labels, self._time_ns, value)
 
     def _sample(self, metric: Metric, value: float, **more: str) -> Sample:
-        labels = tuple(sorted((*self._labels, *(pair for pair in more.items() if pair[1])))) if more else self._labels
+        labels = self._with(more) if more else self._labels
         start_ns = 0
         if metric.kind is Kind.COUNTER:
             counter = " ".join((metric.otlp_name, *more.values()))
             start_ns = self._start_of(self._gpu, counter, value, self._time_ns)
         return Sample(metric, labels, self._time_ns, value, start_ns)
+
+    def _with(self, more: Mapping[str, str]) -> Labels:
+        return tuple(sorted((*self._labels, *(pair for pair in more.items() if pair[1]))))
 
     def _clock_events(self) -> Iterator[Sample]:
         mask = self._gpu.values.get(device.CLOCK_EVENT_REASONS.otlp_name)

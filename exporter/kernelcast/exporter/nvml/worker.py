@@ -7,6 +7,7 @@ Requests: `{"do": "sample", "time_ns": …}`, `{"do": "change", "options": {…}
 `{"found": […]}`, or `{"error": "…"}`, after which it ends; each sample is answered with `{"reading": {…}}`.
 """
 
+import gc
 import importlib
 import os
 import queue
@@ -14,7 +15,6 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Final
 
 from kernelcast.exporter.nvml.call_board import CallBoard, NotedNvml
@@ -77,8 +77,9 @@ def _serve(nvml: Any, waiting: "queue.SimpleQueue[dict[str, Any]]", answers: int
     except DeviceError as error:
         send(answers, {"error": str(error)})
         return
+    gc.freeze()
     try:
-        send(answers, {"found": [asdict(gpu) for gpu in sampler.found()]})
+        send(answers, {"found": [gpu.to_json() for gpu in sampler.found()]})
         while (request := waiting.get())["do"] != _STOP["do"]:
             if request["do"] == "change":
                 sampler.change(SamplerOptions.from_json(request["options"]))
