@@ -14,9 +14,9 @@ from typing import Final
 from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
-from kernelcast.probe.cupti.names import demangler
 from kernelcast.probe.cupti.native import Decoder, NativeError, NativeSettings
 from kernelcast.probe.cupti.others import Watch
+from kernelcast.probe.demangle import demangled
 from kernelcast.probe.recorder import Recorder
 
 METHOD: Final = "cupti"
@@ -78,7 +78,7 @@ class CuptiRung:
         self._lock = threading.Lock()
         self._decoder: Decoder | None = None
         self._cupti: Cupti | None = None
-        self._absorber = Absorber(recorder, demangler(), self._means.capability)
+        self._absorber = Absorber(recorder, demangled, self._means.capability)
         self._ask_again = 0.0
         self._final = False
         self._due = 0.0

@@ -13,15 +13,19 @@ import pytest
 from tests.unit.probe.cupti.double import ENABLE, FLUSH, REGISTER, SMALL, SUBSCRIBE, Double, copied
 from tests.unit.probe.cupti.records import START_NS, Packer
 
+from kernelcast.probe.budget import Budget
 from kernelcast.probe.cupti import build, library, rung
 from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.library import KINDS, Cupti, CuptiError, candidates
-from kernelcast.probe.cupti.names import demangler
 from kernelcast.probe.cupti.native import Decoder
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.cupti.others import Watch
 from kernelcast.probe.cupti.rung import ACTIVE, OFF, RETURN_SECONDS, YIELDED, CuptiRung, Means
+from kernelcast.probe.demangle import demangled
+from kernelcast.probe.ladder import Ladder
+from kernelcast.probe.means import Means as LadderMeans
 from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.regions import RegionTable
 
 
 @dataclass
@@ -109,6 +113,8 @@ def test_a_report_rests_in_proportion_to_what_it_cost(built: Path, double: Doubl
 
 
 def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage) -> None:
+    ctypes.CDLL("libstdc++.so.6")
+    demangled.cache_clear()  # a test before may have asked while no C++ runtime was loaded
     stage.rung.start()
     kernel = stage.packer.kernel(
         "_Z4gemmPfi",
@@ -126,7 +132,7 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
     stage.rung.tick()
     (cell,) = stage.recorder.cells(0)
     name, row = cell.name(), stage.recorder.take(cell)
-    assert name.signature in {"gemm(float*, int)", "_Z4gemmPfi"}
+    assert name.signature == "gemm(float*, int)"
     assert (name.grid, name.block, name.registers) == ("8x2x1", "256x1x1", 128)
     assert (name.shared_memory_bytes, name.local_memory_bytes, name.occupancy) == (3_072, 64, 0.25)
     assert (row.launches, row.graph_launches, row.queue_delays, row.queue_delay_ns) == (1, 1, 1, 500)
@@ -396,18 +402,26 @@ def test_only_who_asks_gets_cupti() -> None:
     ] * 3
 
 
-def test_mangled_names_become_readable_where_the_runtime_is_loaded() -> None:
-    ctypes.CDLL("libstdc++.so.6")
-    readable = demangler()
-    assert readable("_Z4gemmIfEvPT_i") == "void gemm<float>(float*, int)"
-    assert [readable(name) for name in ("triton_poi_fused_0", "_Zno", "")] == ["triton_poi_fused_0", "_Zno", ""]
-
-
-def test_without_a_runtime_names_stay_mangled() -> None:
-    def absent(name: str) -> Any:
-        raise OSError(name)
-
-    assert demangler(absent)("_Z4gemmIfEvPT_i") == "_Z4gemmIfEvPT_i"
+def test_the_ladder_takes_it_where_it_is_asked_for_and_lets_it_go_at_the_end(stage: Stage) -> None:
+    surroundings = LadderMeans(
+        environ={"KERNELCAST_CUPTI": "1"},
+        contexts=lambda: (0,),
+        libraries=frozenset,
+        modules={},
+        cupti=lambda _: stage.rung,
+        budget=Budget(),
+        regions=RegionTable(),
+    )
+    ladder = Ladder(stage.recorder, "auto", surroundings)
+    ladder.begin()
+    ladder.poll()
+    assert (ladder.method, stage.rung.state) == ("cupti", ACTIVE)
+    stage.launch(3)
+    ladder.poll()
+    assert stage.launches() == 3
+    stage.launch()
+    ladder.finish()
+    assert (stage.launches(), stage.rung.state, stage.double.enabled()) == (4, OFF, set())
 
 
 @pytest.mark.parametrize(
