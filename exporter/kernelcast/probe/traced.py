@@ -6,6 +6,7 @@ distances, because programs repeat themselves and a fixed distance could always 
 
 import sys
 from collections.abc import Iterator, Sequence
+from math import ceil
 from random import Random
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from kernelcast.wire.kernels import OTHER
 
 MOST: Final = 2048
 NEVER: Final = sys.maxsize
+ROUNDING: Final = 1e-9
 FIRST_STRIDE: Final = 16
 """Until it is known how often a kernel is launched."""
 
@@ -60,10 +62,10 @@ class Traced:
         self.sample_at = NEVER
 
     def sampled(self, random: Random) -> int:
-        """A launch is being timed: choose the next one, and say how many this one stands for."""
+        """A launch, not counted yet, is being timed: choose the next one, and say how many this one stands for."""
         weight = self.launched - self.sampled_at
         self.sampled_at = self.launched
-        self.sample_at = self.launched + random.randint(1, max(1, 2 * self.stride - 1))
+        self.sample_at = self.launched + 1 + random.randint(1, max(1, 2 * self.stride - 1))
         return max(1, weight)
 
 
@@ -123,7 +125,7 @@ def fair_strides(launches: Sequence[int], samples: float) -> list[int]:
         if not launches[index]:
             continue
         share = left / open_kernels
-        strides[index] = max(1, round(launches[index] / share)) if share > 0 else NEVER
+        strides[index] = max(1, ceil(launches[index] / share * (1 - ROUNDING))) if share > 0 else NEVER
         left -= min(share, launches[index])
         open_kernels -= 1
     return strides
