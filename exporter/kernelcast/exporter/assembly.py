@@ -78,7 +78,9 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
     counts = DaemonCounts(registry)
     with ExitStack() as stack:
         state, aggregator = _memory(settings, stack)
-        counters = CountersFile(settings.counters_file, processes=settings.process_metrics)
+        counters = CountersFile(
+            settings.counters_file, processes=settings.process_metrics, names=settings.nvml_recording is None
+        )
         sampler = IsolatedSampler(
             counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
         )

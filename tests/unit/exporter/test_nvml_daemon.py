@@ -1,5 +1,6 @@
 """The daemon with a recording in place of NVML, and with a counters table of its user's own."""
 
+import os
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,8 @@ def recording(tmp_path: Path) -> Path:
         "nvmlSystemGetNVMLVersion": "13",
         "nvmlSystemGetCudaDriverVersion_v2": 13010,
     }
-    write(path, (Moment(0, {NODE: node_answers, "0": gpu("GPU-7")}), Moment(SECOND_NS, {}, (Event("0", 8, 79),))))
+    card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": os.getpid(), "usedGpuMemory": 5}])
+    write(path, (Moment(0, {NODE: node_answers, "0": card}), Moment(SECOND_NS, {}, (Event("0", 8, 79),))))
     return path
 
 
@@ -69,6 +71,16 @@ def test_the_whole_daemon_runs_from_a_recording(tmp_path: Path, broker: Embedded
     (power,) = [line for line in lines if line.startswith("DCGM_FI_DEV_POWER_USAGE{")]
     assert power.endswith(" 77.67")
     assert 'DCGM_FI_DRIVER_VERSION="590.48.01"' in power
+
+
+def test_processes_of_a_recording_have_no_names_of_this_machine(
+    tmp_path: Path, broker: EmbeddedBroker, recording: Path
+) -> None:
+    lines = page_of(settings(tmp_path, broker, nvml_recording=recording))
+    (memory,) = [line for line in lines if line.startswith("kernelcast_gpu_process_memory_bytes{")]
+    assert f'pid="{os.getpid()}"' in memory
+    assert "process_name" not in memory
+    assert "user=" not in memory
 
 
 def test_the_daemon_writes_the_rows_of_its_table(tmp_path: Path, broker: EmbeddedBroker, recording: Path) -> None:

@@ -85,6 +85,7 @@ class CountersFile:
     Args:
         path: Where; None for our own table, which never changes.
         processes: Whether processes are asked for too; no table names them.
+        names: Whether their names are read from this machine.
 
     Attributes:
         table: The last one that could be read.
@@ -93,16 +94,17 @@ class CountersFile:
         ConfigurationError: As `read_table`.
     """
 
-    def __init__(self, path: Path | None = None, *, processes: bool = True) -> None:
+    def __init__(self, path: Path | None = None, *, processes: bool = True, names: bool = True) -> None:
         self._path = path
         self._processes = processes
+        self._names = names
         self._seen = self._version()
         self.table = CounterTable() if path is None else read_table(path)
 
     @property
     def options(self) -> SamplerOptions:
         """What is to be looked at."""
-        return SamplerOptions(rows=tuple(self.table.rows), processes=self._processes)
+        return SamplerOptions(rows=tuple(self.table.rows), processes=self._processes, names=self._names)
 
     def changed(self) -> bool:
         """Whether there is a new table now.

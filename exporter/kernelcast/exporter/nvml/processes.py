@@ -54,6 +54,9 @@ class Processes:
         codes: Its error codes.
         failed: Told of errors other than that something is not there.
         proc: Where the kernel tells of processes.
+
+    Attributes:
+        with_names: Whether names are read there.
     """
 
     def __init__(self, nvml: Any, codes: Codes, failed: Failed, *, proc: Path = Path("/proc")) -> None:
@@ -61,6 +64,7 @@ class Processes:
         self._codes = codes
         self._failed = failed
         self._proc = proc
+        self.with_names = True
         self._said: dict[str, Utilization] = {}
         self._names: dict[tuple[tuple[str, str], int], str] = {}
 
@@ -139,6 +143,8 @@ class Processes:
         return [replace(use, name=names[use.pid]) for use in uses]
 
     def _name(self, pid: int) -> str:
+        if not self.with_names:
+            return ""
         try:
             return (self._proc / str(pid) / "comm").read_text(errors="replace").strip()[:LONGEST_NAME]
         except OSError:

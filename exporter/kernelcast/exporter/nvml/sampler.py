@@ -33,10 +33,12 @@ class SamplerOptions:
     Attributes:
         rows: OTLP names of rows that are asked for.
         processes: Whether the processes of each GPU are.
+        names: Whether their names are read from this machine; a recording's processes run elsewhere.
     """
 
     rows: tuple[str, ...] = fields.DEFAULT_ROWS
     processes: bool = True
+    names: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """As lists and text."""
@@ -81,6 +83,7 @@ class Sampler:
         """Look at something else from now on."""
         self._wanted = frozenset(options.rows)
         self._with_processes = options.processes
+        self._processes.with_names = options.names
 
     def start(self) -> Self:
         """Load NVML and find the GPUs.
