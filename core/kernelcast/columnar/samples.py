@@ -1,6 +1,7 @@
 """What the encoder takes and gives: a resource, its samples, and the export requests made of them."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kernelcast.columnar.series import Attributes
 from kernelcast.wire.catalogue import Metric
@@ -34,9 +35,8 @@ class Resource:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One value of one series at one time.
+class Sample(NamedTuple):
+    """One value of one series at one time; a tuple, because thousands are made every interval.
 
     Attributes:
         metric: The catalogue's row.
