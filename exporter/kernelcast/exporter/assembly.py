@@ -93,7 +93,12 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         server = _probe_server(settings, hostname, nvml, registry)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
         programs = ProgramUsers(server.processes, users.labels_of_pid)
-        sources: list[Source] = [server, programs, *_device_sources(settings, nvml, stack), *([tpus] if tpus else [])]
+        sources: list[Source] = [
+            server,
+            programs,
+            *_device_sources(settings, nvml, counts, stack),
+            *([tpus] if tpus else []),
+        ]
         for source in sources:
             stack.callback(source.close)
         out = stack.enter_context(outlet(settings, hostname, registry))
@@ -141,13 +146,16 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
     return state, aggregator
 
 
-def _device_sources(settings: ExporterSettings, nvml: NvmlSource | None, stack: ExitStack) -> list[Source]:
+def _device_sources(
+    settings: ExporterSettings, nvml: NvmlSource | None, counts: DaemonCounts, stack: ExitStack
+) -> list[Source]:
     if nvml is None:
         return []
     if settings.device_metrics != "auto":
-        return [KnownGpus(nvml, lambda: settings.device_metrics == "on")]
+        off = "" if settings.device_metrics == "on" else "setting"
+        return [KnownGpus(nvml, lambda: counts.device_metrics(off=off))]
     watch = stack.enter_context(DcgmWatch(settings.dcgm_exporter_url))
-    return [KnownGpus(nvml, lambda: not watch.answers)]
+    return [KnownGpus(nvml, lambda: counts.device_metrics(off="dcgm_exporter" if watch.answers else ""))]
 
 
 def _probe_server(

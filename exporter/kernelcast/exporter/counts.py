@@ -43,6 +43,7 @@ class DaemonCounts:
         self._nvml_crashes = counter(rows.NVML_CRASHES, registry)
         self._nvml_hangs = counter(rows.NVML_HANGS, registry)
         self._nvml_hung = gauge(rows.NVML_HUNG, registry)
+        self._device_metrics_off = gauge(rows.DEVICE_METRICS_OFF, registry)
         self._seen: dict[Counter, int] = {}
 
     def hint(self, outcome: str) -> None:
@@ -65,6 +66,13 @@ class DaemonCounts:
         self._nvml_hung.clear()
         if sampler.hanging is not None:
             self._nvml_hung.labels(sampler.hanging).set(1)
+
+    def device_metrics(self, *, off: str) -> bool:
+        """Show why device metrics are not written, empty where they are; whether they are."""
+        self._device_metrics_off.clear()
+        if off:
+            self._device_metrics_off.labels(off).set(1)
+        return not off
 
     def interval(self, tick: Tick, lateness: Lateness, duration_seconds: float) -> None:
         """An interval was completed."""

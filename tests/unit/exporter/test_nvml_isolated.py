@@ -286,7 +286,9 @@ def test_the_processes_metrics_follow(node: Node) -> None:
     counts = DaemonCounts(registry)
     node.sampler.starts, node.sampler.crashes, node.sampler.hangs, node.sampler.hanging = 3, 1, 2, "nvmlInit"
     counts.nvml(node.sampler)
-    shown = [registry.get_sample_value(row.prometheus_name) for row in rows.NVML_ROWS[:3]]
+    shown = [
+        registry.get_sample_value(row.prometheus_name) for row in (rows.NVML_STARTS, rows.NVML_CRASHES, rows.NVML_HANGS)
+    ]
     assert shown == [3, 1, 2]
     assert registry.get_sample_value(rows.NVML_HUNG.prometheus_name, {"call": "nvmlInit"}) == 1
     node.sampler.hanging = None

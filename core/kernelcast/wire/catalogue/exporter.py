@@ -171,7 +171,15 @@ NVML_HUNG: Final = Metric(
     source=_NVML,
 )
 
-NVML_ROWS: Final[tuple[Metric, ...]] = (NVML_STARTS, NVML_CRASHES, NVML_HANGS, NVML_HUNG)
+DEVICE_METRICS_OFF: Final = Metric(
+    "kernelcast_exporter_device_metrics_off",
+    Kind.GAUGE,
+    "Always 1, and there while device metrics are not written, by reason: dcgm_exporter (one answers on this node, and "
+    "every sum would be doubled) or setting (exporter.device_metrics).",
+    labels=("reason",),
+    source=_DAEMON,
+)
+NVML_ROWS: Final[tuple[Metric, ...]] = (DEVICE_METRICS_OFF, NVML_STARTS, NVML_CRASHES, NVML_HANGS, NVML_HUNG)
 _SPOOL: Final = "exporter, spool"
 
 SPOOL_BYTES: Final = Metric(
