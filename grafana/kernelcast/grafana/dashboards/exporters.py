@@ -27,6 +27,7 @@ def row() -> Row:
             _attribution(),
             _unnamed(),
             _tpus(),
+            _left_off(),
         ),
     )
 
@@ -140,3 +141,13 @@ def _tpus() -> Placed:
     errors = promql.increase(promql.series(exporter.TPU_ERRORS))
     query = Query(f"sum by (instance, reason) ({errors})", "{{instance}} {{reason}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+
+
+def _left_off() -> Placed:
+    text = Text(
+        "Device metrics left off",
+        "Exporters that write no DCGM_FI_* series, and why: a dcgm-exporter beside them does, or the setting says so.",
+        nothing="Every exporter writes them",
+    )
+    query = Query(promql.series(exporter.DEVICE_METRICS_OFF), "{{instance}} {{reason}}")
+    return time_series(text, [query], Axis("short", low=0, high=1, decimals=0), Look(bars=True), width=24, height=5)

@@ -68,8 +68,8 @@ def _unmeasured() -> Alert:
         summary=f"{_GPU} answers, and nobody writes its device metrics",
         description="The exporter reads this GPU and DCGM_FI_* are not in Prometheus: they were left to a "
         "dcgm-exporter that Prometheus does not scrape, or were switched off.",
-        action="Have Prometheus scrape the dcgm-exporter of that node, or stop it, or set exporter.device_metrics to "
-        "on.",
+        action="kernelcast_exporter_device_metrics_off says why. Have Prometheus scrape the dcgm-exporter of that "
+        "node, or stop it, or set exporter.device_metrics to on.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )
