@@ -12,6 +12,7 @@ from tests.service.require import binary, shared_data
 from tests.service.servers import PrometheusServer, ServerProcess, stopping, wait_for
 from tests.service.stack import KERNELCAST, kernelcast
 from tests.service.truth import Truth
+from tests.unit.exporter import recording_truth
 
 from kernelcast.wire.kernels import label, normalise
 
@@ -108,6 +109,40 @@ def test_each_kernel_in_prometheus_equals_its_own_in_the_trace(name: str, kafka:
     }
     for labels, value in sums:
         assert math.isclose(value, by_label[labels["kernel"]][1], rel_tol=1e-9), labels
+
+
+@pytest.mark.parametrize("name", ["a100", "nsys"])
+def test_what_the_gpu_did_beside_kernels_is_in_prometheus_as_it_is_in_the_trace(
+    name: str, kafka: Broker, tmp_path: Path
+) -> None:
+    binary("prometheus", "prometheus")
+    kind, path, expected = recording(name)
+    whole = (recording_truth.kineto if kind == "kineto" else recording_truth.nsys)(path)
+    demo = RunningDemo(tmp_path, kafka, f"{kind}:{path}", "--speed", "max")
+    with stopping(demo.process):
+        demo.start()
+        wait_for(
+            "all launches in Prometheus",
+            lambda: demo.value("sum(cuda_kernel_launches_total)") == expected.launches,
+            90,
+        )
+        found = {
+            "copied": demo.value("sum(cuda_memcpy_bytes_total)"),
+            "waits": demo.value("sum(cuda_sync_calls_total)") or 0,
+            "gaps": demo.value("sum(cuda_launch_gap_seconds_count)"),
+            "idle": round((demo.value("sum(cuda_launch_gap_seconds_sum)") or 0) * 1e9),
+            "delays": demo.value("sum(cuda_kernel_queue_delays_total)"),
+        }
+        states = demo.prometheus.query("sum by (state) (cuda_device_time_seconds_total)")
+        demo.stop()
+    assert found == {
+        "copied": sum(size_bytes for _, size_bytes, _ in whole.copies),
+        "waits": len(whole.syncs),
+        "gaps": len(whole.gaps()),
+        "idle": sum(whole.gaps()),
+        "delays": expected.launches,
+    }
+    assert {labels["state"]: round(seconds * 1e9) for labels, seconds in states} == whole.states()
 
 
 def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, tmp_path: Path) -> None:
