@@ -28,6 +28,9 @@ _DOUBLE = struct.Struct("<BQBd")
 _SINCE_INTEGER = struct.Struct("<BQBQBq")
 _SINCE_DOUBLE = struct.Struct("<BQBQBd")
 
+_PLAIN = (Kind.GAUGE, Kind.COUNTER)
+"""Kinds whose points are the numbers that samples give."""
+
 _ENDED = fields.integer(8, 1)
 """Flags with DATA_POINT_FLAGS_NO_RECORDED_VALUE_MASK set."""
 
@@ -49,6 +52,8 @@ def encode(
     request = _Request(resource, scope)
     for (metric, _detailed), (kind, points) in _by_metric(samples).items():
         request.open(metric, kind)
+        if request.take_all(points, max_bytes):
+            continue
         for field in points:
             size = request.size_with(field)
             if request.points and size > max_bytes:
@@ -64,12 +69,19 @@ def encode(
 def _by_metric(samples: Iterable[Sample]) -> dict[tuple[Metric, bool], tuple[PointType, list[bytes]]]:
     """The points of each metric, as the fields that hold them."""
     groups: dict[tuple[Metric, bool], tuple[PointType, list[bytes]]] = {}
+    # Nearly all samples are plain numbers, and many share a metric: its group is found by the object, not by its value.
+    numbers: dict[int, list[bytes]] = {}
     for sample in samples:
+        points = numbers.get(id(sample.metric))
+        if points is not None and (field := plain_number(sample)):
+            points.append(field)
+            continue
         key = sample.metric, sample.detailed
         kind = point_type(sample)
-        if key not in groups:
-            groups[key] = kind, []
-        groups[key][1].append(fields.delimited_first(point(sample, kind)))
+        points = groups.setdefault(key, (kind, []))[1]
+        points.append(fields.delimited_first(point(sample, kind)))
+        if sample.metric.kind in _PLAIN and not sample.detailed:
+            numbers[id(sample.metric)] = points
     return groups
 
 
@@ -101,6 +113,16 @@ class _Request:
         self._size = size
         self._open_points.append(point_field)
         self.points += 1
+
+    def take_all(self, point_fields: list[bytes], max_bytes: int) -> bool:
+        """Add all points of the opened metric, if they fit together; False where they must be looked at one by one."""
+        size = self._size + self._overhead + sum(map(len, point_fields))
+        if size > max_bytes:
+            return False
+        self._size = size
+        self._open_points = point_fields
+        self.points += len(point_fields)
+        return True
 
     def close(self) -> Export:
         """The request's bytes."""
@@ -171,6 +193,30 @@ def _number(sample: Sample) -> bytes:
     if isinstance(value, int):
         return _INTEGER.pack(_TIME, sample.time_ns, _AS_INTEGER, value) + attributes
     return _DOUBLE.pack(_TIME, sample.time_ns, _AS_DOUBLE, value) + attributes
+
+
+def plain_number(sample: Sample) -> bytes:
+    """`delimited_first(_number(sample))` at once; empty where the sample is not simply a number, or cannot travel."""
+    _metric, attributes, time_ns, value, start_ns, detailed = sample
+    if detailed or (type(value) is not float and type(value) is not int):
+        return b""
+    gauge_head, since_head, tail = _plain_parts(attributes)
+    try:
+        if start_ns:
+            packed, tag = (_SINCE_DOUBLE, _AS_DOUBLE) if type(value) is float else (_SINCE_INTEGER, _AS_INTEGER)
+            return since_head + packed.pack(_START, start_ns, _TIME, time_ns, tag, value) + tail
+        packed, tag = (_DOUBLE, _AS_DOUBLE) if type(value) is float else (_INTEGER, _AS_INTEGER)
+        return gauge_head + packed.pack(_TIME, time_ns, tag, value) + tail
+    except struct.error:
+        return b""
+
+
+@lru_cache(maxsize=KNOWN_ATTRIBUTES)
+def _plain_parts(attributes: Attributes) -> tuple[bytes, bytes, bytes]:
+    """What stands before a gauge's packed number, before one with a start, and the attributes that follow."""
+    tail = attribute_fields(attributes, NUMBER_ATTRIBUTES)
+    gauge_head, since_head = (fields.delimited_head(1, packed.size + len(tail)) for packed in (_DOUBLE, _SINCE_DOUBLE))
+    return gauge_head, since_head, tail
 
 
 def _exponential_fields(totals: DurationTotals) -> bytes:

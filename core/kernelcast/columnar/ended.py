@@ -1,6 +1,6 @@
 """Series that were there and are no more: said once, so that readers need not wait for their time-to-live."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from kernelcast.columnar.samples import Sample
@@ -10,7 +10,9 @@ from kernelcast.wire.catalogue import Kind, Metric
 _STATES: Final = (Kind.GAUGE, Kind.INFO)
 """What states a present fact. Counters and histograms are history, which stays true when nobody adds to it."""
 
-_Series = tuple[Metric, Attributes]
+_Series = tuple[str, Attributes]
+"""A metric's name on `/metrics`, which is its own, and the labels."""
+_Known = Mapping[_Series, Metric]
 Group = TypeVar("Group", bound=Hashable)
 
 
@@ -27,8 +29,8 @@ class EndedSeries(Generic[Group]):
 
     def __init__(self, *, patience: int = 1) -> None:
         self._patience = patience
-        self._said: dict[Group, set[_Series]] = {}
-        self._missed: dict[Group, dict[_Series, int]] = {}
+        self._said: dict[Group, _Known] = {}
+        self._missed: dict[Group, dict[_Series, tuple[Metric, int]]] = {}
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -44,20 +46,20 @@ class EndedSeries(Generic[Group]):
             time_ns: When it says so, Unix nanoseconds.
         """
         said = list(samples)
-        now = {(one.metric, one.attributes) for one in said if one.metric.kind in _STATES}
-        missed = self._missed.get(group, {})
-        absent = (self._said.get(group, set()) - now) | (missed.keys() - now)
-        misses = {series: missed.get(series, 0) + 1 for series in absent}
-        gone = [series for series, count in misses.items() if count >= self._patience]
-        self._keep(group, now, {series: count for series, count in misses.items() if count < self._patience})
-        said += [Sample(metric, attributes, time_ns, None) for metric, attributes in sorted(gone, key=_order)]
+        now = {(one.metric.prometheus_name, one.attributes): one.metric for one in said if one.metric.kind in _STATES}
+        before, missed = self._said.get(group, {}), self._missed.get(group, {})
+        misses = {series: (before[series], 1) for series in before.keys() - now.keys()}
+        misses |= {series: (missed[series][0], missed[series][1] + 1) for series in missed.keys() - now.keys()}
+        gone = {series: metric for series, (metric, count) in misses.items() if count >= self._patience}
+        self._keep(group, now, {series: known for series, known in misses.items() if series not in gone})
+        said += [Sample(metric, series[1], time_ns, None) for series, metric in sorted(gone.items(), key=_order)]
         return said
 
-    def _keep(self, group: Group, now: set[_Series], missed: dict[_Series, int]) -> None:
+    def _keep(self, group: Group, now: _Known, missed: dict[_Series, tuple[Metric, int]]) -> None:
         self._said[group], self._missed[group] = now, missed
         if not now and not missed:
             del self._said[group], self._missed[group]
 
 
-def _order(series: _Series) -> tuple[str, Attributes]:
-    return series[0].prometheus_name, series[1]
+def _order(ended: tuple[_Series, Metric]) -> _Series:
+    return ended[0]

@@ -43,6 +43,11 @@ def delimited(number: int, *parts: bytes) -> bytes:
     return bytes((number << 3 | DELIMITED,)) + varint(len(body)) + body
 
 
+def delimited_head(number: int, length: int) -> bytes:
+    """What stands before the content of `delimited(number, …)`, of so many bytes."""
+    return bytes((number << 3 | DELIMITED,)) + varint(length)
+
+
 def delimited_first(body: bytes) -> bytes:
     """`delimited(1, body)`, for the many short ones."""
     length = len(body)

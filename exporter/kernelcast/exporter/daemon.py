@@ -82,6 +82,8 @@ class Daemon:
             if not shutdown.wait(self._schedule.wait_seconds()):
                 self.interval()
         self.interval()
+        if self._parts.state is not None:
+            self._parts.state.save(self._parts.aggregator, final=True)
 
     def interval(self) -> None:
         """Sample, publish and show; an input that fails costs this interval, not the daemon."""

@@ -14,7 +14,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.apportion import active_part, apportion
 from kernelcast.exporter.emit import MICROJOULES_PER_JOULE
 from kernelcast.exporter.series import ProgramSeries
-from kernelcast.wire.catalogue import device, energy, gpu
+from kernelcast.wire.catalogue import Metric, device, energy, gpu
 from kernelcast.wire.identity import Labels, labels
 
 MICROJOULES_PER_MILLIJOULE: Final = 1_000
@@ -148,9 +148,14 @@ def _looks(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Look]], s
     looks: dict[GpuKey, tuple[str, Look]] = {}
     divided: set[GpuKey] = set()
     places: dict[Labels, tuple[GpuKey, str, bool]] = {}
+    seen: Labels | None = None
     for sample in samples:
+        # The rows of a GPU share their labels: behind the first, only those that tell its energy say anything new.
+        if sample.attributes is seen and not _tells_energy(sample.metric):
+            continue
         if not sample.metric.otlp_name.startswith("DCGM_FI_"):
             continue
+        seen = sample.attributes
         place = places.get(sample.attributes)
         if place is None:
             place = places[sample.attributes] = _place(sample.attributes)
@@ -164,6 +169,10 @@ def _looks(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Look]], s
         elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):
             look.power_w = float(sample.value)
     return looks, divided
+
+
+def _tells_energy(metric: Metric) -> bool:
+    return metric is device.TOTAL_ENERGY or metric is device.POWER_USAGE
 
 
 def _place(attributes: Labels) -> tuple[GpuKey, str, bool]:

@@ -68,8 +68,12 @@ class Publisher:
     def devices(self, samples: Iterable[Sample]) -> None:
         """Send device samples, each host's under its own key."""
         hosts: dict[str, list[Sample]] = {}
+        # A GPU's samples share their labels: most hosts are found by the object that was just looked at.
+        last, own = None, []
         for sample in samples:
-            hosts.setdefault(hostname_of(sample), []).append(sample)
+            if sample.attributes is not last:
+                last, own = sample.attributes, hosts.setdefault(hostname_of(sample), [])
+            own.append(sample)
         for hostname, own in hosts.items():
             self._send(DEVICE.name, hostname, hostname, own)
 

@@ -16,15 +16,18 @@ Document = dict[str, Any]
 _DURATION_FIELDS = 5
 
 
-def take(aggregator: Aggregator) -> Document:
-    """The aggregator's memory; what processes say about themselves is left out, they say it again."""
+def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
+    """The aggregator's memory; what processes say about themselves is left out, they say it again.
+
+    Args:
+        aggregator: Whose.
+        energy: Whether the GPUs' own energy is in it.
+    """
+    gpus = aggregator.energy.gpus if energy else {}
     return {
         "epoch_ns": aggregator.epoch_ns,
         "finished": list(aggregator.finished),
-        "energy": [
-            [*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj]
-            for key, known in aggregator.energy.gpus.items()
-        ],
+        "energy": [[*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj] for key, known in gpus.items()],
         "programs": [_member(member) for member in aggregator.members.values()],
     }
 

@@ -88,13 +88,20 @@ class StateFile:
             return False
         return True
 
-    def save(self, aggregator: Aggregator) -> None:
+    def save(self, aggregator: Aggregator, *, final: bool = False) -> None:
         """Write the aggregator's memory; a failure is counted and logged, and the old file is taken away.
 
         A snapshot that lags behind what was published would let series fall after a crash; without one the exporter
-        starts afresh, with a later start time, which every reader knows how to take.
+        starts afresh, with a later start time, which every reader knows how to take. A GPU's energy grows all the time:
+        to keep it would mean to write at every interval of an idle node. It is kept at the end only, and starts afresh
+        after a crash.
+
+        Args:
+            aggregator: Whose memory.
+            final: Nothing is published after this.
         """
-        body = json.dumps(snapshot.take(aggregator), separators=_SEPARATORS, ensure_ascii=False).encode()
+        document = snapshot.take(aggregator, energy=final)
+        body = json.dumps(document, separators=_SEPARATORS, ensure_ascii=False).encode()
         if body == self._written:
             return
         try:

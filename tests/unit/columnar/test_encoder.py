@@ -16,7 +16,9 @@ from kernelcast.columnar import (
     Sample,
     Temporality,
     encode,
+    fields,
 )
+from kernelcast.columnar import encoder as encoder_module
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.histogram import SCALE, DurationTotals
@@ -172,3 +174,41 @@ def test_what_the_wire_cannot_carry_is_an_error_that_names_the_metric(sample: Sa
 def test_a_resource_must_say_which_service_and_instance_it_is() -> None:
     with pytest.raises(WireError, match=r"service\.instance\.id"):
         Resource((("service.name", "x"),))
+
+
+NUMBERS = st.one_of(
+    st.integers(-(2**63), 2**63 - 1), st.floats(), st.none(), st.booleans(), st.sampled_from([2**63, -(2**63) - 1])
+)
+
+
+@given(
+    st.sampled_from([TEMPERATURE, LAUNCHES]),
+    st.dictionaries(st.text(max_size=8), st.text(max_size=200), max_size=4),
+    st.integers(-1, 2**64),
+    NUMBERS,
+    st.sampled_from([0, 1, 2**64 - 1, 2**64]),
+)
+def test_a_plain_number_is_packed_at_once_as_it_is_packed_field_by_field(
+    metric: Metric, labels: dict[str, str], time_ns: int, value: float | None, start_ns: int
+) -> None:
+    sample = Sample(metric, tuple(sorted(labels.items())), time_ns, value, start_ns)
+    at_once = encoder_module.plain_number(sample)
+    try:
+        slowly = fields.delimited_first(encoder_module.point(sample, encoder_module.point_type(sample)))
+    except WireError:
+        slowly = b""
+    assert at_once == slowly or (at_once == b"" and (value is None or isinstance(value, bool)))
+    assert bool(at_once) == (bool(slowly) and value is not None and not isinstance(value, bool))
+
+
+@given(st.lists(st.tuples(st.sampled_from([TEMPERATURE, LAUNCHES, INFO]), st.integers(0, 9)), min_size=1, max_size=30))
+def test_points_that_fit_together_are_taken_as_if_one_by_one(drawn: list[tuple[Metric, int]]) -> None:
+    samples = [Sample(metric, GPU0, 9, value) for metric, value in drawn]
+    whole_size = len(whole(*samples))
+    (together,) = encode(RESOURCE, samples, scope="kernelcast.test")
+    slowly = list(encode(RESOURCE, samples, scope="kernelcast.test", max_bytes=whole_size + 1))
+    assert sum(export.points for export in slowly) == together.points == len(samples)
+    assert all(len(export.body) <= whole_size + 1 for export in slowly)
+    numbers = Decoder().decode([export.body for export in slowly]).numbers
+    again = Decoder().decode([together.body]).numbers
+    assert numbers.value.tolist() == again.value.tolist()

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, Parts
+from kernelcast.exporter.energy import GpuEnergy, GpuKey
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
@@ -179,6 +180,16 @@ def test_what_came_after_the_last_deadline_is_told_before_the_end() -> None:
     made = Assembled()
     made.daemon.run(Ending(made.clock, 1, lambda: setattr(made.node, "launches", made.node.launches + 1)))
     assert made.parts.aggregator.counts.launches == made.node.launches
+
+
+def test_the_end_is_the_time_to_keep_what_grows_all_the_time(tmp_path: Any) -> None:
+    made = Assembled(state=StateFile(tmp_path))
+    key = GpuKey("node1", "GPU-1", "")
+    made.parts.aggregator.energy.gpus[key] = GpuEnergy("0", 1, 2, 3)
+    made.daemon.run(Ending(made.clock, 1))
+    again = Aggregator()
+    assert StateFile(tmp_path).load(again)
+    assert again.energy.gpus == {key: GpuEnergy("0", 1, 2, 3)}
 
 
 def test_a_source_that_fails_costs_an_interval_and_is_told() -> None:

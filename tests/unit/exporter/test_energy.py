@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from kernelcast.exporter import snapshot
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.apportion import active_part, apportion
 from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.state import StateFile
 from kernelcast.wire.catalogue import device, energy, gpu
 from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
@@ -209,6 +211,51 @@ def test_kernels_beyond_the_cap_take_their_energy_as_other() -> None:
     world.run("train", "relu", 200_000_000)
     world.look(11, mj=100_000)
     assert world.kernels() == {("train", label("gemm")): 60.0, ("train", OTHER): 20.0}
+
+
+def energy_and_start(aggregator: Aggregator, second: float, mj: int) -> list[tuple[object, int]]:
+    told = Sample(device.TOTAL_ENERGY, GPU.device_labels(), round(second * SECOND_NS), mj)
+    return [(one.value, one.start_ns) for one in aggregator.meter([told]) if one.metric is energy.ENERGY]
+
+
+def test_an_idle_gpu_does_not_make_the_exporter_write_at_every_interval(tmp_path: Path) -> None:
+    state, aggregator = StateFile(tmp_path), Aggregator()
+    for second in range(10, 20):
+        energy_and_start(aggregator, second, second * 70_000)
+        state.save(aggregator)
+    assert state.saves == 1
+
+
+@pytest.mark.parametrize("ended_well", [True, False])
+def test_a_gpus_energy_goes_on_after_an_end_and_starts_afresh_after_a_crash(
+    tmp_path: Path, *, ended_well: bool
+) -> None:
+    state, aggregator = StateFile(tmp_path), Aggregator()
+    for second in (10, 11, 12):
+        before = energy_and_start(aggregator, second, second * 70_000)
+        state.save(aggregator)
+    if ended_well:
+        state.save(aggregator, final=True)
+    again = Aggregator()
+    assert StateFile(tmp_path).load(again)
+    assert before == [(0.0, 10 * SECOND_NS), (140.0, 10 * SECOND_NS)]
+    assert energy_and_start(again, 60, 9_000_000) == (
+        before if ended_well else [(0.0, 60 * SECOND_NS), (0.0, 60 * SECOND_NS)]
+    )
+
+
+def test_a_crash_soon_after_a_start_does_not_bring_back_the_energy_of_before(tmp_path: Path) -> None:
+    aggregator = Aggregator()
+    for second in (10, 11):
+        energy_and_start(aggregator, second, second * 70_000)
+    StateFile(tmp_path).save(aggregator, final=True)
+    second_run, state = Aggregator(), StateFile(tmp_path)
+    state.load(second_run)
+    energy_and_start(second_run, 60, 1_000)
+    state.save(second_run)
+    third_run = Aggregator()
+    StateFile(tmp_path).load(third_run)
+    assert energy_and_start(third_run, 61, 2_000) == [(0.0, 61 * SECOND_NS), (0.0, 61 * SECOND_NS)]
 
 
 def test_energy_survives_a_restart_of_the_exporter_and_goes_on() -> None:
