@@ -33,8 +33,8 @@ from kernelcast.exporter.replay import Trace, kineto  # noqa: E402  needs the pa
 from kernelcast.probe.cupti import build  # noqa: E402
 from kernelcast.probe.cupti.library import Cupti  # noqa: E402
 from kernelcast.probe.cupti.native import Decoder, NativeSettings  # noqa: E402
-from kernelcast.probe.cupti.others import Watch  # noqa: E402
 from kernelcast.probe.cupti.rung import CuptiRung, Means  # noqa: E402
+from kernelcast.probe.cupti.watch import Watch  # noqa: E402
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
 from kernelcast.probe.recorder import Recorder  # noqa: E402
 from kernelcast.runtime.embedded import EmbeddedBroker  # noqa: E402
@@ -161,7 +161,7 @@ def program(folder: Path, socket_path: str, rate: int, seconds: float) -> None:
         {},
         lambda: Decoder(folder / build.LIBRARY_NAME),
         lambda _: Cupti(double.library),
-        Watch({}, {}, str),
+        Watch({}, {}, frozenset),
         lambda _: (8, 0),
     )
     rung = CuptiRung(probe.recorder, means)

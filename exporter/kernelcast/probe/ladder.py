@@ -171,7 +171,7 @@ class Ladder:
         return ACTIVE if level is Level.FULL else BACKED_OFF
 
     def _reason(self, level: Level) -> str:
-        parts = [f"{self._other} is at work"] if self._other else []
+        parts = [self._other] if self._other else []
         if level is not Level.FULL:
             parts.append("measuring took more of the program's time than it may")
         if self._cupti_reason:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from kernelcast.probe.budget import Budget
 from kernelcast.probe.cupy_rung import CupyRung
 from kernelcast.probe.driver import active_devices
-from kernelcast.probe.others import mapped_libraries
+from kernelcast.probe.mappings import mapped_libraries
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import RegionTable, table
 

@@ -1,29 +1,70 @@
-"""Other profilers in this process: where one is at work, ours yields, so that nobody's own trace is spoilt.
+"""Other profilers in this process: the table of their signs, for all our ways of measuring.
 
-CUPTI serves one subscriber on most drivers, and whoever comes second empties the first one's trace; events of ours
-would stand in a user's timeline. Sources: CUPTI documentation, section 2.4 (interoperability); GROMACS,
-gromacs/gpu_utils (the variables that Nsight sets); torch/autograd/profiler.py.
+Where one is at work, ours yields, so that nobody's own trace is spoilt: CUPTI serves one subscriber on most drivers,
+and whoever comes second empties the first one's trace; events of ours would stand in a user's timeline. Sources: CUPTI
+documentation, section 2.4 (interoperability); GROMACS, gromacs/gpu_utils (the variables that Nsight sets);
+torch/autograd/profiler.py; jax/_src/profiler.py.
 """
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-INJECTIONS: Final = {
-    "NSYS_PROFILING_SESSION_ID": "Nsight Systems",
-    "NV_NSIGHT_INJECTION_PORT_BASE": "Nsight Compute",
-    "CUDA_INJECTION64_PATH": "a CUDA injection library",
-}
-"""Environment variables that these tools set for the programs that they start."""
-LIBRARIES: Final = {
-    "libToolsInjection64.so": "Nsight Systems",
-    "libToolsInjectionPythonBacktrace64.so": "Nsight Systems",
-    "libcuda-injection.so": "Nsight Compute",
-    "libTreeLauncherTargetInjection.so": "Nsight Compute",
-    "libsanitizer-collection.so": "Compute Sanitizer",
-}
+
+class Sign(NamedTuple):
+    """That a profiler is there.
+
+    Attributes:
+        mark: An environment variable, or how the name of a library's file begins.
+        says: What it means.
+        records: Whether this program is recorded by now: then events of ours would be, too. Else it may take CUPTI.
+    """
+
+    mark: str
+    says: str
+    records: bool = True
+
+
+class State(NamedTuple):
+    """That a profiler which Python starts is running.
+
+    Attributes:
+        module: A module.
+        path: Something in it that is true, or there, while it runs.
+        says: What it means.
+        records: As for `Sign`.
+    """
+
+    module: str
+    path: str
+    says: str
+    records: bool = True
+
+
+ENVIRONMENT: Final = (
+    Sign("CUDA_INJECTION64_PATH", "a tool is injected into CUDA"),
+    Sign("NVTX_INJECTION64_PATH", "a tool is injected into NVTX"),
+    Sign("NSYS_PROFILING_SESSION_ID", "Nsight Systems records this process"),
+    Sign("NV_NSIGHT_INJECTION_PORT_BASE", "Nsight Compute profiles this process"),
+    Sign("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "Nsight Compute profiles this process"),
+    Sign("KINETO_USE_DAEMON", "Kineto takes traces on demand", records=False),
+)
+"""What these tools, or who starts programs for them, set."""
+LIBRARIES: Final = (
+    Sign("libToolsInjection64", "Nsight Systems is loaded"),
+    Sign("libToolsInjectionPythonBacktrace64", "Nsight Systems is loaded"),
+    Sign("libcuda-injection", "Nsight Compute is loaded"),
+    Sign("libTreeLauncherTargetInjection", "Nsight Compute is loaded"),
+    Sign("libsanitizer-collection", "Compute Sanitizer is loaded"),
+    Sign("libparcagpucupti", "Parca's GPU profiler is loaded", records=False),
+)
 """What they load into it."""
+RUNNING: Final = (
+    State("torch.autograd.profiler", "_is_profiler_enabled", "PyTorch's profiler runs"),
+    State("torch.profiler._cupti.monitor", "CuptiMonitor", "PyTorch's CUPTI monitor is loaded", records=False),
+    State("jax._src.profiler", "_profile_state.profile_session", "JAX's profiler runs"),
+    State("jax._src.profiler", "_profiler_server", "JAX's profiler server runs", records=False),
+)
 SILENT: Final = {
     "libcublas.so": "cuBLAS",
     "libcufft.so": "cuFFT",
@@ -33,36 +74,44 @@ SILENT: Final = {
     "libnccl.so": "NCCL",
 }
 """Libraries that launch kernels of their own."""
-TORCH_PROFILER: Final = "torch.autograd.profiler"
-MAPS: Final = Path("/proc/self/maps")
 
 
-def mapped_libraries(maps: Path = MAPS) -> frozenset[str]:
-    """File names of all libraries in this process; empty where the system does not say."""
-    try:
-        text = maps.read_text(errors="replace")
-    except OSError:
-        return frozenset()
-    return frozenset(line.rsplit("/", 1)[1] for line in text.splitlines() if "/" in line and ".so" in line)
+def injected(environ: Mapping[str, str], libraries: frozenset[str], *, recording: bool = False) -> str:
+    """Which tool came with the process and will not leave; empty where none did.
+
+    Args:
+        environ: The environment.
+        libraries: From `mapped_libraries`.
+        recording: Name only one that records by now.
+    """
+    for sign in ENVIRONMENT:
+        if environ.get(sign.mark) and (sign.records or not recording):
+            return f"{sign.says} ({sign.mark} is set)"
+    found = (sign for sign in LIBRARIES if (sign.records or not recording) and _any(libraries, sign.mark))
+    return next((sign.says for sign in found), "")
+
+
+def running(modules: Mapping[str, Any] = sys.modules, *, recording: bool = False) -> str:
+    """Which profiler that Python starts has begun; empty where none has.
+
+    Args:
+        modules: What is imported.
+        recording: Name only one that records by now.
+    """
+    return next((one.says for one in RUNNING if (one.records or not recording) and _is_true(modules, one)), "")
 
 
 def other_profiler(
     environ: Mapping[str, str], libraries: frozenset[str], modules: Mapping[str, Any] = sys.modules
 ) -> str:
-    """The name of a profiler that is at work in this process; empty where there is none.
+    """Which profiler records this process by now; empty where none does.
 
     Args:
         environ: The environment.
         libraries: From `mapped_libraries`.
         modules: What is imported.
     """
-    torch = modules.get(TORCH_PROFILER)
-    if torch is not None and getattr(torch, "_is_profiler_enabled", False):
-        return "torch.profiler"
-    for variable, tool in INJECTIONS.items():
-        if environ.get(variable):
-            return f"{tool} ({variable})"
-    return next((tool for prefix, tool in LIBRARIES.items() if _any(libraries, prefix)), "")
+    return running(modules, recording=True) or injected(environ, libraries, recording=True)
 
 
 def silent_libraries(libraries: frozenset[str]) -> tuple[str, ...]:
@@ -72,3 +121,10 @@ def silent_libraries(libraries: frozenset[str]) -> tuple[str, ...]:
 
 def _any(libraries: frozenset[str], prefix: str) -> bool:
     return any(name.startswith(prefix) for name in libraries)
+
+
+def _is_true(modules: Mapping[str, Any], state: State) -> bool:
+    value: Any = modules.get(state.module)
+    for name in state.path.split("."):
+        value = getattr(value, name, None)
+    return bool(value)

@@ -1,7 +1,7 @@
 """Which rung the probe stands on, and what it says of it."""
 
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +10,9 @@ from tests.unit.probe.cupy_double import Clock, Cupy, installed
 from kernelcast.probe.budget import Budget, Level
 from kernelcast.probe.cupy_rung import CupyRung
 from kernelcast.probe.ladder import Ladder
+from kernelcast.probe.mappings import mapped_libraries
 from kernelcast.probe.means import Means
-from kernelcast.probe.others import mapped_libraries, other_profiler, silent_libraries
+from kernelcast.probe.others import injected, other_profiler, running, silent_libraries
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import RegionTable
 
@@ -178,7 +179,7 @@ def test_beside_another_profiler_launches_are_only_counted(cupy: Cupy) -> None:
         raw((1,), (1,), ())
     method, state, reason = rig.poll()
     assert (method, state) == ("count", "yielded")
-    assert reason.startswith("Nsight Systems (NSYS_PROFILING_SESSION_ID) is at work")
+    assert reason.startswith("Nsight Systems records this process (NSYS_PROFILING_SESSION_ID is set)")
     assert not cupy.gpu.recorded
     (cell,) = rig.recorder.cells(0)
     assert cell.launches == 500
@@ -245,5 +246,29 @@ def test_what_is_loaded_is_read_from_the_processs_own_map() -> None:
     found = mapped_libraries()
     assert any(name.startswith("libc.") for name in found)
     assert silent_libraries(frozenset({"libcufft.so.11"})) == ("cuFFT",)
-    assert other_profiler({}, frozenset({"libToolsInjection64.so"}), {}) == "Nsight Systems"
+    assert other_profiler({}, frozenset({"libToolsInjection64.so"}), {}) == "Nsight Systems is loaded"
     assert other_profiler({}, frozenset({"libcudart.so.12"}), {}) == ""
+
+
+@pytest.mark.parametrize("variable", ["NVTX_INJECTION64_PATH", "NV_COMPUTE_PROFILER_PERFWORKS_DIR"])
+def test_events_are_kept_out_of_whatever_trace_is_recorded(variable: str) -> None:
+    assert variable in other_profiler({variable: "/opt/tool"}, frozenset(), {})
+
+
+def test_jaxs_profiler_is_yielded_to_while_it_records() -> None:
+    jax = ModuleType("jax._src.profiler")
+    jax.__dict__["_profile_state"] = state = SimpleNamespace(profile_session=object())
+    modules = {"jax._src.profiler": jax}
+    assert other_profiler({}, frozenset(), modules) == "JAX's profiler runs"
+    state.profile_session = None
+    assert other_profiler({}, frozenset(), modules) == ""
+
+
+def test_a_profiler_that_only_waits_does_not_end_the_timing_by_events() -> None:
+    environ, libraries = {"KINETO_USE_DAEMON": "1"}, frozenset({"libparcagpucupti.so"})
+    jax = ModuleType("jax._src.profiler")
+    jax.__dict__["_profiler_server"] = object()
+    modules = {"jax._src.profiler": jax}
+    assert other_profiler(environ, libraries, modules) == ""
+    assert running(modules) == "JAX's profiler server runs"
+    assert injected(environ, libraries) == "Kineto takes traces on demand (KINETO_USE_DAEMON is set)"

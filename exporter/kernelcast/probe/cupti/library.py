@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-MAPS: Final = Path("/proc/self/maps")
+from kernelcast.probe.mappings import MAPS, mapped_text
+
 TOOLKITS: Final = ("extras/CUPTI/lib64", "lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 KNOWN_VERSIONS: Final = (range(18, 29), range(130_000, 130_600))
 """CUPTI_API_VERSION of CUDA 12.0/12.1 to 12.9 and 13.0 to 13.5: NVIDIA's headers of 12.1, 12.9, 13.0 and 13.5 were
@@ -182,14 +183,6 @@ def candidates(environ: Mapping[str, str], maps: Path = MAPS, path: Iterable[str
     wanted = re.findall(r"/libcudart\.so\.(\d+)", mapped)
     found = [*_wheels(sys.path if path is None else path), *_toolkits(environ)]
     return sorted(dict.fromkeys(found), key=lambda one: not _is_of(one, wanted))
-
-
-def mapped_text(maps: Path = MAPS) -> str:
-    """The process's mappings; empty where they cannot be read."""
-    try:
-        return maps.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _is_of(path: Path, majors: list[str]) -> bool:

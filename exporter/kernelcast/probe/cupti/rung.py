@@ -15,7 +15,7 @@ from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
 from kernelcast.probe.cupti.native import Decoder, NativeError, NativeSettings
-from kernelcast.probe.cupti.others import Watch
+from kernelcast.probe.cupti.watch import Watch
 from kernelcast.probe.demangle import demangled
 from kernelcast.probe.recorder import Recorder
 

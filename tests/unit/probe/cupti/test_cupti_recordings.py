@@ -16,8 +16,8 @@ from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import Cupti
 from kernelcast.probe.cupti.native import Decoder, NativeSettings
 from kernelcast.probe.cupti.occupancy import theoretical
-from kernelcast.probe.cupti.others import Watch
 from kernelcast.probe.cupti.rung import CuptiRung, Means
+from kernelcast.probe.cupti.watch import Watch
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.texts import printable
 from kernelcast.wire.frames import Counters
@@ -49,7 +49,7 @@ def measured(name: str, trace: Trace, double: Double, built: Path, folder: Path)
         {},
         lambda: Decoder(copied(built / build.LIBRARY_NAME, folder)),
         lambda _: Cupti(double.library),
-        Watch({}, {}, str),
+        Watch({}, {}, frozenset),
         lambda device: (8, 0),
         native=native,
         rest=0,

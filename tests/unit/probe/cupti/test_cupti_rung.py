@@ -16,10 +16,11 @@ from kernelcast.probe.budget import Budget
 from kernelcast.probe.cupti import build, rung
 from kernelcast.probe.cupti.library import KINDS, Cupti
 from kernelcast.probe.cupti.native import Decoder
-from kernelcast.probe.cupti.others import Watch
 from kernelcast.probe.cupti.rung import ACTIVE, OFF, RETURN_SECONDS, YIELDED, CuptiRung, Means
+from kernelcast.probe.cupti.watch import Watch
 from kernelcast.probe.demangle import demangled
 from kernelcast.probe.ladder import Ladder
+from kernelcast.probe.mappings import mapped_libraries
 from kernelcast.probe.means import Means as LadderMeans
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import RegionTable
@@ -41,11 +42,16 @@ class Stage:
     packer: Packer = field(default_factory=Packer)
 
     def __post_init__(self) -> None:
-        watch = Watch(self.environ, self.modules, lambda: self.maps)
+        watch = Watch(self.environ, self.modules, self.libraries)
         means = Means(
             self.environ, self.decoder, self.cupti, watch, lambda device: (8, 0), lambda: self.seconds, SMALL, self.rest
         )
         self.rung = CuptiRung(self.recorder, means)
+
+    def libraries(self) -> frozenset[str]:
+        maps = self.folder / "maps"
+        maps.write_text(self.maps)
+        return mapped_libraries(maps)
 
     def decoder(self) -> Decoder:
         return Decoder(copied(self.built / build.LIBRARY_NAME, self.folder))
@@ -221,8 +227,10 @@ def test_an_error_while_running_ends_it_and_the_program_goes_on(stage: Stage) ->
     [
         ({"CUDA_INJECTION64_PATH": "/x.so"}, "", "CUDA_INJECTION64_PATH is set"),
         ({"NVTX_INJECTION64_PATH": "/x.so"}, "", "NVTX_INJECTION64_PATH is set"),
+        ({"NV_NSIGHT_INJECTION_PORT_BASE": "49152"}, "", "Nsight Compute profiles this process"),
         ({"KINETO_USE_DAEMON": "1"}, "", "Kineto takes traces on demand"),
         ({}, "7f0 r-xp /opt/nsys/libToolsInjection64.so\n", "Nsight Systems is loaded"),
+        ({}, "7f0 r-xp /opt/parca/libparcagpucupti.so\n", "Parca's GPU profiler is loaded"),
     ],
 )
 def test_a_tool_that_came_with_the_process_keeps_cupti(
@@ -375,7 +383,9 @@ def test_the_ladder_takes_it_where_it_is_asked_for_and_lets_it_go_at_the_end(sta
 def test_the_double_is_found_by_its_path_and_measured(built: Path, tmp_path: Path, double: Double) -> None:
     environ = {"KERNELCAST_CUPTI_LIBRARY": str(double.path), "PATH": ""}
     recorder = Recorder()
-    means = Means(environ, lambda: Decoder(copied(built / build.LIBRARY_NAME, tmp_path)), watch=Watch({}, {}, str))
+    means = Means(
+        environ, lambda: Decoder(copied(built / build.LIBRARY_NAME, tmp_path)), watch=Watch({}, {}, frozenset)
+    )
     found = CuptiRung(recorder, means)
     assert found.start(), found.reason
     found.stop()

@@ -1,4 +1,4 @@
-"""Other profilers in this process: there is one set of CUPTI callbacks, and the user's own trace goes before ours.
+"""Watches for other profilers: there is one set of CUPTI callbacks, and the user's own trace goes before ours.
 
 Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only clients of its second interface side by side
 (NVIDIA's guide to CUPTI, "Initialization"). Whoever registers callbacks last gets all buffers; whoever disables a kind
@@ -14,22 +14,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from kernelcast.probe.cupti.library import mapped_text
-
-ENVIRONMENT: Final = {
-    "CUDA_INJECTION64_PATH": "a tool is injected into CUDA",
-    "NVTX_INJECTION64_PATH": "a tool is injected into NVTX",
-    "NSYS_PROFILING_SESSION_ID": "Nsight Systems records this process",
-    "NV_COMPUTE_PROFILER_PERFWORKS_DIR": "Nsight Compute profiles this process",
-    "KINETO_USE_DAEMON": "Kineto takes traces on demand",
-}
-LIBRARIES: Final = {
-    "libToolsInjection64": "Nsight Systems is loaded",
-    "libcuda-injection": "Nsight Compute is loaded",
-    "libTreeLauncherTargetInjection": "Nsight Compute is loaded",
-    "libsanitizer-collection": "Compute Sanitizer is loaded",
-    "libparcagpucupti": "Parca's GPU profiler is loaded",
-}
+from kernelcast.probe.mappings import mapped_libraries
+from kernelcast.probe.others import injected, running
 
 
 class Profiler(NamedTuple):
@@ -64,12 +50,6 @@ PROFILERS: Final = (
     Profiler("TensorFlow's profiler", ("tensorflow.python.profiler.profiler_v2",), ("start", "warmup"), ("stop",)),
     Profiler("Triton's Proton", ("triton.profiler.profile", "triton.profiler"), ("start",), ("finalize",)),
 )
-RUNNING: Final = (
-    ("PyTorch's profiler runs", "torch.autograd.profiler", "_is_profiler_enabled"),
-    ("PyTorch's CUPTI monitor is loaded", "torch.profiler._cupti.monitor", "CuptiMonitor"),
-    ("JAX's profiler runs", "jax._src.profiler", "_profile_state.profile_session"),
-    ("JAX's profiler server runs", "jax._src.profiler", "_profiler_server"),
-)
 
 Modules = Mapping[str, ModuleType]
 
@@ -80,15 +60,18 @@ class Watch:
     Args:
         environ: The environment.
         modules: Modules that are loaded.
-        maps: Gives the text of the process's mappings.
+        libraries: Gives the file names of the libraries in this process.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], modules: Modules = sys.modules, maps: Callable[[], str] = mapped_text
+        self,
+        environ: Mapping[str, str],
+        modules: Modules = sys.modules,
+        libraries: Callable[[], frozenset[str]] = mapped_libraries,
     ) -> None:
         self._environ = environ
         self._modules = modules
-        self._maps = maps
+        self._libraries = libraries
         self._lock = threading.Lock()
         self._wrapped: list[tuple[ModuleType, str, Any]] = []
         self._begun: set[str] = set()
@@ -96,17 +79,13 @@ class Watch:
 
     def injected(self) -> str:
         """Which tool came with the process and will not leave; empty where none did."""
-        for name, reason in ENVIRONMENT.items():
-            if self._environ.get(name):
-                return f"{reason} ({name} is set)"
-        mapped = self._maps()
-        return next((reason for name, reason in LIBRARIES.items() if name in mapped), "")
+        return injected(self._environ, self._libraries())
 
     def running(self) -> str:
         """Which profiler that Python starts has begun; empty where none has."""
         with self._lock:
             begun = next(iter(self._begun), "")
-        return begun or next((reason for reason, module, path in RUNNING if self._is_set(module, path)), "")
+        return begun or running(self._modules)
 
     def tell(self, told: Callable[[str], None]) -> None:
         """Wrap the start of every profiler whose module is loaded; may be called again as modules come."""
@@ -122,12 +101,6 @@ class Watch:
             module, name, original = self._wrapped.pop()
             if getattr(getattr(module, name, None), "__wrapped__", None) is original:
                 setattr(module, name, original)
-
-    def _is_set(self, module: str, path: str) -> bool:
-        value: Any = self._modules.get(module)
-        for name in path.split("."):
-            value = getattr(value, name, None)
-        return bool(value)
 
     def _wrap_all(self, module: ModuleType, profiler: Profiler) -> None:
         for name in profiler.starts:
