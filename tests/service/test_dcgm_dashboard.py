@@ -135,8 +135,6 @@ def two_gpus() -> Answers:
     told = {
         "nvmlDeviceGetCount": 2,
         "nvmlSystemGetDriverVersion": DRIVER,
-        "nvmlSystemGetNVMLVersion": f"13.{DRIVER}",
-        "nvmlSystemGetCudaDriverVersion_v2": 13010,
     }
     return {NODE: told, "0": gpu("GPU-whole"), **second}
 

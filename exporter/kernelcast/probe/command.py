@@ -13,7 +13,6 @@ from typing import Final, NoReturn
 
 from kernelcast.probe.preload import door
 
-EXIT_USAGE: Final = 2
 EXIT_CANNOT_RUN: Final = 126
 EXIT_NOT_FOUND: Final = 127
 PRELOAD: Final = Path(door.__file__).parent

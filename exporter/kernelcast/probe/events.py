@@ -111,11 +111,6 @@ class EventTimer:
         self.failures = 0
         """Samples lost to an error of CUDA's."""
 
-    @property
-    def under_way(self) -> int:
-        """Samples whose time is not known yet."""
-        return len(self._under_way)
-
     def begin(self, device: int, stream: int) -> Pair | None:
         """Record the start of a launch; None where no event is free. On the program's thread.
 

@@ -63,8 +63,6 @@ class ChildNvml:
 ANSWERS: dict[str, Callable[..., Any]] = {
     "nvmlShutdown": lambda _nvml, _state: None,
     "nvmlSystemGetDriverVersion": lambda nvml, _state: nvml._loaded,
-    "nvmlSystemGetNVMLVersion": lambda nvml, _state: f"13.{nvml._loaded}",
-    "nvmlSystemGetCudaDriverVersion_v2": lambda _nvml, _state: 13010,
     "nvmlDeviceGetCount": lambda nvml, _state: len(nvml._devices),
     "nvmlDeviceGetHandleByIndex": lambda nvml, _state, index: nvml._devices[index],
     "nvmlDeviceGetUUID": lambda _nvml, _state, gpu: gpu,

@@ -103,8 +103,6 @@ def playing(answers: Answers, *, driver: bool = True) -> RecordedNvml:
     told = {
         "nvmlDeviceGetCount": sum("/" not in owner for owner in answers),
         "nvmlSystemGetDriverVersion": DRIVER,
-        "nvmlSystemGetNVMLVersion": f"13.{DRIVER}",
-        "nvmlSystemGetCudaDriverVersion_v2": 13010,
     }
     made = RecordedNvml(Recording((Moment(0, {NODE: told, **answers}),)), clock=lambda: 0)
     made.driver = driver

@@ -36,8 +36,6 @@ def recording(tmp_path: Path) -> Path:
     node_answers = {
         "nvmlDeviceGetCount": 1,
         "nvmlSystemGetDriverVersion": "590.48.01",
-        "nvmlSystemGetNVMLVersion": "13",
-        "nvmlSystemGetCudaDriverVersion_v2": 13010,
     }
     card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": os.getpid(), "usedGpuMemory": 5}])
     write(path, (Moment(0, {NODE: node_answers, "0": card}), Moment(SECOND_NS, {}, (Event("0", 8, 79),))))

@@ -116,13 +116,10 @@ def _time_ns(log: Section) -> int:
 
 def _answers(log: Section) -> Answers:
     gpus = [part for part in log.parts if GPU.match(part.name)]
-    major, _, minor = log.values.get("CUDA Version", "0.0").partition(".")
     answers: Answers = {
         NODE: {
             "nvmlDeviceGetCount": len(gpus),
             "nvmlSystemGetDriverVersion": log.values.get("Driver Version", ""),
-            "nvmlSystemGetNVMLVersion": "",
-            "nvmlSystemGetCudaDriverVersion_v2": int(major or 0) * 1000 + int(minor or 0) * 10,
         }
     }
     for index, gpu in enumerate(gpus):

@@ -72,9 +72,7 @@ class GpuReading:
         model_name: The product.
         gi_id: MIG GPU instance; empty without MIG.
         gi_profile: Its profile, such as `1g.18gb`.
-        mig_uuid: The UUID of its first compute instance: what `CUDA_VISIBLE_DEVICES` names.
         mig_uuids: Of all its compute instances.
-        parent_uuid: The GPU an instance is part of; empty without MIG.
         values: OTLP name of a catalogue row to its value, in the row's unit.
         absent: OTLP name of a row that was asked for to the reason why it has no value.
         processes: Who uses it.
@@ -88,9 +86,7 @@ class GpuReading:
     model_name: str = ""
     gi_id: str = ""
     gi_profile: str = ""
-    mig_uuid: str = ""
     mig_uuids: tuple[str, ...] = ()
-    parent_uuid: str = ""
     values: Mapping[str, int | float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[ProcessUse, ...] = ()
@@ -119,8 +115,6 @@ class NodeReading:
     Attributes:
         time_ns: When they were read, Unix nanoseconds.
         driver_version: Such as `590.48.01`; empty while the driver does not answer.
-        nvml_version: The library's.
-        cuda_version: The newest CUDA that the driver knows, such as `13.1`.
         gpus: In NVML's order, each followed by its MIG instances. A lost GPU stays, without values, for its XIDs.
         errors: NVML calls that failed since the last reading, and NVML's name for the error.
         missing: UUIDs of GPUs that were there before and are not now.
@@ -128,8 +122,6 @@ class NodeReading:
 
     time_ns: int
     driver_version: str = ""
-    nvml_version: str = ""
-    cuda_version: str = ""
     gpus: tuple[GpuReading, ...] = ()
     errors: tuple[tuple[str, str], ...] = ()
     missing: tuple[str, ...] = ()

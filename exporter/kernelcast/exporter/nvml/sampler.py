@@ -71,7 +71,7 @@ class Sampler:
         self._xids = XidEvents(nvml, self._codes, self._failed)
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
-        self._versions = ("", "", "")
+        self._driver_version = ""
         self._open = False
         self._expected = 0
         self._look_ns = 0
@@ -115,7 +115,7 @@ class Sampler:
         gone = tuple(uuid for uuid in self._known if uuid not in present)
         absent = tuple(self._absent(self._known[uuid]) for uuid in gone if not any(gpu.uuid == uuid for gpu in gpus))
         errors = tuple(self._errors.popleft() for _ in range(len(self._errors)))
-        return NodeReading(time_ns, *self._versions, gpus=(*gpus, *absent), errors=errors, missing=gone)
+        return NodeReading(time_ns, self._driver_version, gpus=(*gpus, *absent), errors=errors, missing=gone)
 
     def close(self) -> None:
         """Release NVML; safe to call twice."""
@@ -152,7 +152,7 @@ class Sampler:
         gpus: list[Gpu] = []
         found = 0
         try:
-            self._versions = _versions(self._nvml)
+            self._driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
             for index in range(self._nvml.nvmlDeviceGetCount()):
                 self._expected = max(self._expected, index + 1)
                 added = self._found(index)
@@ -208,14 +208,5 @@ def _described(gpu: Gpu) -> GpuReading:
         model_name=gpu.model_name,
         gi_id=gpu.gi_id,
         gi_profile=gpu.gi_profile,
-        mig_uuid=gpu.mig_uuids[0] if gpu.mig_uuids else "",
         mig_uuids=gpu.mig_uuids,
-        parent_uuid=gpu.uuid if gpu.gi_id else "",
     )
-
-
-def _versions(nvml: Any) -> tuple[str, str, str]:
-    """Of the driver, of NVML, and of the newest CUDA that the driver knows."""
-    cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()
-    driver, library = nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetNVMLVersion()
-    return str(driver), str(library), f"{cuda // 1000}.{cuda % 1000 // 10}"

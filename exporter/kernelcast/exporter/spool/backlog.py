@@ -279,11 +279,7 @@ class Backlog:
             self._disk.lane(way.topic).rewind()
 
     def _replay(self, way: Way, now: float) -> None:
-        while (
-            not way.returning
-            and len(way.flights) < WINDOW_MESSAGES
-            and way.pace.allows(now, in_flight=len(way.flights))
-        ):
+        while not way.returning and self._has_room(way, now):
             found = self._disk.read(way.topic)
             if found is None:
                 return
@@ -291,5 +287,6 @@ class Backlog:
             way.pace.spent(record.size_bytes)
             self._hand_over(way, record, number)
 
-    def _has_room(self, way: Way, now: float) -> bool:
+    @staticmethod
+    def _has_room(way: Way, now: float) -> bool:
         return len(way.flights) < WINDOW_MESSAGES and way.pace.allows(now, in_flight=len(way.flights))
