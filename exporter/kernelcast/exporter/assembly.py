@@ -10,12 +10,13 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter import reloading
 from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.attribution.assembly import attribution
+from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
-from kernelcast.exporter.devices import DcgmWatch, KnownGpus, open_nvml, pynvml_for
+from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, open_nvml, pynvml_for
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -38,12 +39,9 @@ from kernelcast.runtime.deadletter import DeadLetters
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.producer import Producer
 from kernelcast.runtime.web import WebServer
-from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.topics import HINTS
 
 READER_STOP_SECONDS: Final = 5.0
-RELOADED: Final = ("log", "interval_seconds")
-"""Settings that SIGHUP changes while the daemon runs."""
 
 _log = logging.get_logger(__name__)
 
@@ -61,8 +59,8 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
         SourceError: The socket or the GPUs cannot be used.
     """
     kafka.check(settings.kafka)
-    with assembled(settings, shutdown) as (daemon, web):
-        shutdown.on_reload(lambda: _reload(daemon, settings, reload))
+    with assembled(settings, shutdown) as (daemon, web, changeable):
+        shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
         # What is there now stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
@@ -71,7 +69,9 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
 
 
 @contextmanager
-def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[Daemon, WebServer]]:
+def assembled(
+    settings: ExporterSettings, shutdown: Shutdown
+) -> Iterator[tuple[Daemon, WebServer, reloading.Changeable]]:
     """The daemon with all its parts started, ready for its loop; all are stopped at the end of the block."""
     hostname = settings.hostname or platform.node()
     registry = CollectorRegistry()
@@ -86,17 +86,18 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         )
         stack.callback(sampler.close)
         nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error, counters=counters)
-        users = stack.enter_context(attribution(settings, registry))
+        users = stack.enter_context(CurrentUsers(settings, registry))
         # A recording's GPUs and pids are another machine's, whose pods are not here.
         if nvml is not None and settings.nvml_recording is None:
             nvml.users = users
         server = _probe_server(settings, hostname, nvml, registry)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
         programs = ProgramUsers(server.processes, users.labels_of_pid)
+        writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
         sources: list[Source] = [
             server,
             programs,
-            *_device_sources(settings, nvml, counts, stack),
+            *_gpus(nvml, counts, writing),
             *([tpus] if tpus else []),
         ]
         for source in sources:
@@ -127,7 +128,7 @@ def assembled(settings: ExporterSettings, shutdown: Shutdown) -> Iterator[tuple[
         stack.enter_context(web)
         if hints is not None:
             stack.enter_context(_reading(hints, shutdown))
-        yield daemon, web
+        yield daemon, web, reloading.Changeable(daemon, sampler, counters, writing, users)
 
 
 def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | None, Aggregator]:
@@ -146,16 +147,8 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
     return state, aggregator
 
 
-def _device_sources(
-    settings: ExporterSettings, nvml: NvmlSource | None, counts: DaemonCounts, stack: ExitStack
-) -> list[Source]:
-    if nvml is None:
-        return []
-    if settings.device_metrics != "auto":
-        off = "" if settings.device_metrics == "on" else "setting"
-        return [KnownGpus(nvml, lambda: counts.device_metrics(off=off))]
-    watch = stack.enter_context(DcgmWatch(settings.dcgm_exporter_url))
-    return [KnownGpus(nvml, lambda: counts.device_metrics(off="dcgm_exporter" if watch.answers else ""))]
+def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics) -> list[Source]:
+    return [] if nvml is None else [KnownGpus(nvml, lambda: counts.device_metrics(off=writing.off))]
 
 
 def _probe_server(
@@ -200,23 +193,3 @@ def _reading(reader: HintReader, shutdown: Shutdown) -> Iterator[None]:
     finally:
         shutdown.request()
         thread.join(READER_STOP_SECONDS)
-
-
-def _reload(daemon: Daemon, started: ExporterSettings, read: Callable[[], ExporterSettings]) -> None:
-    """Take over what can change while running (what is logged, and the interval), and name what cannot."""
-    try:
-        settings = read()
-    except ConfigurationError as error:
-        _log.error("settings are wrong; the old ones stay", reason=str(error))
-        return
-    logging.configure(settings.log)
-    daemon.change_interval(settings.interval_seconds)
-    if waiting := restart_needed(started, settings):
-        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
-    _log.info("settings read again", interval_seconds=settings.interval_seconds, log_level=settings.log.level)
-
-
-def restart_needed(started: ExporterSettings, now: ExporterSettings) -> tuple[str, ...]:
-    """The settings that have changed, and are only read at a start."""
-    others = [name for name in ExporterSettings.model_fields if name not in RELOADED]
-    return tuple(name for name in others if getattr(now, name) != getattr(started, name))

@@ -162,6 +162,57 @@ class DcgmWatch:
             self.look()
 
 
+class DeviceMetrics:
+    """Whether device metrics are written: as the settings ask, and with `auto` by whether a dcgm-exporter answers.
+
+    Use as a context manager.
+
+    Args:
+        settings: What they ask at first.
+        has_gpus: Whether there is anything to write; else no dcgm-exporter is looked for.
+    """
+
+    def __init__(self, settings: ExporterSettings, *, has_gpus: bool) -> None:
+        self._asked = _asked(settings)
+        self._has_gpus = has_gpus
+        self._watch: DcgmWatch | None = None
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def change(self, settings: ExporterSettings) -> None:
+        """Go on as other settings ask; takes as long as one look at a dcgm-exporter."""
+        if self._asked != _asked(settings):
+            self._end()
+            self._asked = _asked(settings)
+            self._begin()
+
+    @property
+    def off(self) -> str:
+        """Why they are not written: `setting` or `dcgm_exporter`; empty where they are."""
+        if self._watch is not None:
+            return "dcgm_exporter" if self._watch.answers else ""
+        return "setting" if self._asked[0] == "off" else ""
+
+    def _begin(self) -> None:
+        wanted, url = self._asked
+        if wanted == "auto" and self._has_gpus:
+            self._watch = DcgmWatch(url).__enter__()
+
+    def _end(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.__exit__()
+
+
+def _asked(settings: ExporterSettings) -> tuple[str, str]:
+    return settings.device_metrics, settings.dcgm_exporter_url
+
+
 class KnownGpus:
     """GPUs that are known, so that programs can be told where they run, whether or not their metrics are written.
 

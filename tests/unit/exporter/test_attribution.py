@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE
 
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
-from kernelcast.exporter.attribution.assembly import attribution
+from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import Membership, parse, sees_host_pids
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
@@ -246,7 +246,7 @@ def test_the_daemons_own_metrics_tell_errors_from_zero_and_ages_once_there_is_an
     (tmp_path / "jobs").mkdir()
     registry = CollectorRegistry()
     flags = {"job_mapping_directory": tmp_path / "jobs", "pod_resources_socket": tmp_path / "none.sock"}
-    made = attribution(load("exporter", ExporterSettings, path=None, flags=flags, environ={}), registry)
+    made = CurrentUsers(load("exporter", ExporterSettings, path=None, flags=flags, environ={}), registry)
     errors = "kernelcast_exporter_attribution_errors_total"
     age = "kernelcast_exporter_attribution_age_seconds"
     assert [registry.get_sample_value(errors, {"source": source}) for source in SOURCES] == [0] * len(SOURCES)

@@ -243,7 +243,7 @@ class Daemon:
         """The lines of its page after an interval."""
         places = {"socket_path": directory / "probe.sock", "state_directory": directory / "state"}
         settings = load("exporter", ExporterSettings, path=None, flags=self.flags | places | more, environ={})
-        with assembly.assembled(settings, Shutdown()) as (daemon, web):
+        with assembly.assembled(settings, Shutdown()) as (daemon, web, _):
             daemon.interval()
             with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
                 return str(answer.read().decode()).splitlines()

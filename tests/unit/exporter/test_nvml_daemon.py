@@ -56,7 +56,7 @@ def settings(tmp_path: Path, broker: EmbeddedBroker, **flags: object) -> Exporte
 
 
 def page_of(made: ExporterSettings) -> list[str]:
-    with assembly.assembled(made, Shutdown()) as (daemon, web):
+    with assembly.assembled(made, Shutdown()) as (daemon, web, _):
         daemon.interval()
         with urllib.request.urlopen(f"{web.url}/metrics", timeout=10) as answer:  # noqa: S310  our own page
             return [line for line in answer.read().decode().splitlines() if "GPU-7" in line]

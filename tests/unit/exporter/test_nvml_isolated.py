@@ -145,6 +145,16 @@ def test_a_call_that_hangs_costs_its_time_limit_and_is_named_and_another_process
         node.sampler.close()
 
 
+def test_the_time_limit_can_change_while_it_runs(node: Node) -> None:
+    node.alive()
+    node.tell(hang="nvmlDeviceGetPowerUsage")
+    node.sampler.timeout_seconds = 0.5
+    began = time.monotonic()
+    assert node.sample() is None
+    assert time.monotonic() - began < 5, "the limit was 10 seconds"
+    assert node.sampler.hangs == 1
+
+
 def test_while_a_process_that_hangs_cannot_be_killed_few_others_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

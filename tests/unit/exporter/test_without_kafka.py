@@ -25,7 +25,7 @@ def settings(tmp_path: Path, **flags: object) -> ExporterSettings:
 
 
 def test_it_is_ready_shows_programs_and_keeps_nothing_for_kafka(tmp_path: Path) -> None:
-    with assembly.assembled(settings(tmp_path, to_kafka="off"), Shutdown()) as (daemon, web):
+    with assembly.assembled(settings(tmp_path, to_kafka="off"), Shutdown()) as (daemon, web, _):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as program:
             program.connect(str(tmp_path / "probe.sock"))
             hello = Hello("train", "n1", 1, 99, devices=(DeviceClaim("cpu"),), source="simulated")
@@ -43,6 +43,6 @@ def test_it_is_ready_shows_programs_and_keeps_nothing_for_kafka(tmp_path: Path) 
 
 
 def test_with_kafka_it_is_not_ready_before_kafka_is(tmp_path: Path) -> None:
-    with assembly.assembled(settings(tmp_path), Shutdown()) as (daemon, _web):
+    with assembly.assembled(settings(tmp_path), Shutdown()) as (daemon, *_):
         daemon.interval()
         assert not daemon.ready()[0]

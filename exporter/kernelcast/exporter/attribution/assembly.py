@@ -1,51 +1,97 @@
 """Attribution for the daemon: from its settings, with its own metrics."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kernelcast.exporter.attribution.attribution import SOURCES, Attribution, AttributionSettings
+from kernelcast.exporter.attribution.attribution import SOURCES, Attribution, AttributionSettings, Gpu
 from kernelcast.exporter.refreshed import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import exporter as rows
 
 
-def attribution(settings: ExporterSettings, registry: CollectorRegistry) -> Attribution:
-    """Who uses this node's GPUs; enter it to begin.
+class CurrentUsers:
+    """Who uses this node's GPUs, as `Attribution` answers it by the settings of the moment. Use as a context manager.
+
+    Args:
+        settings: Those of the start.
+        registry: Takes attribution's own metrics.
 
     Raises:
         MissingExtraError: `exporter.kubernetes` is on, and grpcio is not installed.
     """
-    errors = counter(rows.ATTRIBUTION_ERRORS, registry)
-    by_source = {source: errors.labels(source) for source in SOURCES}
-    made = Attribution(
-        AttributionSettings(
-            kubernetes=settings.kubernetes,
-            socket=settings.pod_resources_socket,
-            shared_gpus=settings.kubernetes_virtual_gpus,
-            job_directory=settings.job_mapping_directory,
-        ),
-        on_error=lambda source: by_source[source].inc(),
+
+    def __init__(self, settings: ExporterSettings, registry: CollectorRegistry) -> None:
+        errors = counter(rows.ATTRIBUTION_ERRORS, registry)
+        self._errors = {source: errors.labels(source) for source in SOURCES}
+        self._places = _places(settings)
+        self._now = self._attribution(self._places)
+        registry.register(Ages(lambda: self._now.refreshed))
+
+    def __enter__(self) -> Self:
+        self._now.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._now.__exit__()
+
+    def change(self, settings: ExporterSettings) -> None:
+        """Look where other settings say; waits for first answers as at the start, a second at most.
+
+        Raises:
+            MissingExtraError: `exporter.kubernetes` is on, and grpcio is not installed; nothing has changed.
+        """
+        places = _places(settings)
+        if places == self._places:
+            return
+        before, self._now = self._now, self._attribution(places).__enter__()
+        self._places = places
+        before.__exit__()
+
+    def refresh(self) -> None:
+        """As `Attribution.refresh`."""
+        self._now.refresh()
+
+    def labels_for(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+        """As `Attribution.labels_for`."""
+        return self._now.labels_for(gpu)
+
+    def process_labels(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+        """As `Attribution.process_labels`."""
+        return self._now.process_labels(gpu, pid)
+
+    def labels_of_pid(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+        """As `Attribution.labels_of_pid`."""
+        return self._now.labels_of_pid(gpu, pid)
+
+    def _attribution(self, places: AttributionSettings) -> Attribution:
+        return Attribution(places, on_error=lambda source: self._errors[source].inc())
+
+
+def _places(settings: ExporterSettings) -> AttributionSettings:
+    return AttributionSettings(
+        kubernetes=settings.kubernetes,
+        socket=settings.pod_resources_socket,
+        shared_gpus=settings.kubernetes_virtual_gpus,
+        job_directory=settings.job_mapping_directory,
     )
-    registry.register(Ages(made.refreshed))
-    return made
 
 
 class Ages(Collector):
     """The age of what each source said last; a source that never answered has none."""
 
-    def __init__(self, sources: Sequence[Refreshed[Any]]) -> None:
+    def __init__(self, sources: Callable[[], Sequence[Refreshed[Any]]]) -> None:
         self._sources = sources
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         """One sample for each source."""
         row = rows.ATTRIBUTION_AGE
         family = GaugeMetricFamily(row.prometheus_name, row.help, labels=row.labels)
-        for source in self._sources:
+        for source in self._sources():
             age = source.age_seconds
             if age is not None:
                 family.add_metric([source.source], age)

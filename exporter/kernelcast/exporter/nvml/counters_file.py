@@ -84,7 +84,7 @@ class CountersFile:
 
     Args:
         path: Where; None for our own table, which never changes.
-        processes: Whether processes are asked for too; no table names them.
+        processes: Whether processes are asked for too; no table names them. Can be changed.
         names: Whether their names are read from this machine.
 
     Attributes:
@@ -96,7 +96,7 @@ class CountersFile:
 
     def __init__(self, path: Path | None = None, *, processes: bool = True, names: bool = True) -> None:
         self._path = path
-        self._processes = processes
+        self.processes = processes
         self._names = names
         self._seen = self._version()
         self.table = CounterTable() if path is None else read_table(path)
@@ -104,7 +104,7 @@ class CountersFile:
     @property
     def options(self) -> SamplerOptions:
         """What is to be looked at."""
-        return SamplerOptions(rows=tuple(self.table.rows), processes=self._processes, names=self._names)
+        return SamplerOptions(rows=tuple(self.table.rows), processes=self.processes, names=self._names)
 
     def changed(self) -> bool:
         """Whether there is a new table now.

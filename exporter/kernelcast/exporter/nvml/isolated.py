@@ -34,7 +34,7 @@ class IsolatedSampler:
 
     Args:
         options: What is looked at.
-        timeout_seconds: What takes longer hangs.
+        timeout_seconds: What takes longer hangs; can be changed.
         nvml: pynvml, or what stands in for it; see `worker.load`.
         gpus: Where the driver lists its GPUs.
 
@@ -49,7 +49,8 @@ class IsolatedSampler:
     def __init__(
         self, options: SamplerOptions, *, timeout_seconds: float, nvml: Sequence[str] = PYNVML, gpus: Path = GPUS
     ) -> None:
-        self._options, self._timeout_seconds, self._nvml = options, timeout_seconds, tuple(nvml)
+        self._options, self._nvml = options, tuple(nvml)
+        self.timeout_seconds = timeout_seconds
         self._gpus = gpus
         self._listed: frozenset[str] = frozenset()
         self._child: Child | None = None
@@ -68,7 +69,7 @@ class IsolatedSampler:
         Raises:
             DeviceError: There is no driver, or it does not answer.
         """
-        self._begin(time.monotonic() + self._timeout_seconds)
+        self._begin(time.monotonic() + self.timeout_seconds)
         if self.trouble:
             raise DeviceError(self.trouble)
         return self
@@ -79,7 +80,7 @@ class IsolatedSampler:
 
     def sample(self, time_ns: int) -> NodeReading | None:
         """Every GPU as of `time_ns`; None where NVML does not answer."""
-        deadline = time.monotonic() + self._timeout_seconds
+        deadline = time.monotonic() + self.timeout_seconds
         self._bury()
         child = self._begin(deadline)
         if child is None or not child.is_ready:
@@ -177,7 +178,7 @@ class IsolatedSampler:
 
     def _hung(self, child: Child) -> None:
         self.hangs, self.hanging = self.hangs + 1, child.call
-        _log.warning("NVML hangs; its process is replaced", call=child.call, timeout_seconds=self._timeout_seconds)
+        _log.warning("NVML hangs; its process is replaced", call=child.call, timeout_seconds=self.timeout_seconds)
         child.kill()
         self._replace(child)
 

@@ -1,0 +1,89 @@
+"""What SIGHUP changes while the daemon runs, and what waits for its next start."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.exporter.attribution.assembly import CurrentUsers
+from kernelcast.exporter.daemon import Daemon
+from kernelcast.exporter.devices import DeviceMetrics
+from kernelcast.exporter.nvml.counters_file import CountersFile
+from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime import logging
+from kernelcast.wire.errors import ConfigurationError
+
+RELOADED: Final = (
+    "log",
+    "interval_seconds",
+    "nvml_timeout_seconds",
+    "process_metrics",
+    "device_metrics",
+    "dcgm_exporter_url",
+    "kubernetes",
+    "pod_resources_socket",
+    "kubernetes_virtual_gpus",
+    "job_mapping_directory",
+)
+"""Settings that are taken over. The others name sockets, files and topics that are held, or tables with totals."""
+
+_log = logging.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Changeable:
+    """The parts of a daemon that can change between two intervals.
+
+    Attributes:
+        daemon: Its loop.
+        sampler: Looks at the GPUs.
+        counters: What it looks at.
+        device_metrics: Whether that is written.
+        users: Who uses them.
+    """
+
+    daemon: Daemon
+    sampler: IsolatedSampler
+    counters: CountersFile
+    device_metrics: DeviceMetrics
+    users: CurrentUsers
+
+    def change(self, settings: ExporterSettings) -> None:
+        """Go on with other settings; on the daemon's own thread.
+
+        Raises:
+            MissingExtraError: `exporter.kubernetes` is on now, and grpcio is not installed; nothing has changed.
+        """
+        self.users.change(settings)
+        logging.configure(settings.log)
+        self.daemon.change_interval(settings.interval_seconds)
+        self.sampler.timeout_seconds = settings.nvml_timeout_seconds
+        if self.counters.processes != settings.process_metrics:
+            self.counters.processes = settings.process_metrics
+            self.sampler.change(self.counters.options)
+        self.device_metrics.change(settings)
+
+
+def reload(parts: Changeable, started: ExporterSettings, read: Callable[[], ExporterSettings]) -> None:
+    """Take over what can change while running, and name what cannot; wrong settings change nothing.
+
+    Args:
+        parts: What changes.
+        started: The settings of the daemon's start.
+        read: Reads them again; raises ConfigurationError where they are wrong.
+    """
+    try:
+        settings = read()
+        parts.change(settings)
+    except ConfigurationError as error:
+        _log.error("settings are wrong; the old ones stay", reason=str(error))
+        return
+    if waiting := restart_needed(started, settings):
+        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
+    _log.info("settings read again", interval_seconds=settings.interval_seconds, log_level=settings.log.level)
+
+
+def restart_needed(started: ExporterSettings, now: ExporterSettings) -> tuple[str, ...]:
+    """The settings that have changed, and are only read at a start."""
+    others = [name for name in ExporterSettings.model_fields if name not in RELOADED]
+    return tuple(name for name in others if getattr(now, name) != getattr(started, name))
