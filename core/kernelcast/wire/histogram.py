@@ -73,11 +73,26 @@ class DurationTotals:
 
     def add(self, other: "DurationTotals") -> None:
         """Add another set of durations to this one."""
-        self._combine(other, 1)
+        self.count += other.count
+        self.sum_ns += other.sum_ns
+        self.sum_squares_ns2 += other.sum_squares_ns2
+        self.zero_count += other.zero_count
+        buckets = self.buckets
+        for index, count in other.buckets.items():
+            buckets[index] = buckets.get(index, 0) + count
 
     def subtract(self, other: "DurationTotals") -> None:
         """Take away a set of durations that this one contains."""
-        self._combine(other, -1)
+        self.count -= other.count
+        self.sum_ns -= other.sum_ns
+        self.sum_squares_ns2 -= other.sum_squares_ns2
+        self.zero_count -= other.zero_count
+        for index, count in other.buckets.items():
+            left = self.buckets.get(index, 0) - count
+            if left:
+                self.buckets[index] = left
+            else:
+                self.buckets.pop(index, None)
 
     def copy(self) -> "DurationTotals":
         """An independent copy."""
@@ -87,18 +102,6 @@ class DurationTotals:
     def sum_seconds(self) -> float:
         """The sum in seconds: the one conversion, at the edge."""
         return self.sum_ns / NANOSECONDS_PER_SECOND
-
-    def _combine(self, other: "DurationTotals", sign: int) -> None:
-        self.count += sign * other.count
-        self.sum_ns += sign * other.sum_ns
-        self.sum_squares_ns2 += sign * other.sum_squares_ns2
-        self.zero_count += sign * other.zero_count
-        for index, count in other.buckets.items():
-            total = self.buckets.get(index, 0) + sign * count
-            if total:
-                self.buckets[index] = total
-            else:
-                self.buckets.pop(index, None)
 
 
 def ladder_counts(zero_count: int, buckets: Iterable[tuple[int, int]]) -> list[int]:

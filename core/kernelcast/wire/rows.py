@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.histogram import DurationTotals
@@ -18,9 +18,8 @@ _LOW: Final = 2**64 - 1
 _Row = TypeVar("_Row")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelRow:
-    """Cumulative totals of one kernel on one device.
+class KernelRow(NamedTuple):
+    """Cumulative totals of one kernel on one device; a tuple, because thousands are read every second.
 
     Attributes:
         kernel: Its number, as `Names` gave it.
@@ -49,15 +48,19 @@ class KernelRows:
     rows: tuple[KernelRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VariantRow:
-    """Cumulative totals of the timed launches of one kernel in one variant (grid, block, region, …)."""
+class VariantRow(NamedTuple):
+    """Cumulative totals of the timed launches of one kernel in one variant (grid, block, region, …); a tuple, too."""
 
     kernel: int
     variant: str
-    count: int
+    launches: int
     sum_ns: int
     sum_squares_ns2: int
+
+    @classmethod
+    def of(cls, kernel: int, variant: str, durations: DurationTotals) -> "VariantRow":
+        """The totals of durations, without their buckets."""
+        return cls(kernel, variant, durations.count, durations.sum_ns, durations.sum_squares_ns2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ def _pack_kernel(row: KernelRow) -> bytes:
 def _pack_variant(row: VariantRow) -> bytes:
     text = row.variant.encode()
     squares = row.sum_squares_ns2
-    return _VARIANT.pack(row.kernel, row.count, row.sum_ns, squares & _LOW, squares >> 64, len(text)) + text
+    return _VARIANT.pack(row.kernel, row.launches, row.sum_ns, squares & _LOW, squares >> 64, len(text)) + text
 
 
 def _unpacked(body: bytes, read: Callable[[bytes, int], tuple[_Row, int]]) -> tuple[int, tuple[_Row, ...]]:
@@ -157,8 +160,9 @@ def _unpacked(body: bytes, read: Callable[[bytes, int], tuple[_Row, int]]) -> tu
 
 
 def _kernel_row(body: bytes, position: int) -> tuple[KernelRow, int]:
-    kernel, launches, count, sum_ns, low, high, zero_count, *rest = _ROW.unpack_from(body, position)
-    queue_delays, queue_delay_ns, graph_launches, buckets = rest
+    kernel, launches, count, sum_ns, low, high, zero_count, delays, delay_ns, graphs, buckets = _ROW.unpack_from(
+        body, position
+    )
     position += _ROW.size
     end = position + buckets * _BUCKET.size
     if end > len(body):
@@ -167,7 +171,7 @@ def _kernel_row(body: bytes, position: int) -> tuple[KernelRow, int]:
     if zero_count + sum(histogram.values()) != count:
         raise ValueError(f"counts {count} launches but its buckets do not add up to it")
     durations = DurationTotals(count, sum_ns, high << 64 | low, zero_count, histogram)
-    return KernelRow(kernel, launches, durations, queue_delays, queue_delay_ns, graph_launches), end
+    return KernelRow(kernel, launches, durations, delays, delay_ns, graphs), end
 
 
 def _variant_row(body: bytes, position: int) -> tuple[VariantRow, int]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.growth import Launches
+from kernelcast.exporter.growth import Launches, Timed
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import MOST, KernelSeries, ProgramSeries
 from kernelcast.wire.catalogue import Metric, energy, kernel
@@ -121,10 +121,10 @@ class Emitter:
         if self._series.metered:
             yield self._counter(energy.KERNEL_ENERGY, attributes, energy_uj / MICROJOULES_PER_JOULE)
 
-    def _variant(self, attributes: Labels, totals: DurationTotals) -> Iterator[Sample]:
+    def _variant(self, attributes: Labels, totals: Timed) -> Iterator[Sample]:
         squares = totals.sum_squares_ns2 / SQUARE_NANOSECONDS_PER_SQUARE_SECOND
         yield self._counter(kernel.VARIANT_LAUNCHES, attributes, totals.count)
-        yield self._counter(kernel.VARIANT_SECONDS, attributes, totals.sum_seconds)
+        yield self._counter(kernel.VARIANT_SECONDS, attributes, totals.sum_ns / NANOSECONDS_PER_SECOND)
         yield self._counter(kernel.VARIANT_SQUARES, attributes, squares)
 
     def _counters(self) -> Iterator[Sample]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from kernelcast.wire.frames import KernelName, KernelRow
+from kernelcast.wire.frames import KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 
 CounterKey = tuple[str, ...]
@@ -52,10 +52,17 @@ class Launches:
         self.queue_delay_ns += other.queue_delay_ns
         self.graph_launches += other.graph_launches
 
-    def copy(self) -> "Launches":
-        """An independent copy."""
-        queue = (self.queue_delays, self.queue_delay_ns, self.graph_launches)
-        return Launches(self.launches, self.durations.copy(), *queue)
+    def tells(self, row: KernelRow) -> bool:
+        """Whether a row says nothing but these totals."""
+        durations, told = self.durations, row.durations
+        return (
+            self.launches == row.launches
+            and durations.sum_ns == told.sum_ns
+            and self.queue_delay_ns == row.queue_delay_ns
+            and self.queue_delays == row.queue_delays
+            and self.graph_launches == row.graph_launches
+            and durations == told
+        )
 
     def since(self, before: "Launches") -> "Launches | None":
         """What was added since `before`; None where any total is lower than it was."""
@@ -63,12 +70,48 @@ class Launches:
         queue_delays = self.queue_delays - before.queue_delays
         queue_delay_ns = self.queue_delay_ns - before.queue_delay_ns
         graph_launches = self.graph_launches - before.graph_launches
-        if min(launches, queue_delays, queue_delay_ns, graph_launches) < 0:
+        if launches < 0 or queue_delays < 0 or queue_delay_ns < 0 or graph_launches < 0:
             return None
         durations = difference(self.durations, before.durations)
         if durations is None:
             return None
         return Launches(launches, durations, queue_delays, queue_delay_ns, graph_launches)
+
+
+@dataclass(slots=True)
+class Timed:
+    """What the timed launches of a kernel in one launch configuration add up to: variants have no buckets.
+
+    Attributes:
+        count: How many.
+        sum_ns: Their GPU time.
+        sum_squares_ns2: The sum of the squares of their GPU times.
+    """
+
+    count: int = 0
+    sum_ns: int = 0
+    sum_squares_ns2: int = 0
+
+    def tells(self, told: VariantRow) -> bool:
+        """Whether what is told are these totals."""
+        return (
+            self.count == told.launches and self.sum_ns == told.sum_ns and self.sum_squares_ns2 == told.sum_squares_ns2
+        )
+
+    def add(self, other: "Timed") -> None:
+        """Add other launches to these."""
+        self.count += other.count
+        self.sum_ns += other.sum_ns
+        self.sum_squares_ns2 += other.sum_squares_ns2
+
+    def advance(self, told: VariantRow) -> "Timed | None":
+        """Become what was told; returns what that adds. Where any total is lower, nothing changes and None comes."""
+        count, sum_ns = told.launches - self.count, told.sum_ns - self.sum_ns
+        squares = told.sum_squares_ns2 - self.sum_squares_ns2
+        if count < 0 or sum_ns < 0 or squares < 0:
+            return None
+        self.count, self.sum_ns, self.sum_squares_ns2 = told.launches, told.sum_ns, told.sum_squares_ns2
+        return Timed(count, sum_ns, squares)
 
 
 @dataclass(slots=True)
@@ -86,7 +129,7 @@ class Growth:
     """
 
     kernels: dict[str, Launches] = field(default_factory=dict)
-    variants: dict[tuple[str, str], DurationTotals] = field(default_factory=dict)
+    variants: dict[tuple[str, str], Timed] = field(default_factory=dict)
     counters: dict[CounterKey, int] = field(default_factory=dict)
     gaps: DurationTotals | None = None
     configs: list[KernelName] = field(default_factory=list)
@@ -98,10 +141,10 @@ def difference(now: DurationTotals, before: DurationTotals) -> DurationTotals | 
     """What `now` has beyond `before`; None where any total is lower than it was."""
     count, sum_ns = now.count - before.count, now.sum_ns - before.sum_ns
     squares, zero_count = now.sum_squares_ns2 - before.sum_squares_ns2, now.zero_count - before.zero_count
-    if min(count, sum_ns, squares, zero_count) < 0 or not before.buckets.keys() <= now.buckets.keys():
+    known, told = before.buckets, now.buckets
+    if min(count, sum_ns, squares, zero_count) < 0 or not known.keys() <= told.keys():
         return None
-    known = before.buckets
-    buckets = {index: total - known.get(index, 0) for index, total in now.buckets.items() if total != known.get(index)}
-    if any(added < 0 for added in buckets.values()):
+    buckets = {index: total - known.get(index, 0) for index, total in told.items() if total != known.get(index, 0)}
+    if buckets and min(buckets.values()) < 0:
         return None
     return DurationTotals(count, sum_ns, squares, zero_count, buckets)

@@ -34,7 +34,6 @@ from kernelcast.wire.frames import (
     VariantRows,
     encode,
 )
-from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 
 
@@ -187,7 +186,8 @@ class ProbeSession:
         known = self._variants.setdefault(frame.device, {})
         texts: dict[int, set[str]] = {}
         for kernel, variant in rows:
-            texts.setdefault(kernel, set(known.get(kernel, ()))).add(variant)
+            if variant not in known.get(kernel, ()):
+                texts.setdefault(kernel, set(known.get(kernel, ()))).add(variant)
         most = max(map(len, texts.values()), default=0)
         total = self._variants_known + sum(len(found) - len(known.get(kernel, ())) for kernel, found in texts.items())
         if most > MAX_VARIANTS or total > self._limits.variants:
@@ -225,7 +225,7 @@ class ProbeSession:
         names = {
             kernel: self._names[kernel] for kernel in [*(row.kernel for row in rows), *(key[0] for key in variants)]
         }
-        new_names = tuple(name for kernel, name in names.items() if told.get(kernel) != name)
+        new_names = tuple(name for kernel, name in names.items() if _differs(told.get(kernel), name))
         told.update(names)
         return ProcessReport(
             self.process,
@@ -233,7 +233,7 @@ class ProbeSession:
             names=new_names,
             rows=rows,
             counters=self._new_counters.get(device),
-            variants={key: _variant_totals(row) for key, row in variants.items()},
+            variants=variants,
             tunables=None if device in self._described else self.tunables,
             method=self.status.method if self.status and self.status.method else self.hello.method,
             version=self.hello.version,
@@ -246,9 +246,8 @@ def _buckets(row: KernelRow | None) -> int:
     return len(row.durations.buckets) if row else 0
 
 
-def _variant_totals(row: VariantRow) -> KernelRow:
-    """Variants travel without buckets."""
-    return KernelRow(row.kernel, row.count, DurationTotals(row.count, row.sum_ns, row.sum_squares_ns2))
+def _differs(told: KernelName | None, name: KernelName) -> bool:
+    return told is not name and told != name
 
 
 def _length(name: KernelName | None) -> int:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
-from kernelcast.exporter.growth import CounterKey, Growth, Launches, difference
+from kernelcast.exporter.growth import CounterKey, Growth, Launches, Timed, difference
 from kernelcast.exporter.report import ProcessReport
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import normalise
 
@@ -16,8 +16,6 @@ MAX_COUNTERS: Final = 512
 """A `Counters` frame may have 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and three totals beside."""
 MAX_TUNABLES: Final = 64
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
-
-_Key = TypeVar("_Key")
 
 
 class ProcessTotals:
@@ -54,7 +52,7 @@ class ProcessTotals:
     def __init__(self) -> None:
         self.names: dict[int, KernelName] = {}
         self.rows: dict[int, Launches] = {}
-        self.variants: dict[tuple[int, str], Launches] = {}
+        self.variants: dict[tuple[int, str], Timed] = {}
         self.counters: dict[CounterKey, int] = {}
         self.gaps: DurationTotals | None = None
         self.pools: dict[tuple[str, str], int] = {}
@@ -73,8 +71,8 @@ class ProcessTotals:
             self._learn(name, growth)
         for row in report.rows:
             self._advance_row(row, growth)
-        for (kernel, variant), row in report.variants.items():
-            self._advance_variant((kernel, variant), row, growth)
+        for variant, timed in report.variants.items():
+            self._advance_variant(variant, timed, growth)
         if report.counters is not None:
             self.pools = {(pool, state): size_bytes for pool, state, size_bytes in report.counters.pools}
             for key, total in flatten(report.counters, probe=bool(self.version)):
@@ -105,34 +103,39 @@ class ProcessTotals:
         growth.configs.append(learned)
 
     def _advance_row(self, row: KernelRow, growth: Growth) -> None:
-        grown = self._grown(self.rows, row.kernel, row, growth)
-        if grown is None:
+        before = self.rows.get(row.kernel)
+        if before is None and len(self.rows) >= MAX_TRACKED:
+            growth.refused += 1
             return
+        if before is not None and before.tells(row):
+            return
+        now = Launches.of(row)
+        grown = now.since(before or Launches())
+        if grown is None:
+            growth.fallen += 1
+            return
+        self.rows[row.kernel] = now
         known = growth.kernels.setdefault(self.signature(row.kernel), grown)
         if known is not grown:
             known.add(grown)
 
-    def _advance_variant(self, key: tuple[int, str], row: KernelRow, growth: Growth) -> None:
-        grown = self._grown(self.variants, key, row, growth)
-        if grown is None:
+    def _advance_variant(self, key: tuple[int, str], told: VariantRow, growth: Growth) -> None:
+        before = self.variants.get(key)
+        if before is None:
+            if len(self.variants) >= MAX_TRACKED:
+                growth.refused += 1
+                return
+            before = self.variants[key] = Timed()
+        elif before.tells(told):
             return
-        kernel, variant = key
-        known = growth.variants.setdefault((self.signature(kernel), variant), grown.durations)
-        if known is not grown.durations:
-            known.add(grown.durations)
-
-    def _grown(self, totals: dict[_Key, Launches], key: _Key, row: KernelRow, growth: Growth) -> Launches | None:
-        before = totals.get(key)
-        if before is None and len(totals) >= MAX_TRACKED:
-            growth.refused += 1
-            return None
-        now = Launches.of(row)
-        grown = now.since(before) if before is not None else now.copy()
+        grown = before.advance(told)
         if grown is None:
             growth.fallen += 1
-            return None
-        totals[key] = now
-        return grown
+            return
+        kernel, variant = key
+        known = growth.variants.setdefault((self.signature(kernel), variant), grown)
+        if known is not grown:
+            known.add(grown)
 
     def _advance_gaps(self, now: DurationTotals, growth: Growth) -> None:
         grown = difference(now, self.gaps or DurationTotals())

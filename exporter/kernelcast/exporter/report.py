@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kernelcast.columnar import Sample
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.identity import Device, Process
 
 
@@ -31,7 +31,7 @@ class ProcessReport:
     names: tuple[KernelName, ...] = ()
     rows: tuple[KernelRow, ...] = ()
     counters: Counters | None = None
-    variants: Mapping[tuple[int, str], KernelRow] = field(default_factory=dict)
+    variants: Mapping[tuple[int, str], VariantRow] = field(default_factory=dict)
     tunables: tuple[TunableClaim, ...] | None = None
     method: str = ""
     version: str = ""

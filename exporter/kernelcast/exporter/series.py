@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kernelcast.exporter.admission import admit
-from kernelcast.exporter.growth import CounterKey, Growth, Launches
+from kernelcast.exporter.growth import CounterKey, Growth, Launches, Timed
 from kernelcast.exporter.process import MAX_TRACKED
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.histogram import DurationTotals
@@ -42,7 +42,7 @@ class KernelSeries:
         totals: What its own series shows.
         pending: What came since the last interval, while it is not admitted.
         variants: Variant to totals, of an admitted kernel.
-        pending_variants: The same, of the last interval.
+        pending_variants: The same, of the last interval, of those that have no totals yet.
         config: The launch configuration last seen.
         attributes: Its label sets, made once by whoever shows it, by what is added to its own labels.
         energy_uj: What its own series shows of the GPU's energy, in microjoules.
@@ -55,8 +55,8 @@ class KernelSeries:
     detailed: bool = False
     totals: Launches = field(default_factory=Launches)
     pending: Launches = field(default_factory=Launches)
-    variants: dict[str, DurationTotals] = field(default_factory=dict)
-    pending_variants: dict[str, DurationTotals] = field(default_factory=dict)
+    variants: dict[str, Timed] = field(default_factory=dict)
+    pending_variants: dict[str, Timed] = field(default_factory=dict)
     config: KernelName | None = None
     attributes: dict[str | KernelName, Labels] = field(default_factory=dict)
     energy_uj: int = 0
@@ -78,13 +78,13 @@ class KernelSeries:
         return not self.admitted and bool(self.signature) and bool(self.gpu_time_ns or self.pending.launches)
 
     def settle_variants(self) -> None:
-        """Give the variants of the last interval their series, hottest first, and sum the rest as `other`."""
+        """Give new variants of the last interval their series, hottest first, and sum the rest as `other`."""
         for name, totals in sorted(self.pending_variants.items(), key=lambda item: (-item[1].sum_ns, item[0])):
             known = name in self.variants
             room = len(self.variants) - (OTHER in self.variants) < MAX_VARIANTS
             short = len(name) <= MAX_VARIANT_CHARACTERS
             kept = name if known or (room and short and name != OTHER) else OTHER
-            self.variants.setdefault(kept, DurationTotals()).add(totals)
+            self.variants.setdefault(kept, Timed()).add(totals)
         self.pending_variants.clear()
 
 
@@ -145,10 +145,8 @@ class ProgramSeries:
             kernel.gpu_time_ns += grown.gpu_time_ns
             (kernel.totals if kernel.admitted else kernel.pending).add(grown)
             self.spent_ns[kernel.signature] = self.spent_ns.get(kernel.signature, 0) + grown.estimated_ns
-        for (signature, variant), totals in growth.variants.items():
-            pending = self._kernel(signature).pending_variants
-            if (variant in pending or len(pending) < MAX_TRACKED) and self._countable(totals.count):
-                pending.setdefault(variant, DurationTotals()).add(totals)
+        for (signature, variant), timed in growth.variants.items():
+            self._grow_variant(self._kernel(signature), variant, timed)
         for name in growth.configs:
             self._kernel(name.signature).config = name
         if growth.gaps is not None and self._countable(growth.gaps.count):
@@ -191,10 +189,17 @@ class ProgramSeries:
                 known_uj = self.other_energy_uj.get(kernel.kernel_class, 0)
                 self.other_energy_uj[kernel.kernel_class] = known_uj + kernel.pending_energy_uj
             kernel.pending_energy_uj = 0
-        if kernel.admitted:
+        if kernel.pending_variants and kernel.admitted:
             kernel.settle_variants()
-        else:
-            kernel.pending_variants.clear()
+        kernel.pending_variants.clear()
+
+    def _grow_variant(self, kernel: KernelSeries, variant: str, grown: Timed) -> None:
+        known, pending = kernel.variants.get(variant), kernel.pending_variants
+        if known is not None:
+            if self._countable(grown.count):
+                known.add(grown)
+        elif (variant in pending or len(pending) < MAX_TRACKED) and self._countable(grown.count):
+            pending.setdefault(variant, Timed()).add(grown)
 
     def _kernel(self, signature: str) -> KernelSeries:
         """The kernel's entry; beyond the limit all share the nameless one, which is never admitted."""

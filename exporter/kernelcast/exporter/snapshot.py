@@ -1,11 +1,12 @@
 """An aggregator as a JSON document and back: everything it needs to go on where it was."""
 
 from collections import OrderedDict
-from typing import Any
+from itertools import chain
+from typing import Any, Final
 
 from kernelcast.exporter.aggregate import Aggregator, Member
 from kernelcast.exporter.energy import GpuEnergy, GpuKey
-from kernelcast.exporter.growth import Launches
+from kernelcast.exporter.growth import Launches, Timed
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import KernelSeries, ProgramSeries, SeriesKey
 from kernelcast.wire.frames import KernelName
@@ -13,7 +14,10 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device
 
 Document = dict[str, Any]
-_DURATION_FIELDS = 5
+_DURATION_FIELDS: Final = 5
+_NO_BUCKETS: Final[list[int]] = []
+_LARGEST: Final = 2**64 - 1
+"""The largest integer that the writer of JSON takes; a sum of squares beyond it is kept as text."""
 
 
 def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
@@ -83,7 +87,8 @@ def _restored_member(item: Document) -> Member:
     series.counted = int(item.get("counted", 0))
     series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
-    series.measured = {str(tunable): float(ratio) for tunable, ratio in item["measured"].items()}
+    ratios = item["measured"].items()
+    series.measured = {str(tunable): float(ratio) for tunable, ratio in ratios if ratio is not None}
     member = Member(series)
     for restored, stored in ((member.live, item["live"]), (member.ended, item["ended"])):
         for nonce, process in stored.items():
@@ -99,7 +104,7 @@ def _kernel(kernel: KernelSeries) -> Document:
         "detailed": kernel.detailed,
         "totals": _launches(kernel.totals),
         "pending": _launches(kernel.pending),
-        "variants": {variant: _durations(totals) for variant, totals in kernel.variants.items()},
+        "variants": {variant: _timed(totals) for variant, totals in kernel.variants.items()},
         "config": _flat(kernel.config) if kernel.config else None,
         "energy_uj": kernel.energy_uj,
     }
@@ -113,7 +118,7 @@ def _restored_kernel(item: Document) -> KernelSeries:
         detailed=bool(item["detailed"]),
         totals=_restored_launches(item["totals"]),
         pending=_restored_launches(item["pending"]),
-        variants={str(variant): _restored_durations(totals) for variant, totals in item["variants"].items()},
+        variants={str(variant): _restored_timed(totals) for variant, totals in item["variants"].items()},
         config=KernelName(**item["config"]) if item["config"] else None,
         energy_uj=int(item.get("energy_uj", 0)),
     )
@@ -123,7 +128,7 @@ def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
     return {
         "names": [[kernel, numbers.get(name.signature, -1)] for kernel, name in process.names.items()],
         "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
-        "variants": [[*key, _launches(totals)] for key, totals in process.variants.items()],
+        "variants": [[*key, [totals.count, *_timed(totals)]] for key, totals in process.variants.items()],
         "counters": [[*key, total] for key, total in process.counters.items()],
         "gaps": _durations(process.gaps) if process.gaps else None,
     }
@@ -139,7 +144,7 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
     }
     process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
     process.variants = {
-        (int(kernel), str(variant)): _restored_launches(totals) for kernel, variant, totals in item["variants"]
+        (int(kernel), str(variant)): _restored_timed(totals[1:]) for kernel, variant, totals in item["variants"]
     }
     process.counters = {tuple(key): int(total) for *key, total in item["counters"]}
     process.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
@@ -147,8 +152,18 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
 
 
 def _launches(totals: Launches) -> list[Any]:
-    queue = (totals.queue_delays, totals.queue_delay_ns, totals.graph_launches)
-    return [totals.launches, *_durations(totals.durations), *queue]
+    durations = totals.durations
+    return [
+        totals.launches,
+        durations.count,
+        durations.sum_ns,
+        _squares(durations),
+        durations.zero_count,
+        _pairs(durations),
+        totals.queue_delays,
+        totals.queue_delay_ns,
+        totals.graph_launches,
+    ]
 
 
 def _restored_launches(item: list[Any]) -> Launches:
@@ -158,14 +173,33 @@ def _restored_launches(item: list[Any]) -> Launches:
 
 
 def _durations(totals: DurationTotals) -> list[Any]:
-    buckets = [number for pair in totals.buckets.items() for number in pair]
-    return [totals.count, totals.sum_ns, totals.sum_squares_ns2, totals.zero_count, buckets]
+    return [totals.count, totals.sum_ns, _squares(totals), totals.zero_count, _pairs(totals)]
+
+
+def _pairs(totals: DurationTotals) -> list[int]:
+    return list(chain.from_iterable(totals.buckets.items()))
+
+
+def _squares(totals: DurationTotals | Timed) -> int | str:
+    squares = totals.sum_squares_ns2
+    return squares if squares <= _LARGEST else str(squares)
 
 
 def _restored_durations(item: list[Any]) -> DurationTotals:
     count, sum_ns, squares, zero_count, buckets = item
     pairs = zip(buckets[::2], buckets[1::2], strict=True)
     return DurationTotals(int(count), int(sum_ns), int(squares), int(zero_count), dict(pairs))
+
+
+def _timed(totals: Timed) -> list[Any]:
+    """A variant in the form of durations that have no buckets."""
+    return [totals.count, totals.sum_ns, _squares(totals), 0, _NO_BUCKETS]
+
+
+def _restored_timed(item: list[Any]) -> Timed:
+    """The totals of a variant; files of before have buckets, of which nothing is shown."""
+    count, sum_ns, squares = item[:3]
+    return Timed(int(count), int(sum_ns), int(squares))
 
 
 def _flat(value: Device | KernelName) -> Document:

@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from kernelcast.exporter import snapshot
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.runtime.logging import get_logger
@@ -100,8 +102,7 @@ class StateFile:
             aggregator: Whose memory.
             final: Nothing is published after this.
         """
-        document = snapshot.take(aggregator, energy=final)
-        body = json.dumps(document, separators=_SEPARATORS, ensure_ascii=False).encode()
+        body = _serialised(snapshot.take(aggregator, energy=final))
         if body == self._written:
             return
         try:
@@ -142,6 +143,14 @@ class StateFile:
             self.path.replace(aside)
         except OSError as error:
             _log.warning("state could not be put aside", path=str(self.path), error=str(error))
+
+
+def _serialised(document: snapshot.Document) -> bytes:
+    """The document as JSON; only programs that make up totals beyond 64 bits need the slower writer."""
+    try:
+        return orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        return json.dumps(document, separators=_SEPARATORS, ensure_ascii=False).encode()
 
 
 def _header(body: bytes, version: bytes = VERSION) -> bytes:

@@ -9,7 +9,7 @@ from kernelcast.exporter.publish import Publisher
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.events import Outcome, OutcomeState
-from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
 from kernelcast.wire.kernels import kernel_id, label
@@ -277,7 +277,7 @@ def test_totals_that_no_program_can_reach_are_refused_and_the_nodes_export_goes_
                 (KernelName(kernel_id("gemm"), "gemm"),),
                 (KernelRow(kernel_id("gemm"), huge, totals),),
                 counters,
-                {(kernel_id("gemm"), "v"): KernelRow(kernel_id("gemm"), huge, totals)},
+                {(kernel_id("gemm"), "v"): VariantRow.of(kernel_id("gemm"), "v", totals)},
             )
         )
     aggregator.report(report({"relu": [5]}, of=process("c", program="serve")))
@@ -410,7 +410,8 @@ def test_tunables_are_shown_while_their_process_lives() -> None:
 def test_variants_add_up_to_their_kernel_and_the_many_are_summed() -> None:
     aggregator = Aggregator()
     number = kernel_id("gemm")
-    variants = {(number, f"grid={size}"): row("gemm", [size]) for size in range(1, 13)}
+    rows = [VariantRow(number, f"grid={size}", 1, size, size**2) for size in range(1, 13)]
+    variants = {(row.kernel, row.variant): row for row in rows}
     aggregator.report(report({"gemm": list(range(1, 13))}, variants=variants))
     launches = values(shown(aggregator), kernel.VARIANT_LAUNCHES, "variant")
     assert len(launches) == 9

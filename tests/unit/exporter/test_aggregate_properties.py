@@ -11,7 +11,7 @@ from kernelcast.exporter import snapshot
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.frames import Counters, KernelName, KernelRow
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Labels, Process
 from kernelcast.wire.kernels import OTHER, kernel_id, label
@@ -61,7 +61,7 @@ class Program:
                 launch_gaps=gaps,
                 regions=(("epoch", copies, copies, copies),),
             ),
-            {(row.kernel, "one"): row for row in rows},
+            {(row.kernel, "one"): VariantRow.of(row.kernel, "one", row.durations) for row in rows},
             final=final,
         )
 

@@ -60,7 +60,7 @@ def test_batches_add_up_to_what_single_launches_would(durations_ns: list[list[in
     if any(durations_ns):
         assert row(bulk) == row(single)
         assert counters(bulk).launch_gaps == counters(single).launch_gaps
-        told = [one for one in bulk.take_variants(bulk.cells(0)) if one.count]
+        told = [one for one in bulk.take_variants(bulk.cells(0)) if one.launches]
         assert told == list(single.take_variants(single.cells(0)))
     assert bulk.refused == single.refused == 0
 
@@ -189,10 +189,10 @@ def test_variants_beyond_the_bound_are_one_and_add_up_to_their_kernel() -> None:
         recorder.observe("k", 10 + number, variant=f"{number}")
     rows = recorder.take_variants(recorder.cells(0))
     assert len(rows) == MAX_VARIANTS
-    assert sum(one.count for one in rows) == row(recorder).durations.count
+    assert sum(one.launches for one in rows) == row(recorder).durations.count
     assert sum(one.sum_ns for one in rows) == row(recorder).durations.sum_ns
     assert sum(one.sum_squares_ns2 for one in rows) == row(recorder).durations.sum_squares_ns2
-    assert {one.variant: one.count for one in rows}[OTHER] == 200 - MAX_VARIANTS + 1
+    assert {one.variant: one.launches for one in rows}[OTHER] == 200 - MAX_VARIANTS + 1
 
 
 def test_all_kernels_together_have_a_bounded_number_of_variants() -> None:
@@ -202,7 +202,7 @@ def test_all_kernels_together_have_a_bounded_number_of_variants() -> None:
             recorder.observe(f"kernel_{number}x", 1, variant=f"{variant}")
     rows = recorder.take_variants(recorder.cells(0))
     assert sum(one.variant != OTHER for one in rows) <= MAX_DEVICE_VARIANTS
-    assert sum(one.count for one in rows) == 8000
+    assert sum(one.launches for one in rows) == 8000
 
 
 def test_only_variants_that_changed_are_taken_and_all_of_them_for_somebody_new() -> None:
@@ -261,4 +261,4 @@ def test_threads_lose_nothing_of_what_they_add_in_bulk() -> None:
     assert told.regions == (("r", 12_000, 36_000, 40_000),)
     assert told.sync == (("stream", 8000, 20_000),)
     assert told.dropped_records == 4000
-    assert [one.count for one in recorder.take_variants(recorder.cells(0))] == [12_000]
+    assert [one.launches for one in recorder.take_variants(recorder.cells(0))] == [12_000]

@@ -166,7 +166,7 @@ def test_variants_that_changed_follow_their_kernels_rows(program: Program, expor
     program.recorder.observe("a", 7, variant="2x1x1|32x1x1")
     program.sender.round()
     (variants,) = [frame for frame in exporter.frames() if isinstance(frame, VariantRows)]
-    assert [(row.variant, row.count, row.sum_ns) for row in variants.rows] == [("2x1x1|32x1x1", 2, 14)]
+    assert [(row.variant, row.launches, row.sum_ns) for row in variants.rows] == [("2x1x1|32x1x1", 2, 14)]
 
 
 def test_variants_that_did_not_arrive_are_told_again(program: Program, exporter: Exporter) -> None:
@@ -183,7 +183,7 @@ def test_variants_that_did_not_arrive_are_told_again(program: Program, exporter:
     for _ in range(50):
         for frame in exporter.frames():
             if isinstance(frame, VariantRows):
-                seen.update(((row.kernel, row.variant), row.count) for row in frame.rows)
+                seen.update(((row.kernel, row.variant), row.launches) for row in frame.rows)
         program.sender.round()
     assert sum(seen.values()) == 20_000
 

@@ -9,11 +9,12 @@ import numpy as np
 from kernelcast.exporter.growth import Launches
 from kernelcast.exporter.replay.durations import bucket_indices, durations_of
 from kernelcast.exporter.replay.trace import IntArray, Trace
-from kernelcast.wire.frames import KernelName, KernelRow
+from kernelcast.wire.frames import KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import kernel_id, normalise
 
 Variant = tuple[int, str]
+Taken = tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, VariantRow]]
 
 
 @dataclass(slots=True)
@@ -79,19 +80,16 @@ class KernelTally:
             int(columns.graph[chosen].sum()),
         )
 
-    def take(self, device: int) -> tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, KernelRow]]:
+    def take(self, device: int) -> Taken:
         """What changed on a GPU since the last call: new names, rows, variants."""
         totals = self.devices[device]
         names, totals.names = tuple(totals.names), []
         rows = tuple(_row(kernel, totals.kernels[kernel]) for kernel in sorted(totals.changed_kernels))
-        variants = {
-            key: KernelRow(key[0], totals.variants[key].count, totals.variants[key].copy())
-            for key in sorted(totals.changed_variants)
-        }
+        variants = {key: VariantRow.of(*key, totals.variants[key]) for key in sorted(totals.changed_variants)}
         totals.changed_kernels, totals.changed_variants = set(), set()
         return names, rows, variants
 
-    def everything(self, device: int) -> tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, KernelRow]]:
+    def everything(self, device: int) -> Taken:
         """All totals of a GPU once more, and names not yet taken."""
         totals = self.devices[device]
         totals.changed_kernels = set(totals.kernels)

@@ -6,7 +6,7 @@ from typing import Final
 
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.simulate.program import BAD_BLOCK_SIZE, Program
-from kernelcast.wire.frames import Counters, KernelRow, TunableClaim
+from kernelcast.wire.frames import Counters, KernelRow, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import SIMULATED, Device, Process
 
@@ -76,7 +76,7 @@ class SimulatedProcess:
         rows = [KernelRow(name.kernel, one.count, one) for name, one in zip(names, totals, strict=True) if one.count]
         by_kernel = {row.kernel: row for row in rows}
         variants = {
-            (name.kernel, variant): by_kernel[name.kernel]
+            (name.kernel, variant): VariantRow.of(name.kernel, variant, by_kernel[name.kernel].durations)
             for name, variant in zip(names, self.program.variants, strict=True)
             if name.kernel in by_kernel
         }

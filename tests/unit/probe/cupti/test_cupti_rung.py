@@ -140,7 +140,7 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
     assert (name.shared_memory_bytes, name.local_memory_bytes, name.occupancy) == (3_072, 64, 0.25)
     assert (row.launches, row.graph_launches, row.queue_delays, row.queue_delay_ns) == (1, 1, 1, 500)
     (variant,) = stage.recorder.take_variants([cell])
-    assert (variant.variant, variant.count, variant.sum_ns) == ("8x2x1|256x1x1|3072", 1, 1_000)
+    assert (variant.variant, variant.launches, variant.sum_ns) == ("8x2x1|256x1x1|3072", 1, 1_000)
 
 
 def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> None:

@@ -1,0 +1,73 @@
+"""What a report adds: nothing where nothing changed, all of it otherwise, and never less than nothing."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelcast.exporter.growth import Launches, Timed, difference
+from kernelcast.wire.frames import KernelRow, VariantRow
+from kernelcast.wire.histogram import DurationTotals
+
+durations = st.lists(st.integers(0, 10**12), max_size=20)
+
+
+def totals(durations_ns: list[int]) -> DurationTotals:
+    found = DurationTotals()
+    for duration_ns in durations_ns:
+        found.observe(duration_ns)
+    return found
+
+
+def row(durations_ns: list[int]) -> KernelRow:
+    count = len(durations_ns)
+    return KernelRow(7, count, totals(durations_ns), count, sum(durations_ns), count // 2)
+
+
+@given(durations, durations)
+def test_what_came_since_is_what_was_launched_since(before: list[int], later: list[int]) -> None:
+    first, both = Launches.of(row(before)), row(before + later)
+    grown = Launches.of(both).since(first)
+    assert grown is not None
+    assert grown.durations == totals(later)
+    assert first.tells(both) == (not later)
+    first.add(grown)
+    assert first.tells(both)
+
+
+@given(durations.filter(bool), st.integers(0, 19))
+def test_a_row_that_lacks_what_was_told_is_no_growth(told: list[int], position: int) -> None:
+    less = told[:position] + told[position + 1 :]
+    if len(less) < len(told):
+        assert Launches.of(row(less)).since(Launches.of(row(told))) is None
+        assert difference(totals(less), totals(told)) is None
+
+
+def test_a_row_of_the_same_sums_in_other_buckets_is_not_what_was_told() -> None:
+    told = Launches.of(row([100, 200]))
+    moved = KernelRow(7, 2, replace(totals([100, 200]), buckets={-187: 2}), 2, 300, 1)
+    assert not told.tells(moved)
+    assert Launches.of(moved).since(told) is None
+
+
+def test_empty_buckets_of_a_row_are_not_counted_as_grown() -> None:
+    spoilt = replace(totals([100]), buckets={**totals([100]).buckets, 5: 0})
+    assert difference(spoilt, DurationTotals()) == totals([100])
+
+
+@given(durations, durations)
+def test_a_variant_grows_by_what_was_launched_since(before: list[int], later: list[int]) -> None:
+    known, told = Timed(), VariantRow.of(7, "v", totals(before + later))
+    known.advance(VariantRow.of(7, "v", totals(before)))
+    assert known.tells(told) == (not later)
+    grown = known.advance(told)
+    added = totals(later)
+    assert grown == Timed(added.count, added.sum_ns, added.sum_squares_ns2)
+    assert known.tells(told)
+
+
+def test_a_variant_that_falls_stays_as_it_was() -> None:
+    known = Timed(2, 300, 50_000)
+    for fallen in ((1, 300, 50_000), (2, 299, 50_000), (3, 400, 49_999)):
+        assert known.advance(VariantRow(7, "v", *fallen)) is None
+    assert known == Timed(2, 300, 50_000)
