@@ -45,6 +45,19 @@ def test_looks_too_near_to_each_other_say_nothing_and_do_not_spoil_the_next() ->
     assert set(profiled(made, 2 * SECOND_NS).values) >= NAMES
 
 
+def test_rows_that_are_asked_for_later_are_the_right_metrics() -> None:
+    answers: dict[str, Any] = {f"nvmlGpmMetricsGet:{metric.metric_id}": metric.metric_id / 10 for metric in GPM_METRICS}
+    made = sampler(playing(node(gpu(**answers))))
+    second = SECOND_NS
+    made.sample(second)
+    for rows in (GPM_METRICS[3:5], GPM_METRICS[1:9], GPM_METRICS[5:6], GPM_METRICS):
+        made.change(SamplerOptions(rows=tuple(metric.row.otlp_name for metric in rows)))
+        second += SECOND_NS
+        assert profiled(made, second).values == {
+            metric.row.otlp_name: pytest.approx(metric.metric_id / 10 * metric.factor) for metric in rows
+        }
+
+
 def test_every_profiling_row_is_the_metric_that_nvml_says_it_is() -> None:
     names = {value: name for name, value in vars(pynvml).items() if name.startswith("NVML_GPM_METRIC_")}
     words = {

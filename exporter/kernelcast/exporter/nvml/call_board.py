@@ -31,10 +31,13 @@ class CallBoard:
         return self._page[: self._page[0] + 1][1:].decode(errors="replace")
 
     def note(self, name: bytes) -> None:
-        """Say which call is going on; empty for none."""
-        self._page[0] = 0
+        """Say which call is going on; the one before has been cleared."""
         self._page[1 : len(name) + 1] = name
         self._page[0] = len(name)
+
+    def clear(self) -> None:
+        """Say that none is."""
+        self._page[0] = 0
 
     def close(self) -> None:
         """Release the memory; safe to call twice."""
@@ -68,13 +71,15 @@ class NotedNvml:
         return theirs
 
     def _noted(self, name: bytes, call: Callable[..., Any]) -> Callable[..., Any]:
+        note, clear, thread, this_thread = self._board.note, self._board.clear, self._thread, threading.get_ident
+
         def noted(*arguments: Any, **named: Any) -> Any:
-            if threading.get_ident() != self._thread:
+            if this_thread() != thread:
                 return call(*arguments, **named)
-            self._board.note(name)
+            note(name)
             try:
                 return call(*arguments, **named)
             finally:
-                self._board.note(b"")
+                clear()
 
         return noted

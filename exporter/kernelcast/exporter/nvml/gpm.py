@@ -6,6 +6,7 @@ Source: nvml.h, "GPM Functions".
 import math
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from kernelcast.exporter.nvml import fields, reading
@@ -52,6 +53,8 @@ class Gpm:
         # 20 KB with room for every metric there is: made once.
         self._request = nvml.c_nvmlGpmMetricsGet_t()
         self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        self._asked: tuple[GpmMetric, ...] = ()
+        self._slots: list[Any] = []
 
     def read(self, gpu: Gpu, wanted: frozenset[str], now_ns: int, into: Values) -> None:
         """Add the wanted profiling rows, or why they are absent.
@@ -59,7 +62,7 @@ class Gpm:
         Raises:
             LostGpuError: The GPU is gone.
         """
-        asked = [metric for metric in fields.GPM_METRICS if metric.row.otlp_name in wanted]
+        asked = _asked(wanted)
         if not asked:
             return
         reason = self._unsupported(gpu) or self._look(gpu, now_ns)
@@ -120,28 +123,34 @@ class Gpm:
         self._looks[gpu.key] = looks
         return looks
 
-    def _metrics(self, gpu: Gpu, asked: list[GpmMetric], into: Values) -> None:
+    def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: Values) -> None:
         """What happened between the two looks; after `_look` the later one is called `before`."""
         nvml, looks = self._nvml, self._looks[gpu.key]
-        # The engine's own activity is always asked for: it tells whether the others can be believed.
-        ids = [GRAPHICS.metric_id, *(metric.metric_id for metric in asked)]
+        if asked != self._asked:
+            self._ask(asked)
         request = self._request
-        request.numMetrics = len(ids)
         request.sample1, request.sample2 = looks.now, looks.before
-        for slot, metric_id in zip(request.metrics, ids, strict=False):
-            slot.metricId = metric_id
         try:
             nvml.nvmlGpmMetricsGet(request)
         except nvml.NVMLError as error:
             _absent(asked, self._reason(fields.GPM_METRICS_CALL, error), into)
             return
-        graphics, *told = request.metrics[: len(ids)]
+        graphics, *told = self._slots
         if graphics.nvmlReturn == nvml.NVML_SUCCESS and graphics.value == 0 and into.values.get(GPU_UTIL.otlp_name, 0):
             # Seen on RTX 5060 Ti: every metric 0 under load. Source: gpm-probe.py, a third party's.
             _absent(asked, reading.IMPLAUSIBLE, into)
             return
         for metric, slot in zip(asked, told, strict=True):
             self._put(metric, slot, into)
+
+    def _ask(self, asked: tuple[GpmMetric, ...]) -> None:
+        """Name the metrics in the request, where they stay; NVML fills the rest of each slot anew at every call."""
+        # The engine's own activity is always asked for: it tells whether the others can be believed.
+        ids = [GRAPHICS.metric_id, *(metric.metric_id for metric in asked)]
+        self._request.numMetrics = len(ids)
+        self._asked, self._slots = asked, self._request.metrics[: len(ids)]
+        for slot, metric_id in zip(self._slots, ids, strict=True):
+            slot.metricId = metric_id
 
     def _put(self, metric: GpmMetric, slot: Any, into: Values) -> None:
         if slot.nvmlReturn != self._nvml.NVML_SUCCESS:
@@ -164,6 +173,12 @@ class Gpm:
                 self._nvml.nvmlGpmSampleFree(sample)
 
 
-def _absent(asked: list[GpmMetric], reason: str, into: Values) -> None:
+@lru_cache(maxsize=2)
+def _asked(wanted: frozenset[str]) -> tuple[GpmMetric, ...]:
+    """The metrics of the wanted rows; the same ones at every interval."""
+    return tuple(metric for metric in fields.GPM_METRICS if metric.row.otlp_name in wanted)
+
+
+def _absent(asked: tuple[GpmMetric, ...], reason: str, into: Values) -> None:
     for metric in asked:
         into.put(metric.row, None, reason)

@@ -1,7 +1,8 @@
 """The values of one GPU: the table of calls, asked row by row; what is not told stands with its reason."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from kernelcast.exporter.nvml import fields, reading
@@ -57,11 +58,10 @@ class ValueReader:
             LostGpuError: The GPU is gone.
         """
         into = Values()
-        for call in fields.MIG_CALLS if gpu.gi_id else fields.CALLS:
-            if any(row.otlp_name in wanted for row in call.rows):
-                self._call(gpu, call, wanted, into)
+        for call in _calls(wanted, of_instance=bool(gpu.gi_id)):
+            self._call(gpu, call, wanted, into)
         if not gpu.gi_id:
-            self._fields(gpu, [one for one in fields.FIELD_VALUES if one.row.otlp_name in wanted], into)
+            self._fields(gpu, _field_values(wanted), into)
         return into
 
     def _call(self, gpu: Gpu, call: Call, wanted: frozenset[str], into: Values) -> None:
@@ -75,7 +75,7 @@ class ValueReader:
             if row.otlp_name in wanted:
                 into.put(row, value, reason)
 
-    def _fields(self, gpu: Gpu, asked: list[FieldValue], into: Values) -> None:
+    def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: Values) -> None:
         if not asked:
             return
         nvml = self._nvml
@@ -114,3 +114,15 @@ class ValueReader:
             self._failed(call, error_name(error))
         reason = self._codes.reason(error.value)
         return reading.MIG if gpu.mig_mode and reason == reading.NOT_SUPPORTED else reason
+
+
+@lru_cache(maxsize=4)
+def _calls(wanted: frozenset[str], *, of_instance: bool) -> tuple[Call, ...]:
+    """The calls that give any of the wanted rows; the same at every interval."""
+    calls = fields.MIG_CALLS if of_instance else fields.CALLS
+    return tuple(call for call in calls if any(row.otlp_name in wanted for row in call.rows))
+
+
+@lru_cache(maxsize=2)
+def _field_values(wanted: frozenset[str]) -> tuple[FieldValue, ...]:
+    return tuple(one for one in fields.FIELD_VALUES if one.row.otlp_name in wanted)

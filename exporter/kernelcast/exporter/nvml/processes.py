@@ -3,8 +3,8 @@
 Source: nvml.h, nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetProcessUtilization.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,9 +26,12 @@ FULL_PERCENT: Final = 100
 KINDS: Final = tuple(zip(("mps", "compute", "graphics"), fields.PROCESS_CALLS, strict=True))
 """A process that is in several lists is what it is in the first."""
 
-Shares = tuple[int, int, int, int]
-"""Percent: kernels, memory, encoder, decoder."""
+Shares = tuple[int | None, int | None, int | None, int | None]
+"""Percent: kernels, memory, encoder, decoder; None where it is not told."""
 IDLE: Final[Shares] = (0, 0, 0, 0)
+UNKNOWN: Final[Shares] = (None, None, None, None)
+Held = tuple[str, int | None]
+"""A process's kind, and its memory in bytes."""
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class Processes:
         self._proc = proc
         self.with_names = True
         self._said: dict[str, Utilization] = {}
-        self._names: dict[tuple[tuple[str, str], int], str] = {}
+        self._names: dict[tuple[str, str], dict[int, str]] = {}
 
     def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
         """Who uses a GPU; of a divided one its instances tell.
@@ -76,15 +79,19 @@ class Processes:
         """
         if gpu.mig_mode and not gpu.gi_id:
             return ()
-        found: dict[int, ProcessUse] = {}
+        found: dict[int, Held] = {}
         for handle in gpu.mig_handles or (gpu.handle,):
             for kind, call in KINDS:
                 for one in self._asked(call, handle):
-                    use = ProcessUse(one.pid, kind, one.usedGpuMemory)
-                    found[one.pid] = _joined(found[one.pid], use) if one.pid in found else use
+                    held = (kind, one.usedGpuMemory)
+                    found[one.pid] = _joined(found[one.pid], held) if one.pid in found else held
         shares = self._shares(gpu, now_ns) if found and not gpu.gi_id else None
-        uses = [use if shares is None else _with(use, shares.get(use.pid, IDLE)) for use in found.values()]
-        return self._bounded(gpu, uses)
+        ranked = sorted(found, key=lambda pid: (-(found[pid][1] or 0), pid))
+        names = self._named(gpu, ranked[:MOST_PROCESSES])
+        return _bounded(
+            ProcessUse(pid, *found[pid], *(UNKNOWN if shares is None else shares.get(pid, IDLE)), names.get(pid, ""))
+            for pid in ranked
+        )
 
     def _asked(self, call: str, handle: Any) -> Iterable[Any]:
         try:
@@ -115,32 +122,11 @@ class Processes:
                 said.shares[one.pid] = shares
         return said.shares
 
-    def _bounded(self, gpu: Gpu, uses: list[ProcessUse]) -> tuple[ProcessUse, ...]:
-        ranked = sorted(uses, key=lambda use: (-(use.memory_bytes or 0), use.pid))
-        named = self._named(gpu, ranked[:MOST_PROCESSES])
-        rest = ranked[MOST_PROCESSES:]
-        if not rest:
-            return tuple(named)
-        other = ProcessUse(
-            OTHER_PID,
-            OTHER,
-            _sum(use.memory_bytes for use in rest),
-            _sum(use.sm_percent for use in rest),
-            _sum(use.memory_percent for use in rest),
-            _sum(use.enc_percent for use in rest),
-            _sum(use.dec_percent for use in rest),
-            OTHER,
-        )
-        return (*named, other)
-
-    def _named(self, gpu: Gpu, uses: list[ProcessUse]) -> list[ProcessUse]:
-        """With their names, which are read once as long as a process stays on the GPU."""
-        before = {pid: name for (key, pid), name in self._names.items() if key == gpu.key}
-        names = {use.pid: before.get(use.pid) or self._name(use.pid) for use in uses}
-        for pid in before.keys() - names.keys():
-            del self._names[gpu.key, pid]
-        self._names |= {(gpu.key, pid): name for pid, name in names.items()}
-        return [replace(use, name=names[use.pid]) for use in uses]
+    def _named(self, gpu: Gpu, pids: list[int]) -> Mapping[int, str]:
+        """Their names, which are read once as long as a process stays on the GPU."""
+        before = self._names.get(gpu.key, {})
+        self._names[gpu.key] = names = {pid: before.get(pid) or self._name(pid) for pid in pids}
+        return names
 
     def _name(self, pid: int) -> str:
         if not self.with_names:
@@ -157,16 +143,28 @@ class Processes:
             raise LostGpuError
 
 
-def _joined(one: ProcessUse, other: ProcessUse) -> ProcessUse:
+def _joined(one: Held, other: Held) -> Held:
     """A process that stands in two lists, each with the same memory; or on two compute instances, each with its own."""
-    if one.type != other.type:
-        return one
-    return replace(one, memory_bytes=_sum((one.memory_bytes, other.memory_bytes)))
+    return (one[0], _sum((one[1], other[1]))) if one[0] == other[0] else one
 
 
-def _with(use: ProcessUse, shares: Shares) -> ProcessUse:
-    sm, memory, encoder, decoder = shares
-    return replace(use, sm_percent=sm, memory_percent=memory, enc_percent=encoder, dec_percent=decoder)
+def _bounded(ranked: Iterable[ProcessUse]) -> tuple[ProcessUse, ...]:
+    """The first of them one by one, the others as one."""
+    uses = tuple(ranked)
+    rest = uses[MOST_PROCESSES:]
+    if not rest:
+        return uses
+    other = ProcessUse(
+        OTHER_PID,
+        OTHER,
+        _sum(use.memory_bytes for use in rest),
+        _sum(use.sm_percent for use in rest),
+        _sum(use.memory_percent for use in rest),
+        _sum(use.enc_percent for use in rest),
+        _sum(use.dec_percent for use in rest),
+        OTHER,
+    )
+    return (*uses[:MOST_PROCESSES], other)
 
 
 def _sum(parts: Iterable[int | None]) -> int | None:

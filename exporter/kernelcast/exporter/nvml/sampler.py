@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
 from kernelcast.exporter.nvml import fields, reading
@@ -193,13 +193,13 @@ class Sampler:
 
     def _reading(self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = ()) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
-        return replace(_described(gpu), values=told.values, absent=told.absent, processes=used, xids=xids)
+        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids)
 
     def _failed(self, call: str, error: str) -> None:
         self._errors.append((call, error))
 
 
-def _described(gpu: Gpu) -> GpuReading:
+def _described(gpu: Gpu, **told: Any) -> GpuReading:
     return GpuReading(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -209,4 +209,5 @@ def _described(gpu: Gpu) -> GpuReading:
         gi_id=gpu.gi_id,
         gi_profile=gpu.gi_profile,
         mig_uuids=gpu.mig_uuids,
+        **told,
     )
