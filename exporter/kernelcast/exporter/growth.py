@@ -8,6 +8,9 @@ from kernelcast.wire.histogram import DurationTotals
 CounterKey = tuple[str, ...]
 """A total that is not per kernel: which one (a key of `series.COUNTERS`), then the values of its labels."""
 
+VariantGrowth = tuple[str, str, int, int, int]
+"""Signature, variant, timed launches, their GPU time in ns, and its squares in ns²: what one variant grew by."""
+
 
 @dataclass(slots=True)
 class Launches:
@@ -92,26 +95,11 @@ class Timed:
     sum_ns: int = 0
     sum_squares_ns2: int = 0
 
-    def tells(self, told: VariantRow) -> bool:
-        """Whether what is told are these totals."""
-        return (
-            self.count == told.launches and self.sum_ns == told.sum_ns and self.sum_squares_ns2 == told.sum_squares_ns2
-        )
-
-    def add(self, other: "Timed") -> None:
+    def add(self, count: int, sum_ns: int, sum_squares_ns2: int) -> None:
         """Add other launches to these."""
-        self.count += other.count
-        self.sum_ns += other.sum_ns
-        self.sum_squares_ns2 += other.sum_squares_ns2
-
-    def advance(self, told: VariantRow) -> "Timed | None":
-        """Become what was told; returns what that adds. Where any total is lower, nothing changes and None comes."""
-        count, sum_ns = told.launches - self.count, told.sum_ns - self.sum_ns
-        squares = told.sum_squares_ns2 - self.sum_squares_ns2
-        if count < 0 or sum_ns < 0 or squares < 0:
-            return None
-        self.count, self.sum_ns, self.sum_squares_ns2 = told.launches, told.sum_ns, told.sum_squares_ns2
-        return Timed(count, sum_ns, squares)
+        self.count += count
+        self.sum_ns += sum_ns
+        self.sum_squares_ns2 += sum_squares_ns2
 
 
 @dataclass(slots=True)
@@ -120,7 +108,7 @@ class Growth:
 
     Attributes:
         kernels: By normalised signature; empty for kernels whose name has not arrived.
-        variants: By signature and variant.
+        variants: Of those that grew.
         counters: By counter.
         gaps: Idle times of the device between two things it did; None where none were reported.
         configs: Names and launch configurations that came with it, signatures normalised.
@@ -129,12 +117,24 @@ class Growth:
     """
 
     kernels: dict[str, Launches] = field(default_factory=dict)
-    variants: dict[tuple[str, str], Timed] = field(default_factory=dict)
+    variants: list[VariantGrowth] = field(default_factory=list)
     counters: dict[CounterKey, int] = field(default_factory=dict)
     gaps: DurationTotals | None = None
     configs: list[KernelName] = field(default_factory=list)
     fallen: int = 0
     refused: int = 0
+
+
+def variant_growth(signature: str, now: VariantRow, before: VariantRow | None) -> VariantGrowth | None:
+    """What `now` has beyond `before`; None where any total is lower than it was."""
+    _, variant, launches, sum_ns, squares = now
+    if before is not None:
+        launches -= before.launches
+        sum_ns -= before.sum_ns
+        squares -= before.sum_squares_ns2
+    if launches < 0 or sum_ns < 0 or squares < 0:
+        return None
+    return signature, variant, launches, sum_ns, squares
 
 
 def difference(now: DurationTotals, before: DurationTotals) -> DurationTotals | None:
@@ -144,7 +144,7 @@ def difference(now: DurationTotals, before: DurationTotals) -> DurationTotals | 
     known, told = before.buckets, now.buckets
     if min(count, sum_ns, squares, zero_count) < 0 or not known.keys() <= told.keys():
         return None
-    buckets = {index: total - known.get(index, 0) for index, total in told.items() if total != known.get(index, 0)}
+    buckets = {index: added for index, total in told.items() if (added := total - known.get(index, 0))}
     if buckets and min(buckets.values()) < 0:
         return None
     return DurationTotals(count, sum_ns, squares, zero_count, buckets)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kernelcast.exporter.growth import CounterKey, Growth, Launches, Timed, difference
+from kernelcast.exporter.growth import CounterKey, Growth, Launches, difference, variant_growth
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
@@ -52,7 +52,7 @@ class ProcessTotals:
     def __init__(self) -> None:
         self.names: dict[int, KernelName] = {}
         self.rows: dict[int, Launches] = {}
-        self.variants: dict[tuple[int, str], Timed] = {}
+        self.variants: dict[tuple[int, str], VariantRow] = {}
         self.counters: dict[CounterKey, int] = {}
         self.gaps: DurationTotals | None = None
         self.pools: dict[tuple[str, str], int] = {}
@@ -119,23 +119,19 @@ class ProcessTotals:
         if known is not grown:
             known.add(grown)
 
-    def _advance_variant(self, key: tuple[int, str], told: VariantRow, growth: Growth) -> None:
+    def _advance_variant(self, key: tuple[int, str], now: VariantRow, growth: Growth) -> None:
         before = self.variants.get(key)
-        if before is None:
-            if len(self.variants) >= MAX_TRACKED:
-                growth.refused += 1
-                return
-            before = self.variants[key] = Timed()
-        elif before.tells(told):
+        if now == before:
             return
-        grown = before.advance(told)
+        if before is None and len(self.variants) >= MAX_TRACKED:
+            growth.refused += 1
+            return
+        grown = variant_growth(self.signature(key[0]), now, before)
         if grown is None:
             growth.fallen += 1
             return
-        kernel, variant = key
-        known = growth.variants.setdefault((self.signature(kernel), variant), grown)
-        if known is not grown:
-            known.add(grown)
+        self.variants[key] = now
+        growth.variants.append(grown)
 
     def _advance_gaps(self, now: DurationTotals, growth: Growth) -> None:
         grown = difference(now, self.gaps or DurationTotals())

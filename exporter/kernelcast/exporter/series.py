@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kernelcast.exporter.admission import admit
-from kernelcast.exporter.growth import CounterKey, Growth, Launches, Timed
+from kernelcast.exporter.growth import CounterKey, Growth, Launches, Timed, VariantGrowth
 from kernelcast.exporter.process import MAX_TRACKED
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.histogram import DurationTotals
@@ -84,7 +84,7 @@ class KernelSeries:
             room = len(self.variants) - (OTHER in self.variants) < MAX_VARIANTS
             short = len(name) <= MAX_VARIANT_CHARACTERS
             kept = name if known or (room and short and name != OTHER) else OTHER
-            self.variants.setdefault(kept, Timed()).add(totals)
+            self.variants.setdefault(kept, Timed()).add(totals.count, totals.sum_ns, totals.sum_squares_ns2)
         self.pending_variants.clear()
 
 
@@ -145,8 +145,8 @@ class ProgramSeries:
             kernel.gpu_time_ns += grown.gpu_time_ns
             (kernel.totals if kernel.admitted else kernel.pending).add(grown)
             self.spent_ns[kernel.signature] = self.spent_ns.get(kernel.signature, 0) + grown.estimated_ns
-        for (signature, variant), timed in growth.variants.items():
-            self._grow_variant(self._kernel(signature), variant, timed)
+        for grown_variant in growth.variants:
+            self._grow_variant(grown_variant)
         for name in growth.configs:
             self._kernel(name.signature).config = name
         if growth.gaps is not None and self._countable(growth.gaps.count):
@@ -193,13 +193,16 @@ class ProgramSeries:
             kernel.settle_variants()
         kernel.pending_variants.clear()
 
-    def _grow_variant(self, kernel: KernelSeries, variant: str, grown: Timed) -> None:
-        known, pending = kernel.variants.get(variant), kernel.pending_variants
-        if known is not None:
-            if self._countable(grown.count):
-                known.add(grown)
-        elif (variant in pending or len(pending) < MAX_TRACKED) and self._countable(grown.count):
-            pending.setdefault(variant, Timed()).add(grown)
+    def _grow_variant(self, grown: VariantGrowth) -> None:
+        signature, variant, count, sum_ns, squares = grown
+        kernel = self._kernel(signature)
+        timed = kernel.variants.get(variant) or kernel.pending_variants.get(variant)
+        full = timed is None and len(kernel.pending_variants) >= MAX_TRACKED
+        if full or not self._countable(count):
+            return
+        if timed is None:
+            timed = kernel.pending_variants[variant] = Timed()
+        timed.add(count, sum_ns, squares)
 
     def _kernel(self, signature: str) -> KernelSeries:
         """The kernel's entry; beyond the limit all share the nameless one, which is never admitted."""

@@ -9,7 +9,7 @@ from kernelcast.exporter.energy import GpuEnergy, GpuKey
 from kernelcast.exporter.growth import Launches, Timed
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import KernelSeries, ProgramSeries, SeriesKey
-from kernelcast.wire.frames import KernelName
+from kernelcast.wire.frames import KernelName, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device
 
@@ -128,7 +128,7 @@ def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
     return {
         "names": [[kernel, numbers.get(name.signature, -1)] for kernel, name in process.names.items()],
         "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
-        "variants": [[*key, [totals.count, *_timed(totals)]] for key, totals in process.variants.items()],
+        "variants": [_variant(row) for row in process.variants.values()],
         "counters": [[*key, total] for key, total in process.counters.items()],
         "gaps": _durations(process.gaps) if process.gaps else None,
     }
@@ -143,9 +143,7 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
         if number >= 0
     }
     process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
-    process.variants = {
-        (int(kernel), str(variant)): _restored_timed(totals[1:]) for kernel, variant, totals in item["variants"]
-    }
+    process.variants = {(row.kernel, row.variant): row for row in map(_restored_variant, item["variants"])}
     process.counters = {tuple(key): int(total) for *key, total in item["counters"]}
     process.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
     return process
@@ -157,7 +155,7 @@ def _launches(totals: Launches) -> list[Any]:
         totals.launches,
         durations.count,
         durations.sum_ns,
-        _squares(durations),
+        _number(durations.sum_squares_ns2),
         durations.zero_count,
         _pairs(durations),
         totals.queue_delays,
@@ -173,15 +171,14 @@ def _restored_launches(item: list[Any]) -> Launches:
 
 
 def _durations(totals: DurationTotals) -> list[Any]:
-    return [totals.count, totals.sum_ns, _squares(totals), totals.zero_count, _pairs(totals)]
+    return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2), totals.zero_count, _pairs(totals)]
 
 
 def _pairs(totals: DurationTotals) -> list[int]:
     return list(chain.from_iterable(totals.buckets.items()))
 
 
-def _squares(totals: DurationTotals | Timed) -> int | str:
-    squares = totals.sum_squares_ns2
+def _number(squares: int) -> int | str:
     return squares if squares <= _LARGEST else str(squares)
 
 
@@ -193,7 +190,18 @@ def _restored_durations(item: list[Any]) -> DurationTotals:
 
 def _timed(totals: Timed) -> list[Any]:
     """A variant in the form of durations that have no buckets."""
-    return [totals.count, totals.sum_ns, _squares(totals), 0, _NO_BUCKETS]
+    return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2), 0, _NO_BUCKETS]
+
+
+def _variant(row: VariantRow) -> list[Any]:
+    """The same, of one process."""
+    kernel, variant, launches, sum_ns, squares = row
+    return [kernel, variant, [launches, launches, sum_ns, _number(squares), 0, _NO_BUCKETS]]
+
+
+def _restored_variant(item: list[Any]) -> VariantRow:
+    kernel, variant, (_launches, count, sum_ns, squares, *_) = item
+    return VariantRow(int(kernel), str(variant), int(count), int(sum_ns), int(squares))
 
 
 def _restored_timed(item: list[Any]) -> Timed:

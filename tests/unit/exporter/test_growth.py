@@ -5,9 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.growth import Launches, Timed, difference
+from kernelcast.exporter.growth import Launches, difference, variant_growth
+from kernelcast.exporter.process import ProcessTotals
+from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.frames import KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device, Process
 
 durations = st.lists(st.integers(0, 10**12), max_size=20)
 
@@ -57,17 +60,31 @@ def test_empty_buckets_of_a_row_are_not_counted_as_grown() -> None:
 
 @given(durations, durations)
 def test_a_variant_grows_by_what_was_launched_since(before: list[int], later: list[int]) -> None:
-    known, told = Timed(), VariantRow.of(7, "v", totals(before + later))
-    known.advance(VariantRow.of(7, "v", totals(before)))
-    assert known.tells(told) == (not later)
-    grown = known.advance(told)
+    first, both = (VariantRow.of(7, "v", totals(told)) for told in (before, before + later))
     added = totals(later)
-    assert grown == Timed(added.count, added.sum_ns, added.sum_squares_ns2)
-    assert known.tells(told)
+    assert variant_growth("gemm", both, first) == ("gemm", "v", added.count, added.sum_ns, added.sum_squares_ns2)
+    assert variant_growth("gemm", first, None) == ("gemm", "v", *first[2:])
 
 
-def test_a_variant_that_falls_stays_as_it_was() -> None:
-    known = Timed(2, 300, 50_000)
+def test_a_variant_that_fell_is_no_growth() -> None:
+    known = VariantRow(7, "v", 2, 300, 50_000)
     for fallen in ((1, 300, 50_000), (2, 299, 50_000), (3, 400, 49_999)):
-        assert known.advance(VariantRow(7, "v", *fallen)) is None
-    assert known == Timed(2, 300, 50_000)
+        assert variant_growth("gemm", VariantRow(7, "v", *fallen), known) is None
+
+
+def test_what_a_process_repeats_or_takes_back_does_not_grow() -> None:
+    process = ProcessTotals()
+    tellings = [VariantRow(7, "v", *told) for told in ((2, 300, 50_000), (3, 200, 50_000), (3, 301, 50_001))]
+    found = []
+    for told in (tellings[0], tellings[0], tellings[1], tellings[2]):
+        report = ProcessReport(
+            Process("train", "a", 1), Device("n", "GPU-1"), rows=(row([5]),), variants={(7, "v"): told}
+        )
+        growth = process.advance(report)
+        found.append((growth.variants, growth.fallen, bool(growth.kernels)))
+    assert found == [
+        ([("", "v", 2, 300, 50_000)], 0, True),
+        ([], 0, False),
+        ([], 1, False),
+        ([("", "v", 1, 1, 1)], 0, False),
+    ]
