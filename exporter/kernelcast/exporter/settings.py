@@ -33,7 +33,7 @@ class SpoolSettings(Section):
             `state_directory`, keeps them in memory alone, and loses what finds no room there.
         max_bytes: What they may take on disk; over it the oldest are dropped, and counted.
         max_age_seconds: Older ones are dropped, and counted.
-        memory_bytes: What Kafka has not confirmed may take in memory; then it is written to disk.
+        memory_bytes: What Kafka has not confirmed of a topic may take in memory; then it is written to disk.
         memory_seconds: For how long it stays in memory alone: what `kill -9` may cost.
         replay_bytes_per_second: How quickly each topic follows once Kafka is back, beside as much as comes in.
         replay_jitter_seconds: Each node begins after a wait of up to this, so that a fleet does not begin as one.

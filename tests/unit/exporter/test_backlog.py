@@ -169,6 +169,22 @@ def test_memory_that_is_full_goes_to_disk_at_once(tmp_path: Path) -> None:
     assert len(node.kafka.queue) <= 4
 
 
+def test_what_librdkafka_holds_of_a_topic_is_bounded_even_where_the_disk_has_it_too(tmp_path: Path) -> None:
+    node = Node(tmp_path, memory_bytes=1_000)
+    node.kafka.up = False
+    for number in range(40):
+        node.send(b"d%02d" % number + b" " * 200, topic=TOPIC)
+        node.send(b"d%02d" % (number + 40) + b" " * 200, topic=TOPIC)
+        node.send(b"k%02d" % number + b" " * 200, topic=OTHER)
+        node.pass_seconds(1)
+    for topic in (TOPIC, OTHER):
+        assert 0 < sum(len(value) for to, value, _ in node.kafka.queue if to == topic) <= 1_000 + 203
+    node.kafka.up = True
+    node.pass_seconds(60)
+    assert [int(value[1:3]) for value in node.kafka.log[OTHER]] == list(range(40))
+    assert len(node.kafka.log[TOPIC]) == 80
+
+
 def test_new_messages_go_behind_those_that_wait(tmp_path: Path) -> None:
     node = Node(tmp_path, rate=1_000)
     node.kafka.up = False

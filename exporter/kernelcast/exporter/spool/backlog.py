@@ -66,12 +66,16 @@ class Way:
         topic: Its name.
         pace: When those on disk may go.
         flights: What is unconfirmed, by token, in the order it was handed over.
+        flight_bytes: What librdkafka holds, whether it is on disk as well or not.
+        is_full: A message found as many bytes on their way as may be, and Kafka has confirmed nothing since.
         returning: Some have come back: nothing goes until all have been answered for, then the oldest goes first.
     """
 
     topic: str
     pace: Pace
     flights: dict[int, Flight] = field(default_factory=dict)
+    flight_bytes: int = 0
+    is_full: bool = False
     returning: bool = False
 
 
@@ -80,8 +84,8 @@ class Limits:
     """How much waits where.
 
     Attributes:
-        memory_bytes: What may be unconfirmed in memory alone.
-        memory_seconds: For how long; then it is written to disk.
+        memory_bytes: Of each topic, what librdkafka may hold; the message with which it is reached goes, too.
+        memory_seconds: For how long in memory alone; then it is written to disk.
         replay_bytes_per_second: How quickly the disk is read, for each topic.
         jitter: Draws the wait before a replay, seconds.
     """
@@ -126,18 +130,13 @@ class Backlog:
         self.wake = threading.Event()
         """Set whenever there is something to poll for."""
         self._tokens = 0
-        self._in_memory = 0
-        """Bytes of flights that are in memory alone."""
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
         """Take a message over; never blocks for long, never raises."""
         with self._lock:
             self._settle()
             way, record = self._ways[topic], Record(self._clock(), key, value)
-            is_full = self._in_memory + record.size_bytes > self._limits.memory_bytes
-            if is_full:
-                self._spill_all()
-            if self._may_pass(way) and not is_full:
+            if self._may_pass(way):
                 self._hand_over(way, record, None)
             else:
                 self._spill(way)
@@ -192,13 +191,13 @@ class Backlog:
 
     def _may_pass(self, way: Way) -> bool:
         """Whether a message may go to Kafka at once: none of its topic waits on disk, and Kafka was not silent."""
-        return not (way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
+        way.is_full = way.is_full or way.flight_bytes >= self._limits.memory_bytes
+        return not (way.is_full or way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
 
     def _hand_over(self, way: Way, record: Record, number: int | None) -> None:
         self._tokens += 1
         way.flights[self._tokens] = Flight(record, self._monotonic(), number)
-        if number is None:
-            self._in_memory += record.size_bytes
+        way.flight_bytes += record.size_bytes
         answer = partial(self._answered, way.topic, self._tokens)
         self._producer.send(way.topic, key=record.key, value=record.value, on_delivery=answer)
 
@@ -216,9 +215,9 @@ class Backlog:
                 self._spill(way)
                 way.returning = True
             flight = way.flights.pop(token)
-            if flight.number is None:
-                self._in_memory -= flight.record.size_bytes
+            way.flight_bytes -= flight.record.size_bytes
             if reason is None:
+                way.is_full = False
                 way.pace.confirmed(self._monotonic())
                 self._confirmed(way, flight)
             elif reason.final:
@@ -247,7 +246,6 @@ class Backlog:
         """Write to disk what is in memory alone, oldest first; librdkafka goes on trying to send it."""
         alone = [flight for flight in way.flights.values() if flight.number is None]
         for flight in alone:
-            self._in_memory -= flight.record.size_bytes
             number = self._store(way, flight.record)
             flight.number = NOWHERE if number is None else number
         if alone:
@@ -289,4 +287,5 @@ class Backlog:
 
     @staticmethod
     def _has_room(way: Way, now: float) -> bool:
-        return len(way.flights) < WINDOW_MESSAGES and way.pace.allows(now, in_flight=len(way.flights))
+        most = 1 if way.is_full else WINDOW_MESSAGES
+        return len(way.flights) < most and way.pace.allows(now, in_flight=len(way.flights))
