@@ -1,0 +1,333 @@
+"""Writes and reads one example of each format that kernelcast keeps or sends, for tests across revisions.
+
+`python storage.py write DIRECTORY` writes the examples with the kernelcast that is on the path, `read DIRECTORY` prints
+their meaning as JSON. Both use no code of the tests, so the file runs beside an older revision as well.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA as DELTA
+
+from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.freeze import freeze, thaw
+from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.sequence import Order
+from kernelcast.bridge.delta.snapshot import Part
+from kernelcast.bridge.delta.snapshot import Snapshot as DeltaSnapshot
+from kernelcast.bridge.delta.snapshot import load as load_delta
+from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.columnar import Decoder
+from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.spool.disk import DiskSpool
+from kernelcast.exporter.spool.record import Record
+from kernelcast.exporter.state import StateFile
+from kernelcast.predictor import snapshot as windows
+from kernelcast.predictor.subjects import Form, Subject
+from kernelcast.wire import events, frames
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.rows import KernelRow, KernelRows, VariantRow, VariantRows
+
+SECOND_NS: Final = 1_000_000_000
+DURATIONS_NS: Final = (0, 900, 1_000_003, 7_500_000)
+CUMULATIVE_TOPIC: Final = "kernelcast.kernels"
+SPOOL_TOPICS: Final = ("kernelcast.device", CUMULATIVE_TOPIC)
+DEVICE: Final = Device("node1", "GPU-1", "3", "0000:01:00.0", "nvidia3", "NVIDIA H200", "2", "1g.18gb")
+SIGNATURES: Final = ("void gemm<float>(float*, int)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL()")
+
+
+def durations() -> DurationTotals:
+    """Four launches, one of them of no length."""
+    totals = DurationTotals()
+    for duration_ns in DURATIONS_NS:
+        totals.observe(duration_ns)
+    return totals
+
+
+def probe_frames() -> dict[str, frames.Frame]:
+    """A frame of each type, every field set."""
+    claim = frames.TunableClaim("block", "64", ("64", "128"), "block_size", "local", "step", ("gemm",), "H200", "v1")
+    return {
+        "hello": frames.Hello(
+            "train",
+            "n0nce",
+            5,
+            42,
+            "1",
+            "simulated",
+            "event",
+            "0.1.0",
+            "v1",
+            (frames.DeviceClaim("GPU-1", "3", "H200", "2"),),
+        ),
+        "names": frames.Names((frames.KernelName(7, SIGNATURES[0], "8x1x1", "128x1x1", 32, 1024, 16, 0.5),)),
+        "kernel_rows": KernelRows(0, (KernelRow(7, 9, durations(), 2, 3000, 1),)),
+        "variant_rows": VariantRows(0, (VariantRow(7, "8x1x1 train", 3, 1_000, 2**70),)),
+        "counters": frames.Counters(
+            0,
+            (("h2d", "true", 10, 2, 300),),
+            (("stream", 4, 60),),
+            (("compute", 9), ("idle", 1)),
+            77,
+            1,
+            durations(),
+            (("device", "used", 4096),),
+            (("forward", 3, 400, 500),),
+            (("graph", 6),),
+            2,
+        ),
+        "tunables": frames.Tunables((claim,)),
+        "hint": frames.HintFrame(stored_events()["hint"]),
+        "outcome": frames.OutcomeFrame(stored_events()["outcome"]),
+        "bye": frames.Bye("exit"),
+        "status": frames.Status("event", "backed_off", "over budget", 0.25),
+    }
+
+
+def stored_events() -> dict[str, dict[str, Any]]:
+    """A CloudEvent of each type, every field set."""
+    hint = events.Hint(
+        "h1", "train", "block", "128", 9 * SECOND_NS, "64", "H200", "v1", "0", "gemm", events.HintMode.APPLY, 0.9,
+        (0.8, 0.95), 0.7, (events.Evidence("occupancy", "block", "64", "CUDA guide"),),
+    )  # fmt: skip
+    outcome = events.Outcome(
+        "h1",
+        "train",
+        "block",
+        events.OutcomeState.KEPT,
+        "0",
+        "faster",
+        "128",
+        "64",
+        0.91,
+        (0.9, 0.92),
+        12,
+        "node1",
+        "GPU-1",
+    )
+    alert = events.Alert(
+        "f1",
+        "firing",
+        "2026-01-01T00:00:00Z",
+        "",
+        {"alertname": "Hot"},
+        {"summary": "hot"},
+        "http://p",
+        "r",
+        "{}",
+        "http://a",
+    )
+    return {
+        name: events.to_event(data, source="/kernelcast/test", time_ns=SECOND_NS, event_id=name)
+        for name, data in (("hint", hint), ("outcome", outcome), ("alert", alert))
+    }
+
+
+def write_state(directory: Path) -> None:
+    """The exporter's state: one running and one ended process."""
+    aggregator = Aggregator(epoch_ns=2 * SECOND_NS)
+    names = tuple(frames.KernelName(number, text, "8x1x1", "128x1x1", 32) for number, text in enumerate(SIGNATURES))
+    for nonce in ("running", "ended"):
+        rows = tuple(KernelRow(name.kernel, 9, durations(), 2, 3000, 1) for name in names)
+        process = Process("train", nonce, SECOND_NS, "1")
+        report = ProcessReport(process, DEVICE, names, rows, counters=probe_frames()["counters"])  # type: ignore[arg-type]
+        aggregator.report(report)
+    aggregator.report(ProcessReport(Process("train", "ended", SECOND_NS, "1"), DEVICE, final=True))
+    list(aggregator.samples(5 * SECOND_NS))
+    StateFile(directory).save(aggregator)
+
+
+def read_state(directory: Path) -> Any:
+    """Every sample that an exporter shows after it has read the state."""
+    file, aggregator = StateFile(directory), Aggregator(epoch_ns=1)
+    assert file.load(aggregator), "the state was refused"
+    samples = [sample for group in aggregator.samples(9 * SECOND_NS) for sample in group.samples]
+    return {f"{one.metric.otlp_name} {dict(one.attributes)}": [one.start_ns, str(one.value)] for one in samples}
+
+
+def write_spool(directory: Path) -> None:
+    """Two topics: values, a tombstone, a message without a key; the first message of one is confirmed."""
+    spool = DiskSpool(directory, max_bytes=2**20, max_age_seconds=1e12).open(SPOOL_TOPICS)
+    for number in range(5):
+        spool.append(SPOOL_TOPICS[0], Record(SECOND_NS + number, b"node1", f"value {number}".encode()))
+    spool.append(SPOOL_TOPICS[1], Record(SECOND_NS, None, b"without a key"))
+    spool.append(SPOOL_TOPICS[1], Record(SECOND_NS, b"train", None))
+    found = spool.read(SPOOL_TOPICS[0])
+    assert found is not None
+    spool.lane(SPOOL_TOPICS[0]).settle(found[0])
+    spool.close()
+    (directory / "lock").unlink()
+
+
+def read_spool(directory: Path) -> Any:
+    """What is sent after a restart, and what was lost."""
+    lost: list[tuple[str, int]] = []
+    spool = DiskSpool(
+        directory, max_bytes=2**20, max_age_seconds=1e12, on_drop=lambda reason, count: lost.append((reason, count))
+    ).open(SPOOL_TOPICS)
+    messages = []
+    for topic in SPOOL_TOPICS:
+        while (found := spool.read(topic)) is not None:
+            record = found[1]
+            messages.append([topic, record.time_ns, *(part and part.decode() for part in (record.key, record.value))])
+    spool.close()
+    return {"messages": messages, "lost": lost}
+
+
+def write_frames(directory: Path) -> None:
+    """The packets of each frame, by name."""
+    for name, frame in probe_frames().items():
+        for number, packet in enumerate(frames.encode(frame)):
+            (directory / f"{name}.{number}").write_bytes(packet)
+
+
+def read_frames(directory: Path) -> Any:
+    """The fields of each frame."""
+    paths = sorted(directory.iterdir())
+    return {path.name: _fields(frames.decode(path.read_bytes())) for path in paths}
+
+
+def _fields(frame: Any) -> Any:
+    rows = getattr(frame, "rows", None)
+    if rows is not None:
+        return {
+            "device": frame.device,
+            "rows": [{name: str(value) for name, value in row._asdict().items()} for row in rows],
+        }
+    return asdict(frame)
+
+
+def write_events(directory: Path) -> None:
+    """The value of a record for each event."""
+    for name, event in stored_events().items():
+        (directory / name).write_bytes(events.encode_event(event))
+
+
+def read_events(directory: Path) -> Any:
+    """Envelope and data of each event."""
+    readers: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "hint": events.hint_from,
+        "outcome": events.outcome_from,
+        "alert": events.alert_from,
+    }
+    found = {}
+    for name, reader in readers.items():
+        event = events.decode_event((directory / name).read_bytes())
+        envelope = {key: value for key, value in event.items() if key != "data"}
+        found[name] = {"envelope": envelope, "data": asdict(reader(event))}
+    return found
+
+
+def _delta_points() -> bytes:
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add()
+    attribute = resource.resource.attributes.add()
+    attribute.key, attribute.value.string_value = "service.name", "shop"
+    metrics = resource.scope_metrics.add().metrics
+    orders = metrics.add(name="orders").sum
+    orders.aggregation_temporality, orders.is_monotonic = DELTA, True
+    for begin, end, value in ((1, 2, 5), (4, 5, 7)):  # between them a gap, which a late point may fill
+        orders.data_points.add(start_time_unix_nano=begin * SECOND_NS, time_unix_nano=end * SECOND_NS, as_int=value)
+    waits = metrics.add(name="waits").histogram
+    waits.aggregation_temporality = DELTA
+    waits.data_points.add(
+        start_time_unix_nano=SECOND_NS, time_unix_nano=2 * SECOND_NS, count=6, sum=9.5,
+        bucket_counts=[1, 2, 3], explicit_bounds=[1.0, 2.5],
+    )  # fmt: skip
+    sizes = metrics.add(name="sizes").exponential_histogram
+    sizes.aggregation_temporality = DELTA
+    point = sizes.data_points.add(
+        start_time_unix_nano=SECOND_NS, time_unix_nano=2 * SECOND_NS, count=6, sum=7.25, scale=3, zero_count=1
+    )
+    point.positive.offset, point.negative.offset = -2, 4
+    point.positive.bucket_counts.extend([1, 0, 2])
+    point.negative.bucket_counts.extend([2])
+    return bytes(request.SerializeToString())
+
+
+def write_delta(directory: Path) -> None:
+    """The bridge's snapshot of running totals: a sum with a gap and two kinds of histograms."""
+    totals = Accumulator(Order(tolerance_ns=SECOND_NS, settle_ms=300_000, most_gaps=8), most_series=10)
+    decoder = Decoder()
+    message = MessageColumns(np.array([3], np.int32), *(np.array([value], np.int64) for value in (41, 9_000, 1)))
+    totals.accumulate(decoder.decode([_delta_points()]), message, decoder)
+    columns = freeze(totals.rows, totals.rows.in_use(), {3: 0})
+    snapshot = DeltaSnapshot(b"12345678", 8 * SECOND_NS, (((CUMULATIVE_TOPIC, 3), 42),), columns)
+    for number, part in enumerate(snapshot.dump()):
+        (directory / f"part.{number}").write_bytes(part)
+
+
+def read_delta(directory: Path) -> Any:
+    """Positions and totals, series by series in the order of their digests."""
+    snapshot = load_delta([Part.of(path.read_bytes()) for path in sorted(directory.iterdir())])
+    rows = Rows(10)
+    thaw(rows, snapshot.columns, {0: 0})
+    series = []
+    for row in rows.in_use():
+        alone = freeze(rows, np.array([row], np.int64), {0: 0})
+        series.append({name: column.tolist() for name, column in sorted(alone.items())})
+    return {
+        "written_ns": snapshot.written_ns,
+        "positions": [[*key, offset] for key, offset in snapshot.positions],
+        "series": sorted(series, key=lambda one: one["digest"]),
+    }
+
+
+def write_windows(directory: Path) -> None:
+    """The predictor's snapshot: a window with a gap, a baseline, and a model's parameters."""
+    values = np.array([np.nan, 70.5, 71, 73], np.float32)
+    subject = Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "node1"), ("gpu", "3")))
+    saved = windows.Saved(subject, values, 1000, 2000, -5, float("nan"), 1.5, "ets", (0.5, 0.01))
+    for number, part in enumerate(windows.dump(windows.Snapshot("one", 4711, 10**10, 4, (saved,)))):
+        (directory / f"part.{number}").write_bytes(part)
+
+
+def read_windows(directory: Path) -> Any:
+    """Every field of the snapshot."""
+    snapshot = windows.load([path.read_bytes() for path in sorted(directory.iterdir())])
+    series = [{**asdict(one), "values": one.values.tolist()} for one in snapshot.series]
+    return {**asdict(snapshot), "series": series}
+
+
+FORMATS: Final[dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]]] = {
+    "exporter-state": (write_state, read_state),
+    "spool": (write_spool, read_spool),
+    "frames": (write_frames, read_frames),
+    "events": (write_events, read_events),
+    "delta-snapshot": (write_delta, read_delta),
+    "windows-snapshot": (write_windows, read_windows),
+}
+"""By the name of its folder, how each format is written and read."""
+
+
+def write(directory: Path) -> None:
+    """Write an example of each format into a folder of its own."""
+    for name, (writer, _) in FORMATS.items():
+        (directory / name).mkdir(parents=True)
+        writer(directory / name)
+
+
+def read(directory: Path) -> dict[str, Any]:
+    """What each folder says; in place of what is refused, the reason."""
+    found: dict[str, Any] = {}
+    for name, (_, reader) in FORMATS.items():
+        try:
+            found[name] = reader(directory / name)
+        except (Exception, AssertionError) as error:  # noqa: BLE001  an older revision's reason for a refusal, whichever it is
+            found[name] = {"refused": f"{type(error).__name__}: {error}"}
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    return plain
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(Path(sys.argv[2]))
+    json.dump(read(Path(sys.argv[2])), sys.stdout, indent=1, sort_keys=True)

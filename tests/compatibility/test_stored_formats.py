@@ -1,0 +1,87 @@
+"""What an older revision wrote is read; what this one writes is read or refused with a sentence by the older one."""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compatibility import storage
+
+EXAMPLES = Path(__file__).parent
+REVISIONS = sorted(path.name for path in EXAMPLES.iterdir() if (path / "meaning.json").is_file())
+REPOSITORY = EXAMPLES.parents[1]
+ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
+
+
+def meaning(revision: str) -> Any:
+    return json.loads((EXAMPLES / revision / "meaning.json").read_text())
+
+
+def kept(before: Any, after: Any) -> bool:
+    """Whether everything that was said before is still said; new fields may stand beside it."""
+    if isinstance(before, dict):
+        return isinstance(after, dict) and all(name in after and kept(before[name], after[name]) for name in before)
+    if isinstance(before, list):
+        return isinstance(after, list) and len(before) == len(after) and all(map(kept, before, after))
+    if isinstance(before, float) and math.isnan(before):
+        return isinstance(after, float) and math.isnan(after)
+    return bool(before == after)
+
+
+def source_of(revision: str, directory: Path) -> Path:
+    """The packages of the revision that added an example, from this clone's history."""
+    paths = ["log", "--diff-filter=A", "--format=%H", "--", f"tests/compatibility/{revision}/meaning.json"]
+    found = subprocess.run(["git", *paths], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if found.returncode or not found.stdout.strip():
+        pytest.skip(f"the history of this checkout does not reach revision {revision}")
+    archive = ["git", "archive", found.stdout.split()[-1], *ROOTS, "tests/compatibility/storage.py"]
+    packed = subprocess.run(archive, cwd=REPOSITORY, capture_output=True, check=True)
+    directory.mkdir()
+    subprocess.run(["tar", "-x"], cwd=directory, input=packed.stdout, check=True)
+    return directory
+
+
+def test_there_is_an_example_of_every_format_of_every_revision() -> None:
+    assert REVISIONS
+    for revision in REVISIONS:
+        assert set(meaning(revision)) <= set(storage.FORMATS)
+        assert not [name for name, said in meaning(revision).items() if "refused" in said]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("format_", storage.FORMATS)
+def test_what_an_older_revision_wrote_is_read(revision: str, format_: str, tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / revision, tmp_path / "examples")
+    found = storage.read(tmp_path / "examples")[format_]
+    assert kept(meaning(revision)[format_], found), found
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_older_revision_reads_what_this_one_writes_or_says_why_not(revision: str, tmp_path: Path) -> None:
+    source = source_of(revision, tmp_path / "source")
+    storage.write(tmp_path / "examples")
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(str(source / root) for root in ROOTS)}
+    command = [sys.executable, str(source / "tests/compatibility/storage.py"), "read", str(tmp_path / "examples")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    found = json.loads(done.stdout)
+    for name, said in meaning(revision).items():
+        refusal = found[name].get("refused", "")
+        assert kept(said, found[name]) or refusal.startswith(
+            ("WireError", "FrameError", "EventError", "Configuration")
+        ), (
+            name,
+            found[name],
+        )
+
+
+def test_a_lost_field_and_a_changed_value_are_noticed() -> None:
+    assert kept({"a": [1, float("nan")]}, {"a": [1, float("nan")], "b": 2})
+    assert not kept({"a": 1}, {"b": 1})
+    assert not kept({"a": [1]}, {"a": [1, 2]})
+    assert not kept({"a": {"b": 1}}, {"a": {"b": 2}})
