@@ -149,7 +149,7 @@ class KafkaServer(ServerProcess):
         java = require.binary("java", "openjdk-17-jre-headless")
         libraries = kafka_libraries()
         self.node = node
-        self.port, controller = free_ports(2)
+        self.port, self.controller_port = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self._cluster = cluster or cluster_id()
         self._java = [java, f"-Xmx{heap}", "-Xms128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -157,7 +157,7 @@ class KafkaServer(ServerProcess):
         name = "kafka" if not controllers else f"kafka-{node}"
         self._properties = directory / f"{name}.properties"
         data = directory / f"{name}-data"
-        self._properties.write_text(_kafka_properties(self.port, node, controllers or [controller], data))
+        self._properties.write_text(_kafka_properties(self.port, node, controllers or [self.controller_port], data))
         super().__init__(name, [*self._java, "kafka.Kafka", str(self._properties)], directory)
         self._formatting: subprocess.Popen[bytes] | None = self._format()
 

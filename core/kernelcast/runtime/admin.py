@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
 )
 
 from kernelcast.runtime.connect import broker_errors, connect
+from kernelcast.runtime.connection_errors import ConnectionErrors
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import TOPICS, Topic
@@ -84,7 +85,9 @@ class Admin:
             ConfigurationError: librdkafka refuses a property.
         """
         self._settings = settings
-        self._client: AdminClient = connect(AdminClient, settings, properties={"log_level": "2"})
+        self._errors = ConnectionErrors()
+        own = {"log_level": "2", "error_cb": self._errors.note}
+        self._client: AdminClient = connect(AdminClient, settings, properties=own)
 
     def can_administrate(self) -> bool:
         """Whether the broker makes and changes topics on request.
@@ -144,9 +147,11 @@ class Admin:
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
 
     def _metadata(self) -> ClusterMetadata:
-        remedy = "is it running, and are address, port and kafka.properties right?"
-        with broker_errors(f"reaching Kafka at {self._settings.bootstrap_servers}", remedy=remedy):
+        try:
             return self._client.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            self._client.poll(0)  # serves the error callback
+            raise self._errors.error(f"reaching Kafka at {self._settings.bootstrap_servers}", self._settings) from error
 
     def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         if not names:

@@ -1,6 +1,7 @@
 """A batch consumer: messages apart from errors, rebalancing made explicit, offsets committed only on demand."""
 
 import ctypes
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,12 +14,15 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
+from kernelcast.runtime.connection_errors import ConnectionErrors
 from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import BrokerError
 
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
+CLOSE_SECONDS: Final = 5.0
+"""How long `close` waits by default. librdkafka itself waits for as long as a broker leaves a commit unanswered."""
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
 """What `committed` gives for a partition of which the group has committed nothing."""
 
@@ -63,7 +67,9 @@ class Consumer:
         """
         self._errors = counter(runtime.CONSUMER_ERRORS, registry if registry is not None else CollectorRegistry())
         self._log = structlog.stdlib.get_logger("kafka.consumer")
+        self._connection = ConnectionErrors()
         own: dict[str, Any] = {"group.id": group_id, "client.id": group_id, "on_commit": self._on_commit}
+        own["error_cb"] = self._connection.note
         properties = consumer_properties(settings, {**own, **(overrides or {})})
         effective = {**properties, **settings.properties}
         self._nameless = "group.instance.id" not in effective
@@ -71,7 +77,8 @@ class Consumer:
         self._cooperative = self._new_protocol or "cooperative" in effective.get("partition.assignment.strategy", "")
         self._settings, self._group_id = settings, group_id
         self._asking: Any = None
-        self._rebalancing = self._leaves = False
+        self._rebalancing = self._leaves = self._abandoned = False
+        self._revoking = threading.Lock()
         self._closed = True  # until there is something to close
         self._ends: list[TopicPartition] = []
         self._client = connect(client, settings, properties=properties)
@@ -113,11 +120,14 @@ class Consumer:
             themselves, which are counted and logged already.
 
         Raises:
-            BrokerError: An error that will not pass.
+            BrokerError: An error that will not pass, or a login that Kafka has refused for a minute.
         """
         with broker_errors("reading"):
             batch: list[Message] = self._client.consume(max_messages, timeout_seconds)
         good = [message for message in batch if message.error() is None]
+        if good:
+            self._connection.clear()
+        self._connection.check_login()
         if len(good) == len(batch):
             return good, []
         errors = [error for message in batch if (error := message.error()) is not None and not self._is_end(message)]
@@ -240,15 +250,39 @@ class Consumer:
         with broker_errors("resuming"):
             self._client.resume(list(partitions))
 
-    def close(self) -> None:
-        """Leave the group, so that the others take over at once; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            if self._leaves and not self._client.assignment():
-                # librdkafka 2.16 forgets to tell Kafka that a member leaves which has no partition, and the others
-                # wait for it until its session times out; one that has unsubscribed it does tell.
-                self._client.unsubscribe()
-            self._client.close()
+    def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
+        """Leave the group, so that the others take over at once; a second call does nothing.
+
+        librdkafka's own `close` has no time limit: with a broker that is frozen it waits for minutes. So it runs on a
+        thread of its own. After the time limit the client is left alone until the process ends, and Kafka removes the
+        member from the group when its session times out.
+
+        Args:
+            timeout_seconds: How long to wait; `Rebalance.revoked` may be called on another thread during that time, and
+                never after it.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        closing = threading.Thread(target=self._close_client, name="close-consumer", daemon=True)
+        closing.start()
+        closing.join(timeout_seconds)
+        if closing.is_alive():
+            with self._revoking:  # a call that has begun ends first: it has time limits of its own
+                self._abandoned = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
+            self._log.warning(
+                "consumer not closed in time; Kafka removes it from its group when its session times out",
+                group_id=self._group_id,
+                limit_seconds=timeout_seconds,
+            )
+
+    def _close_client(self) -> None:
+        if self._leaves and not self._client.assignment():
+            # librdkafka 2.16 forgets to tell Kafka that a member leaves which has no partition, and the others
+            # wait for it until its session times out; one that has unsubscribed it does tell.
+            self._client.unsubscribe()
+        self._client.close()
 
     def __del__(self) -> None:
         """Give up on what nobody closed: its client is never destroyed.
@@ -270,6 +304,7 @@ class Consumer:
         return True
 
     def _assigned(self, rebalance: Rebalance, partitions: list[TopicPartition]) -> None:
+        self._connection.clear()
         with self._in_callback():
             start = list(rebalance.assigned(partitions) or partitions)
         if self._cooperative:
@@ -278,8 +313,9 @@ class Consumer:
             self._client.assign(start)
 
     def _revoked(self, rebalance: Rebalance, partitions: list[TopicPartition], *, lost: bool) -> None:
-        with self._in_callback():
-            rebalance.revoked(partitions, lost=lost)
+        with self._revoking, self._in_callback():
+            if not self._abandoned:
+                rebalance.revoked(partitions, lost=lost)
 
     @contextmanager
     def _in_callback(self) -> Iterator[None]:

@@ -87,7 +87,7 @@ class Producer:
         self._log = structlog.stdlib.get_logger("kafka.producer")
         self._lock = threading.Lock()
         self._known: set[str] = set()
-        self._trouble = ""
+        self._trouble = self._refusal = ""
         self._settings, self._client_id, self._make = settings, client_id, client
         self._properties = properties
         self.sent = self.acknowledged = self.failed = self.dropped = 0
@@ -194,17 +194,20 @@ class Producer:
 
     def _settle(self, topic: str, error: KafkaError | None) -> None:
         if error is None:
-            self._trouble = ""
+            self._trouble = self._refusal = ""
             self._count(topic, "acknowledged")
             return
         self._count(topic, "failed")
         self._log.warning("message not delivered", topic=topic, reason=error.str())
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - how librdkafka names its local errors
-            self._trouble = f"no broker of {self._settings.bootstrap_servers} answers"
-        elif error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - as above
-            self._trouble = f"Kafka refuses our credentials: {error.str()}"
+        code = error.code()
+        if code == KafkaError._AUTHENTICATION:  # noqa: SLF001 - how librdkafka names its local errors
+            self._trouble = self._refusal = f"Kafka refuses our credentials: {error.str()}"
+        elif code == KafkaError._SSL:  # noqa: SLF001 - as above
+            self._trouble = self._refusal = f"no TLS connection to Kafka: {error.str()}"
+        elif code == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - as above
+            self._trouble = self._refusal or f"no broker of {self._settings.bootstrap_servers} answers"
 
     def _introduce(self, topic: str) -> None:
         if topic in self._known:

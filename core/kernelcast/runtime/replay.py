@@ -33,8 +33,8 @@ class Reader(Protocol):
         """Partitions read to their end since the last call; only with `enable.partition.eof`."""
         ...
 
-    def close(self) -> None:
-        """Stop reading."""
+    def close(self, timeout_seconds: float = ...) -> None:
+        """Stop reading; waits for the client at most this long."""
         ...
 
 

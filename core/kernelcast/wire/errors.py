@@ -6,6 +6,7 @@
     ├── ConfigurationError      settings, flags, web configuration: exit code 2
     │   └── MissingExtraError   a command whose optional dependencies are not installed
     ├── BrokerError             Kafka refused, timed out or lost something we were promised
+    │   └── BrokerAccessError   no connection with these settings; a command that only asks exits with 2
     ├── SourceError             an input of the exporter cannot be used
     │   ├── TraceError          a recording that is not what it claims to be
     │   ├── ServiceError        a service of the node (kubelet, a TPU's runtime) that refused or did not answer
@@ -34,6 +35,19 @@ class MissingExtraError(ConfigurationError):
 
 class BrokerError(KernelcastError):
     """Kafka refused, timed out, or did not acknowledge."""
+
+
+class BrokerAccessError(BrokerError):
+    """No broker can be reached with these settings: address, TLS or login. A command that only asks exits with 2.
+
+    Attributes:
+        found: What was tried, and why it failed.
+        remedy: What to do about it.
+    """
+
+    def __init__(self, found: str, *, remedy: str) -> None:
+        super().__init__(f"{found}; {remedy}")
+        self.found, self.remedy = found, remedy
 
 
 class SourceError(KernelcastError):

@@ -80,9 +80,9 @@ class Ledger:
         self.caught_up = self.caught_up or not self._left or self._monotonic() - self._heard >= QUIET_SECONDS
         return len(messages)
 
-    def close(self) -> None:
-        """Stop reading."""
-        self._reader.close()
+    def close(self, timeout_seconds: float) -> None:
+        """Stop reading; waits for the client at most this long."""
+        self._reader.close(timeout_seconds)
 
     def _begin(self) -> dict[tuple[str, int], int] | None:
         """What has to be read; None where a topic does not exist yet."""

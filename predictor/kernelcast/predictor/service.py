@@ -30,8 +30,10 @@ POLL_SECONDS: Final = 0.2
 CHORE_SECONDS: Final = 10.0
 EARLY_CHECKS: Final = 4
 ENDS_ARE_TOLD: Final = {"enable.partition.eof": "true"}
-JOIN_SECONDS: Final = 15.0
-FLUSH_SECONDS: Final = 10.0
+STOP_SECONDS: Final = 10.0
+"""How long the sweep's end, the commit, leaving the group and the last messages may take together at the end."""
+LEAST_STEP_SECONDS: Final = 0.5
+"""What each of these steps gets at least."""
 
 _log = get_logger(__name__)
 
@@ -77,13 +79,22 @@ class Predictor:
             try:
                 self._read_forever(consumer, shutdown)
             finally:
-                self._ending.set()
-                sweeping.join(JOIN_SECONDS)
-                self._save_all()
-                self._commit(consumer)
-                consumer.close()
-                self._ledger.close()
-                self._producer.close(FLUSH_SECONDS)
+                self._end(consumer, sweeping)
+
+    def _end(self, consumer: Consumer, sweeping: threading.Thread) -> None:
+        """Save, commit, leave and flush, within `STOP_SECONDS` even where Kafka does not answer."""
+        deadline = time.monotonic() + STOP_SECONDS
+
+        def left(share: float = 1.0) -> float:
+            return max(share * (deadline - time.monotonic()), LEAST_STEP_SECONDS)
+
+        self._ending.set()
+        sweeping.join(left(0.5))
+        self._save_all()
+        self._try("offsets not committed", lambda: self._commit(consumer))
+        consumer.close(left(0.5))
+        self._ledger.close(left(0.5))
+        self._producer.close(left())
 
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
         chores_due = 0.0

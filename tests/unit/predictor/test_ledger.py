@@ -60,7 +60,7 @@ class FakeReader:
     def ends(self) -> list[TopicPartition]:
         return []
 
-    def close(self) -> None:
+    def close(self, timeout_seconds: float = 0.0) -> None:
         pass
 
 

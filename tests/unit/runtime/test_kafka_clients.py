@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -359,3 +360,35 @@ def test_librdkafka_says_what_is_wrong_with_its_properties(properties: dict[str,
 
 def test_good_properties_pass_without_a_broker() -> None:
     check(KafkaSettings(bootstrap_servers="127.0.0.1:1", properties={"client.rack": "a"}))
+
+
+class HangingConsumer(FakeConsumer):
+    """A client whose `close` waits for a broker that answers nothing."""
+
+    released = threading.Event()
+
+    def assignment(self) -> list[TopicPartition]:
+        return []
+
+    def close(self) -> None:
+        self.released.wait(10)
+
+
+def test_closing_a_consumer_whose_broker_hangs_ends_at_its_limit_and_hands_over_nothing_later() -> None:
+    consumer, handed = Consumer(KafkaSettings(), group_id="g", client=HangingConsumer), []
+
+    class Handing:
+        def assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            """Not called here."""
+
+        def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:  # noqa: ARG002  the protocol's
+            handed.append(partitions)
+
+    began = time.monotonic()
+    consumer.close(0.05)
+    took_seconds = time.monotonic() - began
+    consumer._revoked(Handing(), [TopicPartition("t", 0)], lost=False)
+    HangingConsumer.released.set()
+
+    assert took_seconds < 5
+    assert handed == []

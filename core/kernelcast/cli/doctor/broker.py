@@ -6,11 +6,11 @@ from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
 
-from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
+from kernelcast.cli.doctor.finding import Finding, Level, fail, ok, warn
 from kernelcast.runtime.admin import Admin, TopicState
 from kernelcast.runtime.connect import PRODUCER_PROPERTIES, connect
 from kernelcast.runtime.settings import KafkaSettings
-from kernelcast.wire.errors import KernelcastError
+from kernelcast.wire.errors import BrokerAccessError, KernelcastError
 from kernelcast.wire.topics import STATE, TOPICS
 
 MAX_SKEW_SECONDS: Final = 2.0
@@ -28,6 +28,9 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
     try:
         admin = Admin(settings)
         administrates, found = admin.can_administrate(), admin.topics()
+    except BrokerAccessError as error:
+        yield Finding("kafka", Level.FAIL, error.found, error.remedy, wrong_settings=True)
+        return
     except KernelcastError as error:
         yield fail("kafka", f"{error}", "check --kafka.bootstrap-servers, kafka.properties and the network")
         return

@@ -16,7 +16,7 @@ from kernelcast.cli.doctor.finding import Finding, Level
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
-from kernelcast.runtime.exits import EXIT_RUN_TIME
+from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME
 from kernelcast.runtime.settings import load
 
 STATE_BYTES: Final = 64 * 2**20
@@ -42,7 +42,7 @@ def doctor(
         bool, typer.Option("--clock/--no-clock", help="Write one empty message to Kafka to compare clocks.")
     ] = True,
 ) -> None:
-    """Check this machine and say what to do; exits with 1 if something will not work."""
+    """Check this machine and say what to do; exits with 1 if something will not work, with 2 if Kafka refuses us."""
     flags = {"kafka.bootstrap_servers": bootstrap_servers}
     kafka = load("doctor", DoctorSettings, path=config, flags=flags, environ=os.environ).kafka
     own = {"socket_path": str(socket) if socket is not None else None}
@@ -62,8 +62,9 @@ def doctor(
         typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
     else:
         _show(findings)
-    if any(finding.level is Level.FAIL for finding in findings):
-        raise typer.Exit(EXIT_RUN_TIME)
+    failed = [finding for finding in findings if finding.level is Level.FAIL]
+    if failed:
+        raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
 
 
 def _check_node(place: NodeSettings) -> Iterator[Finding]:

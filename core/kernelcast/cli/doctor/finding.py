@@ -21,12 +21,14 @@ class Finding:
         level: Whether kernelcast works with it: fully, in part, or not.
         found: What was found.
         remedy: What to do; empty where nothing needs doing.
+        wrong_settings: Whether the settings that were given cannot work; the command exits with 2.
     """
 
     check: str
     level: Level
     found: str
     remedy: str = ""
+    wrong_settings: bool = False
 
 
 def ok(check: str, found: str) -> Finding:

@@ -1,0 +1,153 @@
+"""The reason why no broker can be reached, with one remedy for each.
+
+librdkafka retries for ever and reports "Broker transport failure" to the caller, whatever the cause. The cause goes to
+its error callback only. For TLS even that is one sentence for an expired certificate, an unknown CA and a wrong host
+name, and a plaintext client on a TLS port gets no reason at all. There `examine` makes one TLS handshake of its own.
+"""
+
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.errors import BrokerAccessError, BrokerError
+
+LOGIN_PATIENCE_SECONDS: Final = 60.0
+"""How long a service that only reads tries on with a login that Kafka refuses, before it ends and is restarted."""
+HANDSHAKE_SECONDS: Final = 3.0
+_LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001  how librdkafka names its local errors
+_TLS: Final = KafkaError._SSL  # noqa: SLF001  as above
+_NAME: Final = KafkaError._RESOLVE  # noqa: SLF001  as above
+_CONNECTION: Final = KafkaError._TRANSPORT  # noqa: SLF001  as above
+_RANK: Final = {_CONNECTION: 1, _NAME: 2, _TLS: 3, _LOGIN: 4}
+"""A later error replaces a known one of the same or a lower rank: connections that fail follow each refusal."""
+_TIMING: Final = re.compile(r" \(after \d+ms in state \w+.*?\)")
+_BROKER: Final = re.compile(r"^(?:\w+://)?(.+?)/(?:bootstrap|\d+): ")
+_CERTIFICATE: Final = "the broker's certificate is refused"
+_SET_PROTOCOL: Final = "set security.protocol in kafka.properties to"
+
+
+class ConnectionErrors:
+    """Keeps the last reason that librdkafka gave for a failed connection; for the threads that serve its callbacks.
+
+    Attributes:
+        reason: librdkafka's own words; empty where it gave none.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Know no error yet.
+
+        Args:
+            monotonic: A clock, in seconds.
+        """
+        self._monotonic, self._lock = monotonic, threading.Lock()
+        self._code = 0
+        self._refused_at_seconds: float | None = None
+        self.reason = ""
+
+    def note(self, error: KafkaError) -> None:
+        """Keep an error; librdkafka's error callback."""
+        rank = _RANK.get(error.code(), 0)
+        with self._lock:
+            if not rank or rank < _RANK.get(self._code, 0):
+                return
+            self._code, self.reason = error.code(), _TIMING.sub("", error.str())
+            if error.code() == _LOGIN and self._refused_at_seconds is None:
+                self._refused_at_seconds = self._monotonic()
+
+    def clear(self) -> None:
+        """Forget the error: Kafka has answered."""
+        if self._code:
+            with self._lock:
+                self._code, self.reason, self._refused_at_seconds = 0, "", None
+
+    def check_login(self) -> None:
+        """Give up on a login that Kafka has refused for a minute, without any answer in between.
+
+        Raises:
+            BrokerError: It has.
+        """
+        since = self._refused_at_seconds
+        if since is not None and self._monotonic() - since >= LOGIN_PATIENCE_SECONDS:
+            refused = f"Kafka has refused our login for {LOGIN_PATIENCE_SECONDS:g} s: {self.reason}"
+            raise BrokerError(f"{refused}; {remedy_of_login(self.reason)}")
+
+    def error(self, doing: str, settings: KafkaSettings) -> BrokerAccessError:
+        """The error to raise where Kafka could not be reached, with its reason and its remedy.
+
+        Args:
+            doing: What was being done.
+            settings: What was tried, for the cases in which librdkafka does not say enough.
+        """
+        reason, remedy = _explained(self._code, self.reason, settings)
+        return BrokerAccessError(f"{doing} failed: {reason}", remedy=remedy)
+
+
+def remedy_of_login(reason: str) -> str:
+    """What to do about a refused login."""
+    if "mechanism" in reason:
+        return "set sasl.mechanism in kafka.properties to one that the broker offers"
+    return "set sasl.username and sasl.password in kafka.properties to a user that the broker knows"
+
+
+def _explained(code: int, reason: str, settings: KafkaSettings) -> tuple[str, str]:
+    """The reason in words that name the cause, and the remedy."""
+    if code == _LOGIN:
+        return reason, remedy_of_login(reason)
+    if code == _NAME:
+        return reason, "correct the host in kafka.bootstrap_servers, or this machine's name resolution"
+    broker = _BROKER.match(reason)
+    address = broker[1] if broker else settings.bootstrap_servers.partition(",")[0].strip()
+    if "connecting to a PLAINTEXT broker" in reason:
+        return reason, f"{_SET_PROTOCOL} PLAINTEXT or SASL_PLAINTEXT, or use the port that speaks TLS"
+    if "refused" in reason and code != _TLS:
+        return reason, "start Kafka, or correct the port in kafka.bootstrap_servers"
+    return examine(address, settings.properties) or (
+        reason or f"{address} does not answer",
+        "check that Kafka runs, that kafka.bootstrap_servers names it, and that no firewall is in between",
+    )
+
+
+def examine(address: str, properties: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Find out with one TLS handshake what librdkafka does not say.
+
+    Args:
+        address: Host and port of a broker.
+        properties: librdkafka's, of which `security.protocol` and `ssl.ca.location` are used.
+
+    Returns:
+        Reason and remedy; None where the handshake gave none.
+    """
+    uses_tls = str(properties.get("security.protocol", "plaintext")).lower().endswith("ssl")
+    try:
+        context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"))
+        if not uses_tls or str(properties.get("enable.ssl.certificate.verification", "true")).lower() == "false":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        with (
+            socket.create_connection((host, int(port)), HANDSHAKE_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            if uses_tls:
+                return None
+            return f"{address} speaks TLS and we do not", f"{_SET_PROTOCOL} SSL or SASL_SSL, or use the plaintext port"
+    except ssl.SSLCertVerificationError as error:
+        return f"{_CERTIFICATE}: {error.verify_message.rstrip('.')} ({address})", _remedy_of_certificate(error)
+    except (OSError, ValueError):
+        return None
+
+
+def _remedy_of_certificate(error: ssl.SSLCertVerificationError) -> str:
+    """What to do about a certificate that was not accepted; codes are those of OpenSSL's X509_V_ERR."""
+    if error.verify_code in {9, 10}:
+        return "renew the broker's certificate, or correct this machine's clock"
+    if error.verify_code in {62, 64}:
+        return "use a name in kafka.bootstrap_servers that the certificate is for, or have one made for this name"
+    return "set ssl.ca.location in kafka.properties to the file of the CA that signed the broker's certificate"
