@@ -10,11 +10,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kernelcast.runtime.admin import Outcome, apply_topics, list_topics
+from kernelcast.runtime.admin import (
+    Difference,
+    Outcome,
+    TopicChange,
+    TopicState,
+    apply_topics,
+    differences,
+    list_topics,
+)
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.settings import KafkaSettings, LogSettings, Section, load
-from kernelcast.wire.topics import TOPICS
+from kernelcast.wire.topics import TOPICS, Topic
 
 topics = typer.Typer(
     help="List Kafka's topics, or make them what they should be.",
@@ -40,25 +48,32 @@ class TopicSettings(Section):
 @topics.command("list")
 @command
 def list_command(config: ConfigFile = None, bootstrap_servers: BootstrapServers = None) -> None:
-    """Show the broker's topics beside the contract; exits with 1 if one of ours is missing."""
+    """Show the broker's topics beside the contract; exits with 1 if one of ours is missing or differs."""
     found = list_topics(_kafka(config, bootstrap_servers))
-    rows = []
-    for topic in TOPICS:
-        state = found.get(topic.name)
-        partitions = str(state.partitions) if state is not None else "missing"
-        cleanup = state.config.get("cleanup.policy", "") if state is not None else ""
-        rows.append((topic.name, partitions, cleanup or topic.cleanup, topic.key, topic.help))
+    missing = [topic.name for topic in TOPICS if topic.name not in found]
+    differing = {topic.name: differences(topic, found[topic.name]) for topic in TOPICS if topic.name in found}
+    rows = [_row(topic, found.get(topic.name), differing.get(topic.name, [])) for topic in TOPICS]
     others = sorted(found.keys() - {topic.name for topic in TOPICS})
     rows += [
-        (name, str(found[name].partitions), found[name].config.get("cleanup.policy", ""), "", "") for name in others
+        (name, str(found[name].partitions), found[name].config.get("cleanup.policy", ""), "", "", "") for name in others
     ]
-    _show(("topic", "partitions", "cleanup", "key", "what flows through it"), rows)
-    missing = [topic.name for topic in TOPICS if topic.name not in found]
-    if missing:
-        sys.stderr.write(
-            f"{len(missing)} of {len(TOPICS)} topics are missing; make them with `kernelcast topics apply`\n"
-        )
+    _show(("topic", "partitions", "cleanup", "key", "what flows through it", "differs"), rows)
+    wrong = [name for name, settings in differing.items() if settings]
+    for names, fault in ((missing, "are missing"), (wrong, "have settings that differ from the contract")):
+        if names:
+            remedy = f"{fault}: {', '.join(names)}; `kernelcast topics apply` mends that"
+            sys.stderr.write(f"{len(names)} of {len(TOPICS)} topics {remedy}\n")
+    if missing or wrong:
         raise typer.Exit(EXIT_RUN_TIME)
+
+
+def _row(topic: Topic, state: TopicState | None, differing: Sequence[Difference]) -> tuple[str, ...]:
+    """The table's row of one topic of the contract."""
+    if state is None:
+        return topic.name, "missing", topic.cleanup, topic.key, topic.help, ""
+    cleanup = state.config.get("cleanup.policy", topic.cleanup)
+    differs = ", ".join(f"{one.setting}={one.found} (should be {one.wanted})" for one in differing)
+    return topic.name, str(state.partitions), cleanup, topic.key, topic.help, differs
 
 
 @topics.command("apply")
@@ -79,12 +94,23 @@ def apply_command(
         _kafka(config, bootstrap_servers), replication_factor=replication_factor, partitions=partitions
     )
     _show(("topic", "outcome", "detail"), [(change.topic, change.outcome.value, change.detail) for change in changes])
+    for remark, names in _remarks(changes).items():
+        sys.stderr.write(f"{', '.join(names)}: {remark}\n")
     if any(change.outcome is Outcome.TOUCHED for change in changes):
         sys.stderr.write(
             "this broker cannot be administrated; its topics have the partitions and settings it gives them\n"
         )
     if not all(change.good for change in changes):
         raise typer.Exit(EXIT_RUN_TIME)
+
+
+def _remarks(changes: Sequence[TopicChange]) -> dict[str, list[str]]:
+    """The topics that each remark is about; "all topics" where it is about every one."""
+    topics_of: dict[str, list[str]] = {}
+    for change in changes:
+        if change.remark:
+            topics_of.setdefault(change.remark, []).append(change.topic)
+    return {remark: ["all topics"] if len(names) == len(changes) else names for remark, names in topics_of.items()}
 
 
 def _kafka(config: Path | None, bootstrap_servers: str | None) -> KafkaSettings:

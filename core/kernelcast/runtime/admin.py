@@ -63,11 +63,19 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What became of one topic, and why."""
+    """What `apply_topics` did to one topic.
+
+    Attributes:
+        topic: Its name.
+        outcome: Its state now.
+        detail: What was set, of this topic alone.
+        remark: Why it is not as it should be; often the same for several topics, so shown once for all of them.
+    """
 
     topic: str
     outcome: Outcome
     detail: str = ""
+    remark: str = ""
 
     @property
     def good(self) -> bool:
@@ -125,7 +133,7 @@ class Admin:
             reason: KafkaError = error.args[0]
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return TopicChange(topic.name, Outcome.UNCHANGED, "somebody else made it at this moment")
-            return TopicChange(topic.name, Outcome.FAILED, reason.str())
+            return TopicChange(topic.name, Outcome.FAILED, remark=reason.str())
         return TopicChange(topic.name, Outcome.CREATED, f"{partitions} partitions, {replication_factor} replicas")
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
@@ -225,25 +233,47 @@ def _touch(admin: Admin, topic: Topic) -> TopicChange:
 
 
 def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | None) -> TopicChange:
-    wanted = partitions or topic.partitions
-    wrong = {name: value for name, value in topic.config.items() if not _same(state.config.get(name, ""), value)}
-    if wrong:
+    differing = differences(topic, state)
+    if differing:
         try:
-            admin.alter(topic.name, wrong)
+            admin.alter(topic.name, {one.setting: one.wanted for one in differing})
         except BrokerError as error:
-            return TopicChange(topic.name, Outcome.FAILED, str(error))
-    changed = ", ".join(f"{name} {state.config.get(name, '?')} → {value}" for name, value in wrong.items())
+            return TopicChange(topic.name, Outcome.FAILED, remark=str(error))
+    done = ", ".join(f"set {one.setting} to {one.wanted} (was {one.found or 'not set'})" for one in differing)
+    wanted = partitions or topic.partitions
     if state.partitions != wanted:
-        detail = (
-            f"it has {state.partitions} partitions and should have {wanted}; changing that would move keys and split "
+        remark = (
+            f"{state.partitions} partitions, should be {wanted}; changing that would move keys and split "
             f"series, so stop the writers, delete the topic and apply again, or say --partitions {state.partitions}"
         )
-        return TopicChange(topic.name, Outcome.DIFFERS, "; ".join(part for part in (changed, detail) if part))
-    return TopicChange(topic.name, Outcome.ALTERED if wrong else Outcome.UNCHANGED, changed)
+        return TopicChange(topic.name, Outcome.DIFFERS, done, remark)
+    return TopicChange(topic.name, Outcome.ALTERED if differing else Outcome.UNCHANGED, done)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting of a topic that is not what the contract says; `found` is empty where it is not set."""
+
+    setting: str
+    found: str
+    wanted: str
+
+
+def differences(topic: Topic, state: TopicState) -> list[Difference]:
+    """The settings of a topic that differ from the contract; none where the broker does not give its settings.
+
+    The number of partitions is not one of them: a site may choose it when it makes the topics.
+    """
+    if not state.config:
+        return []
+    found = {name: state.config.get(name, "") for name in topic.config}
+    return [
+        Difference(name, found[name], value) for name, value in topic.config.items() if not _same(found[name], value)
+    ]
 
 
 def _same(value: str, wanted: str) -> bool:
-    """Kafka gives lists back in its own order."""
+    """Whether two settings are equal; Kafka gives lists back in its own order."""
     return sorted(value.split(",")) == sorted(wanted.split(","))
 
 

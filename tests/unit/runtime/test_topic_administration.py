@@ -85,7 +85,9 @@ def test_settings_that_differ_are_set_and_the_others_left_alone(monkeypatch: pyt
 
     changes = applied(monkeypatch, present, DEVICE)
 
-    assert changes == [TopicChange(DEVICE.name, Outcome.ALTERED, "message.timestamp.type CreateTime → LogAppendTime")]
+    assert changes == [
+        TopicChange(DEVICE.name, Outcome.ALTERED, "set message.timestamp.type to LogAppendTime (was CreateTime)")
+    ]
     assert present[DEVICE.name].config == {**DEVICE.config, "segment.ms": "1"}
 
 
@@ -105,8 +107,17 @@ def test_other_partitions_are_reported_never_changed(monkeypatch: pytest.MonkeyP
 
     assert change.outcome is Outcome.DIFFERS
     assert not change.good
-    assert f"it has 3 partitions and should have {KERNELS.partitions}" in change.detail
+    assert f"3 partitions, should be {KERNELS.partitions}" in change.remark
     assert present[KERNELS.name].partitions == 3
+
+
+def test_what_was_set_is_reported_beside_partitions_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {**DEVICE.config, "retention.ms": "60000"}
+
+    (change,) = applied(monkeypatch, {DEVICE.name: TopicState(DEVICE.name, 3, 1, config)}, DEVICE)
+
+    assert change.detail == f"set retention.ms to {DEVICE.config['retention.ms']} (was 60000)"
+    assert "3 partitions" in change.remark
 
 
 def test_a_topic_that_somebody_makes_at_the_same_moment_is_no_failure() -> None:

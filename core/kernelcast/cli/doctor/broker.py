@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
 
 from kernelcast.cli.doctor.finding import Finding, Level, fail, ok, warn
-from kernelcast.runtime.admin import Admin, TopicState
+from kernelcast.runtime.admin import Admin, TopicState, differences
 from kernelcast.runtime.connect import PRODUCER_PROPERTIES, connect
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.errors import BrokerAccessError, KernelcastError
@@ -45,14 +45,12 @@ def check_topics(found: dict[str, TopicState]) -> Iterator[Finding]:
     missing = [topic.name for topic in TOPICS if topic.name not in found]
     if missing:
         yield fail("topics", f"missing: {', '.join(missing)}", "kernelcast topics apply")
-    differing = []
-    for topic in TOPICS:
-        state = found.get(topic.name)
-        if state is None or not state.config:
-            continue
-        for name, wanted in topic.config.items():
-            if sorted(state.config.get(name, "").split(",")) != sorted(wanted.split(",")):
-                differing.append(f"{topic.name} {name}={state.config.get(name)} (should be {wanted})")
+    differing = [
+        f"{topic.name} {one.setting}={one.found} (should be {one.wanted})"
+        for topic in TOPICS
+        if topic.name in found
+        for one in differences(topic, found[topic.name])
+    ]
     if differing:
         yield warn("topics", "; ".join(differing), "kernelcast topics apply")
     elif not missing:
