@@ -55,7 +55,7 @@ def test_the_deployed_table_is_our_own() -> None:
 @pytest.mark.parametrize(
     ("line", "warning"),
     [
-        ("DCGM_FI_DEV_FAN_SPEED, gauge, Fans.", "DCGM_FI_DEV_FAN_SPEED is not given through NVML; it is left out"),
+        ("DCGM_FI_DEV_BAR1_USED, gauge, Fans.", "DCGM_FI_DEV_BAR1_USED is not given through NVML; it is left out"),
         ("DCGM_FI_DEV_GPU_UTL, gauge, Busy.", r"left out; did you mean DCGM_FI_DEV_GPU_UTIL\?"),
         ("DCGM_FI_DEV_SERIAL, label, Number", "DCGM_FI_DEV_SERIAL is not given as a label"),
         ("DCGM_EXP_XID_ERRORS_COUNT, gauge, XIDs", "there is kernelcast_gpu_xid_errors_total instead"),

@@ -38,6 +38,16 @@ SHOWN = {
     "RETIRED_DBE": ("Retired Pages", "Double Bit ECC"),
 }
 
+LINK_ROWS = (
+    "PCIE_LINK_GEN",
+    "PCIE_LINK_WIDTH",
+    "PCIE_MAX_LINK_GEN",
+    "PCIE_MAX_LINK_WIDTH",
+    "PSTATE",
+    "FAN_SPEED",
+    "GET_GPU_RECOVERY_ACTION",
+)
+
 
 def outputs(path: Path) -> list[str]:
     """Each `nvidia-smi -q` of a capture."""
@@ -169,3 +179,13 @@ def test_clock_event_reasons_are_those_that_nvidia_smi_calls_active(capture: Pat
             if sample.metric.prometheus_name == "kernelcast_gpu_clock_event_active" and sample.value
         }
         assert rows == active
+
+
+def test_link_state_and_recovery_action_are_those_of_the_capture(capture: Path) -> None:
+    for output, samples in played(capture):
+        link = output.partition("GPU Link Info")[2].partition("Bridge Chip")[0]
+        most_generation, generation, *_ = (int(text) for text in re.findall(r": (\d+)$", link, re.MULTILINE))
+        most_width, width = (int(text) for text in re.findall(r": (\d+)x$", link, re.MULTILINE))
+        rows = device_rows(samples)
+        found = [rows.get(name) for name in LINK_ROWS]
+        assert found == [generation, width, most_generation, most_width, 0, None, 0]

@@ -131,10 +131,10 @@ def test_check_config_names_the_line_of_a_field_that_nobody_knows(tmp_path: Path
 
 def test_check_config_says_what_of_a_table_is_left_out(tmp_path: Path) -> None:
     table = tmp_path / "counters.csv"
-    table.write_text("DCGM_FI_DEV_FAN_SPEED, gauge, Fans\n")
+    table.write_text("DCGM_FI_DEV_BAR1_USED, gauge, Fans\n")
     code, output = check(tmp_path, counters_file=table)
     assert code == 0
-    assert "counters.csv:1: DCGM_FI_DEV_FAN_SPEED is not given through NVML" in output.replace("\n", " ")
+    assert "counters.csv:1: DCGM_FI_DEV_BAR1_USED is not given through NVML" in output.replace("\n", " ")
     assert "configuration is valid" in output
 
 

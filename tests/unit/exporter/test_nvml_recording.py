@@ -81,7 +81,7 @@ def test_events_come_when_they_came() -> None:
 def test_errors_are_pynvmls_own_classes() -> None:
     nvml = playing(node(gpu()))
     with pytest.raises(pynvml.NVMLError_NotSupported):
-        nvml.nvmlDeviceGetFanSpeed(nvml.nvmlDeviceGetHandleByIndex(0))
+        nvml.nvmlDeviceGetInforomImageVersion(nvml.nvmlDeviceGetHandleByIndex(0))
     nvml.lost = {"0"}
     with pytest.raises(pynvml.NVMLError_GpuIsLost):
         nvml.nvmlDeviceGetHandleByIndex(0)

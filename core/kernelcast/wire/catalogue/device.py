@@ -139,6 +139,28 @@ NVLINK_RECOVERY_ERRORS: Final = _counter(
     "DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "Total number of NVLink recovery errors.", "field 59"
 )
 
+PCIE_LINK_GEN: Final = dcgm(
+    "DEV_PCIE_LINK_GEN", "PCIe current link generation; lower while idle.", "nvmlDeviceGetCurrPcieLinkGeneration"
+)
+PCIE_LINK_WIDTH: Final = dcgm("DEV_PCIE_LINK_WIDTH", "PCIe current link width.", "nvmlDeviceGetCurrPcieLinkWidth")
+PCIE_MAX_LINK_GEN: Final = dcgm(
+    "DEV_PCIE_MAX_LINK_GEN",
+    "PCIe max link generation of GPU and slot together.",
+    "nvmlDeviceGetMaxPcieLinkGeneration",
+)
+PCIE_MAX_LINK_WIDTH: Final = dcgm(
+    "DEV_PCIE_MAX_LINK_WIDTH", "PCIe max link width of GPU and slot together.", "nvmlDeviceGetMaxPcieLinkWidth"
+)
+PSTATE: Final = dcgm(
+    "DEV_PSTATE", "Performance state: 0 is the fastest, 15 the slowest.", "nvmlDeviceGetPerformanceState"
+)
+FAN_SPEED: Final = dcgm("DEV_FAN_SPEED", "Intended fan speed (in %).", "nvmlDeviceGetFanSpeed")
+RECOVERY_ACTION: Final = dcgm(
+    "DEV_GET_GPU_RECOVERY_ACTION",
+    "What the driver recommends: 0 nothing, 1 reset the GPU, 2 reboot the node, 3 drain P2P, 4 drain P2P and reset.",
+    "field 230",
+)
+
 DEFAULT_ROWS: Final = (
     SM_CLOCK,
     MEM_CLOCK,
@@ -163,6 +185,12 @@ DEFAULT_ROWS: Final = (
     XID_ERRORS,
     NVLINK_BANDWIDTH,
     VGPU_LICENSE_STATUS,
+    PCIE_LINK_GEN,
+    PCIE_LINK_WIDTH,
+    PCIE_MAX_LINK_GEN,
+    PCIE_MAX_LINK_WIDTH,
+    PSTATE,
+    RECOVERY_ACTION,
 )
 """Written unless the counters table says otherwise; the profiling rows stand in their own module."""
 OPT_IN_ROWS: Final = (
@@ -183,6 +211,7 @@ OPT_IN_ROWS: Final = (
     NVLINK_CRC_DATA_ERRORS,
     NVLINK_REPLAY_ERRORS,
     NVLINK_RECOVERY_ERRORS,
+    FAN_SPEED,
 )
 """Written where the counters table names them."""
 ROWS: Final = (*DEFAULT_ROWS, *OPT_IN_ROWS)

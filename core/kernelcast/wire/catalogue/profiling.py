@@ -8,11 +8,11 @@ from typing import Final
 from kernelcast.wire.catalogue.device import dcgm
 from kernelcast.wire.catalogue.model import Metric
 
-_DOUBT: Final = " NVML says MiB/s, taken so here; DCGM passes NVML's number on as it is."
+_DOUBT: Final = "; MiB/s by nvml.h and taken so here, DCGM passes the number on as bytes"
 
 
-def _gpm(field: str, help: str, metric_id: int) -> Metric:  # noqa: A002  the field's name
-    return dcgm(f"PROF_{field}", help, f"GPM {metric_id}")
+def _gpm(field: str, help: str, metric_id: int, doubt: str = "") -> Metric:  # noqa: A002  the field's name
+    return dcgm(f"PROF_{field}", help, f"GPM {metric_id}{doubt}")
 
 
 GR_ENGINE_ACTIVE: Final = _gpm("GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.", 1)
@@ -23,14 +23,16 @@ DRAM_ACTIVE: Final = _gpm(
 PCIE_TX_BYTES: Final = _gpm(
     "PCIE_TX_BYTES",
     "The rate of data transmitted over the PCIe bus - including both protocol headers and data payloads - "
-    f"in bytes per second.{_DOUBT}",
+    "in bytes per second.",
     20,
+    _DOUBT,
 )
 PCIE_RX_BYTES: Final = _gpm(
     "PCIE_RX_BYTES",
     "The rate of data received over the PCIe bus - including both protocol headers and data payloads - "
-    f"in bytes per second.{_DOUBT}",
+    "in bytes per second.",
     21,
+    _DOUBT,
 )
 SM_ACTIVE: Final = _gpm("SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.", 2)
 SM_OCCUPANCY: Final = _gpm("SM_OCCUPANCY", "The ratio of number of warps resident on an SM.", 3)
@@ -48,10 +50,10 @@ PIPE_FP64_ACTIVE: Final = _gpm("PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pip
 PIPE_FP32_ACTIVE: Final = _gpm("PIPE_FP32_ACTIVE", "Ratio of cycles the fp32 pipes are active.", 12)
 PIPE_FP16_ACTIVE: Final = _gpm("PIPE_FP16_ACTIVE", "Ratio of cycles the fp16 pipes are active.", 13)
 NVLINK_RX_BYTES: Final = _gpm(
-    "NVLINK_RX_BYTES", f"The rate of data received over NVLink, in bytes per second.{_DOUBT}", 60
+    "NVLINK_RX_BYTES", "The rate of data received over NVLink, in bytes per second.", 60, _DOUBT
 )
 NVLINK_TX_BYTES: Final = _gpm(
-    "NVLINK_TX_BYTES", f"The rate of data transmitted over NVLink, in bytes per second.{_DOUBT}", 61
+    "NVLINK_TX_BYTES", "The rate of data transmitted over NVLink, in bytes per second.", 61, _DOUBT
 )
 DECODERS: Final = 8
 NVDEC_ACTIVE: Final = tuple(

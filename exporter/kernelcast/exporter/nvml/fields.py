@@ -85,6 +85,31 @@ def _pcie_replays(nvml: Any, gpu: Any) -> tuple[Number]:
     return (nvml.nvmlDeviceGetPcieReplayCounter(gpu),)
 
 
+def _link_generation(nvml: Any, gpu: Any) -> tuple[Number]:
+    return (nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),)
+
+
+def _link_width(nvml: Any, gpu: Any) -> tuple[Number]:
+    return (nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),)
+
+
+def _max_link_generation(nvml: Any, gpu: Any) -> tuple[Number]:
+    return (nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),)
+
+
+def _max_link_width(nvml: Any, gpu: Any) -> tuple[Number]:
+    return (nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu),)
+
+
+def _performance_state(nvml: Any, gpu: Any) -> tuple[Number | None]:
+    state = nvml.nvmlDeviceGetPerformanceState(gpu)
+    return (state if state != nvml.NVML_PSTATE_UNKNOWN else None,)
+
+
+def _fan_speed(nvml: Any, gpu: Any) -> tuple[Number]:
+    return (nvml.nvmlDeviceGetFanSpeed(gpu),)
+
+
 def _utilization(nvml: Any, gpu: Any) -> tuple[Number, Number]:
     rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
     return rates.gpu, rates.memory
@@ -154,6 +179,12 @@ CALLS: Final = (
     ),
     Call("nvmlDeviceGetCurrentClocksEventReasons", (rows.CLOCK_EVENT_REASONS,), _clock_events),
     Call("nvmlDeviceGetGridLicensableFeatures", (rows.VGPU_LICENSE_STATUS,), _license),
+    Call("nvmlDeviceGetCurrPcieLinkGeneration", (rows.PCIE_LINK_GEN,), _link_generation),
+    Call("nvmlDeviceGetCurrPcieLinkWidth", (rows.PCIE_LINK_WIDTH,), _link_width),
+    Call("nvmlDeviceGetMaxPcieLinkGeneration", (rows.PCIE_MAX_LINK_GEN,), _max_link_generation),
+    Call("nvmlDeviceGetMaxPcieLinkWidth", (rows.PCIE_MAX_LINK_WIDTH,), _max_link_width),
+    Call("nvmlDeviceGetPerformanceState", (rows.PSTATE,), _performance_state),
+    Call("nvmlDeviceGetFanSpeed", (rows.FAN_SPEED,), _fan_speed),
 )
 """Asked of every GPU at every interval."""
 
@@ -186,6 +217,7 @@ FIELD_VALUES: Final = (
     _one(rows.NVLINK_CRC_DATA_ERRORS, "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"),
     _one(rows.NVLINK_REPLAY_ERRORS, "NVLINK_REPLAY_ERROR_COUNT_TOTAL"),
     _one(rows.NVLINK_RECOVERY_ERRORS, "NVLINK_RECOVERY_ERROR_COUNT_TOTAL"),
+    _one(rows.RECOVERY_ACTION, "GET_GPU_RECOVERY_ACTION"),
 )
 """Asked of every GPU at every interval, in one call."""
 

@@ -23,10 +23,21 @@ END: Final = re.compile(r"^#{10,}$", re.MULTILINE)
 GPU: Final = re.compile(r"^GPU ([0-9A-Fa-f:.]+)$")
 LINE: Final = re.compile(r"^( *)(\S.*?) *(?:: (.*))?$")
 NUMBER: Final = re.compile(r"^(\d+(?:\.\d+)?)\b")
+LETTERED: Final = re.compile(r"^[A-Za-z]?(\d+)[A-Za-z]?$")
 INDENT: Final = 4
 YES: Final = {"Yes": 1, "No": 0}
 TIME_FORMAT: Final = "%a %b %d %H:%M:%S %Y"
 KINDS: Final = {"C": "Compute", "G": "Graphics", "M+C": "MPSCompute", "C+G": "Compute"}
+RECOVERY_ACTIONS: Final = {
+    "None": pynvml.NVML_GPU_RECOVERY_ACTION_NONE,
+    "Reset": pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET,
+    "GPU Reset": pynvml.NVML_GPU_RECOVERY_ACTION_GPU_RESET,
+    "Reboot": pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT,
+    "Node Reboot": pynvml.NVML_GPU_RECOVERY_ACTION_NODE_REBOOT,
+    "Drain P2P": pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P,
+    "Drain and Reset": pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
+}
+"""By nvidia-smi's words; only `None` stands in a recording that we have. Another word gives no value."""
 REASONS: Final = {
     "Idle": "gpu_idle",
     "Applications Clocks Setting": "applications_clocks_setting",
@@ -124,7 +135,8 @@ def _answers(log: Section) -> Answers:
     }
     for index, gpu in enumerate(gpus):
         instances = [part for part in gpu.parts if part.name == "MIG Device"]
-        answers[str(index)] = _known({**_identity(gpu, instances), **_engines(gpu), **_memory_health(gpu)})
+        parts = (_identity(gpu, instances), _engines(gpu), _link(gpu), _memory_health(gpu))
+        answers[str(index)] = _known({call: answer for part in parts for call, answer in part.items()})
         for at, instance in enumerate(instances):
             answers[f"{index}/{at}"] = _known(_instance(gpu, instance))
     return answers
@@ -171,6 +183,28 @@ def _engines(gpu: Section) -> dict[str, Any]:
         "nvmlDeviceGetCurrentClocksEventReasons": _reasons(gpu),
         "nvmlDeviceGetMemoryInfo": _memory(gpu.part("FB Memory Usage")),
     }
+
+
+def _link(gpu: Section) -> dict[str, Any]:
+    """PCIe, performance state, fan and recovery."""
+    link = gpu.part("PCI").part("GPU Link Info")
+    generation, width = link.part("PCIe Generation"), link.part("Link Width")
+    action = RECOVERY_ACTIONS.get(gpu.values.get("GPU Recovery Action", ""))
+    return {
+        "nvmlDeviceGetCurrPcieLinkGeneration": _whole(generation, "Current"),
+        "nvmlDeviceGetMaxPcieLinkGeneration": _whole(generation, "Max"),
+        "nvmlDeviceGetCurrPcieLinkWidth": _lettered(width, "Current"),
+        "nvmlDeviceGetMaxPcieLinkWidth": _lettered(width, "Max"),
+        "nvmlDeviceGetPerformanceState": _lettered(gpu, "Performance State"),
+        "nvmlDeviceGetFanSpeed": _whole(gpu, "Fan Speed"),
+        **_field("GET_GPU_RECOVERY_ACTION", action),
+    }
+
+
+def _lettered(told: Section, name: str) -> int | None:
+    """A number with a letter at one end, such as 16x or P0."""
+    found = LETTERED.match(told.values.get(name, ""))
+    return int(found[1]) if found else None
 
 
 def _memory_health(gpu: Section) -> dict[str, Any]:

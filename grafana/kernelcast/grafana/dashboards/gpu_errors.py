@@ -17,7 +17,9 @@ def row() -> Row:
     """First what needs somebody, then what wears out."""
     figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
     events = (_answering(), _xid_table(), _xid_events())
-    return Row("Errors", (*figures, *events, _ecc(), _remapped(), _limited(), _retries()))
+    return Row(
+        "Errors", (*figures, *events, _ecc(), _remapped(), _limited(), _retries(), _lanes(), _states(), _recovery())
+    )
 
 
 def _figure(title: str, description: str, expr: str, nothing: str = "none") -> Placed:
@@ -130,6 +132,43 @@ def _limited() -> Placed:
     )
     queries = [Query(f"{each_rate(row)} / {_NANO}", f"{GPU} {word}") for row, word in causes]
     return time_series(text, queries, Axis("percentunit", low=0))
+
+
+def _lanes() -> Placed:
+    text = Text(
+        "PCIe lanes",
+        "Link width now, and the most that GPU and slot allow together. Fewer lanes than other GPUs of the same model "
+        "make every copy between host and GPU slower.",
+    )
+    queries = [
+        Query(each(device.PCIE_LINK_WIDTH), f"{GPU} now"),
+        Query(each(device.PCIE_MAX_LINK_WIDTH), f"{GPU} most"),
+    ]
+    return time_series(text, queries, Axis("short", low=0, decimals=0))
+
+
+def _states() -> Placed:
+    text = Text(
+        "Performance state", "P0 is the fastest, P15 the slowest. A busy GPU in another state than P0 is held back."
+    )
+    return time_series(text, [Query(each(device.PSTATE), GPU)], Axis("short", low=0, decimals=0))
+
+
+def _recovery() -> Placed:
+    text = Text(
+        "Recovery",
+        "What the driver recommends to do with each GPU.",
+        nothing="No driver here gives a recommendation",
+    )
+    query = Query(f"max by (Hostname, gpu) ({promql.series(device.RECOVERY_ACTION)})", GPU)
+    actions = {
+        "0": ("nothing", "green"),
+        "1": ("reset the GPU", "red"),
+        "2": ("reboot the node", "red"),
+        "3": ("drain P2P", "orange"),
+        "4": ("drain P2P and reset", "red"),
+    }
+    return state_timeline(text, [query], actions)
 
 
 def _retries() -> Placed:

@@ -19,9 +19,9 @@ _NANOSECONDS = "1e9"
 
 def group(profile: Profile) -> Group:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
-    limits = (_throttling(), _power_capped(), _heat(profile))
+    limits = (_throttling(), _power_capped(), _heat(profile), _narrow_link())
     memory = (_memory(profile), _remap_failure(), _remapped_rows(profile))
-    gone = (_down(), _silent(profile), _unmeasured())
+    gone = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
     return Group("kernelcast-hardware-alerts", (*gone, *limits, *memory, _unreadable()))
 
 
@@ -109,6 +109,44 @@ def _power_capped() -> Alert:
         subject=_SUBJECT,
         dashboard=GPUS,
         source="NVML API reference, nvmlClocksEventReasonSwPowerCap",
+    )
+
+
+def _narrow_link() -> Alert:
+    """By width, which does not change with load; a link's generation is lowered while the GPU is idle."""
+    width, most = promql.name(device.PCIE_LINK_WIDTH), promql.name(device.PCIE_MAX_LINK_WIDTH)
+    own = f"min by (Hostname, gpu, UUID, modelName) ({width})"
+    below_own = f"{own} < on (Hostname, UUID) group_left () max by (Hostname, UUID) ({most})"
+    below_peers = f"{own} < on (modelName) group_left () max by (modelName) ({width})"
+    return Alert(
+        name="KernelcastGpuPcieLinkNarrow",
+        expr=f"({below_own}) or ({below_peers})",
+        hold_seconds=10 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_GPU} has only {{{{ $value }}}} PCIe lanes",
+        description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model. "
+        "Copies between host and GPU take longer in proportion, and so does everything that waits for them.",
+        action="Compare `nvidia-smi -q` (GPU Link Info) with the slot's own width. Reseat the card or its riser, and "
+        "look for PCIe errors in the kernel's log; where such slots are meant to be narrow, silence it.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        source="NVML API reference, nvmlDeviceGetMaxPcieLinkWidth: of device and system together",
+    )
+
+
+def _needs_recovery() -> Alert:
+    return Alert(
+        name="KernelcastGpuNeedsRecovery",
+        expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
+        hold_seconds=0,
+        severity=Severity.CRITICAL,
+        summary=f"{_GPU} needs recovery action {{{{ $value }}}}",
+        description="The driver recommends to recover this GPU: 1 reset it, 2 reboot the node, 3 drain P2P traffic, "
+        "4 drain P2P traffic and reset it. Programs on it may have failed, or fail soon.",
+        action="Drain the node, do what the number says, then look at the GPU's XIDs for the cause.",
+        subject=_SUBJECT,
+        dashboard=GPUS,
+        source="nvml.h, nvmlDeviceGpuRecoveryAction_t",
     )
 
 
