@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from starlette.routing import Route
 
 from kernelcast.bridge.clock import Clock, SystemClock
+from kernelcast.bridge.compilation import Compilation
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.state import StateTopic
@@ -30,7 +31,6 @@ from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.translation.translate import Translator
-from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.bridge.webhook import Webhook
 from kernelcast.columnar import Decoder
 from kernelcast.runtime.deadletter import DeadLetters
@@ -88,6 +88,7 @@ class Bridge:
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
         self._web = self._made_web(registry, clock)
         self._web.measure(registry)
+        self._compilation = Compilation()
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._failure = ""
@@ -121,6 +122,7 @@ class Bridge:
     def stop(self) -> None:
         """Leave the group, finish open requests, flush what is on its way to Kafka."""
         self._stopping.set()
+        self._compilation.stop()
         self._push.stop()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
@@ -140,7 +142,7 @@ class Bridge:
             if not self._settings.scraping:
                 self._wait_idly()
                 return
-            warm_up()
+            self._compilation.finish_what_readiness_needs()
             threading.Thread(target=self._warm_up_the_rest, name="warm-up", daemon=True).start()
             grouped = self._settings.mode == "group"
             if grouped:
@@ -161,7 +163,7 @@ class Bridge:
 
     def _warm_up_the_rest(self) -> None:
         try:
-            warm_up_the_rest()
+            self._compilation.finish_the_rest()
         except Exception:  # noqa: BLE001  whatever it is, those who need it meet it again
             self._log.exception("compiling ahead failed; what is needed is compiled when it is")
 

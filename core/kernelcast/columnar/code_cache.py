@@ -1,35 +1,70 @@
-"""Machine code on disk that is as new as every file it was made from.
+"""Keeps machine code on disk, and finds it there while no source that it was made from has changed.
 
-numba keeps a function's machine code beside its file, or under NUMBA_CACHE_DIR, and looks for changes in that one file
-only. Constants and functions from other files are compiled in all the same, so the stamp here is a digest of the
-function's file and of all files of this distribution that it imports, and those import, as far as that goes.
+numba keeps a function's machine code under NUMBA_CACHE_DIR, in `__pycache__` beside the function's file, or in the
+user's cache directory: the first of them that it can write, and it reads no other. Here all that can be read are read,
+so the cache that an image brings is used on a read-only file system, too.
+
+numba looks for changes in the function's own file only. Constants and functions from other files are compiled in all
+the same, so the stamp here is a digest of the function's file and of all files of this distribution that it imports,
+and those import, as far as that goes. It holds no times: a copy of an installation takes the same machine code.
 """
 
+import errno
 import hashlib
+import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core import config
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 ROOT = __name__.partition(".")[0]
 _IMPORTS = re.compile(rf"^\s*(?:from|import)\s+{ROOT}\.([\w.]+)", re.MULTILINE)
+_DISPATCHERS: Final[list[Any]] = []
+"""Every dispatcher that was passed to `on_disk`, in the order of the imports."""
 
 
 def on_disk(dispatcher: F) -> F:
-    """Keep what a dispatcher compiles where numba keeps it, and take it from there while no source has changed.
+    """Keep what a dispatcher compiles on disk, and take it from there while no source has changed.
 
-    Nothing is kept where there is nowhere to write: a read-only installation, and no writable home either.
+    Where nothing can be written, what was compiled lasts as long as the process.
     """
-    with suppress(RuntimeError):  # numba's "no locator available"
+    with suppress(RuntimeError):  # numba's "no locator available", where NUMBA_CACHE_LOCATOR_CLASSES names other ones
         cast("Any", dispatcher)._cache = _Cache(cast("Any", dispatcher).py_func)  # noqa: SLF001  as `enable_caching` does
+    _DISPATCHERS.append(dispatcher)
     return dispatcher
+
+
+def compiled_here() -> list[str]:
+    """Names of the functions that this process has compiled, as no machine code was found for them."""
+    return [_name(each) for each in _DISPATCHERS if each.stats.cache_misses]
+
+
+def not_kept() -> list[str]:
+    """Names of the functions among them whose machine code could not be written to disk."""
+    return [_name(each) for each in _DISPATCHERS if each.stats.cache_misses and not _is_on_disk(each)]
+
+
+def not_on_disk(modules: Sequence[str]) -> list[str]:
+    """Names of the functions in modules that have no machine code on disk for this processor.
+
+    Args:
+        modules: Beginnings of module names; modules that nobody has imported are not looked at.
+    """
+    theirs = (each for each in _DISPATCHERS if each.py_func.__module__.startswith(tuple(modules)))
+    return [_name(each) for each in theirs if not _is_on_disk(each)]
+
+
+def is_writable() -> bool:
+    """Whether the machine code of every imported function can be written to disk, as far as numba can tell."""
+    return all(isinstance(each._cache, _Cache) and each._cache.is_writable for each in _DISPATCHERS)  # noqa: SLF001
 
 
 def source_digest(module: str) -> str:
@@ -47,13 +82,98 @@ def source_digest(module: str) -> str:
     return digest.hexdigest()
 
 
+class _ReadOnlyLocator(_CacheLocator):
+    """Stands behind numba's own locators: there is no folder to write to, and perhaps one to read."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        self._py_file = file
+        self._line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> "_ReadOnlyLocator":
+        return cls(py_func, py_file)
+
+    def ensure_cache_path(self) -> None:
+        raise OSError(errno.EROFS, "machine code cannot be written", self.get_cache_path())
+
+    def get_cache_path(self) -> str:
+        return _readable_folders(self._py_file)[0]
+
+    def get_source_stamp(self) -> str:
+        return ""  # `_Cache` makes its own
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)  # as numba's own locators: it is part of the file's name
+
+
+class _Implementation(CompileResultCacheImpl):
+    _locator_classes = [*CompileResultCacheImpl._locator_classes, _ReadOnlyLocator]  # noqa: RUF012, SLF001  as numba's
+
+
 class _Cache(FunctionCache):
+    """Reads from every folder that may hold a function's machine code, and writes to the first that it can.
+
+    A folder that cannot be read, and a disk that is full, are as if there were no cache.
+    """
+
+    _impl_class = _Implementation
+
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)  # type: ignore[no-untyped-call]
-        stamp = (self._impl.locator.get_source_stamp(), source_digest(function.__module__))
-        self._cache_file = IndexDataCacheFile(  # type: ignore[no-untyped-call]
-            self.cache_path, self._impl.filename_base, stamp
-        )
+        stamp = source_digest(function.__module__)
+        folders = dict.fromkeys((self.cache_path, *_readable_folders(inspect.getfile(function))))
+        self._files = [
+            IndexDataCacheFile(folder, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
+            for folder in folders
+        ]
+        self._cache_file = self._files[0]
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compilation, if there is anywhere to write."""
+        with suppress(OSError):
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether numba found a folder to write to."""
+        return not isinstance(self._impl.locator, _ReadOnlyLocator)
+
+    def holds(self, codegen: Any) -> bool:
+        """Whether there is machine code for a processor, whatever the types of the arguments."""
+        return any(key[1] == codegen.magic_tuple() for file in self._files for key in _index(file))
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        key = self._index_key(sig, target_context.codegen())  # type: ignore[no-untyped-call]
+        for file in self._files if self._enabled else ():
+            with suppress(OSError):
+                data = file.load(key)  # type: ignore[no-untyped-call]
+                if data is not None:
+                    return self._impl.rebuild(target_context, data)
+        return None
+
+
+def _name(dispatcher: Any) -> str:
+    return f"{dispatcher.py_func.__module__}.{dispatcher.py_func.__qualname__}"
+
+
+def _is_on_disk(dispatcher: Any) -> bool:
+    kept = dispatcher._cache  # noqa: SLF001  as in `on_disk`
+    return isinstance(kept, _Cache) and kept.holds(dispatcher.targetctx.codegen())
+
+
+def _index(file: IndexDataCacheFile) -> dict[Any, str]:
+    with suppress(OSError):
+        return cast("dict[Any, str]", file._load_index())  # type: ignore[no-untyped-call]  # noqa: SLF001
+    return {}
+
+
+def _readable_folders(file: str) -> list[str]:
+    """Where a source file's machine code may lie: numba's own rules, without its test of whether it can write there."""
+    folders = [str(Path(file).parent / "__pycache__")]
+    if config.CACHE_DIR:  # type: ignore[attr-defined]  # numba sets it at run time
+        part = _CacheLocator.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]
+        folders.insert(0, str(Path(config.CACHE_DIR, part)))  # type: ignore[attr-defined]
+    return folders
 
 
 @cache

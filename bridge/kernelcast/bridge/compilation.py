@@ -1,0 +1,188 @@
+"""Has machine code ready before the bridge is, on two cores where there are two.
+
+numba compiles in one thread of a process at a time, so the second core takes a second process: it compiles other parts
+and writes them to disk, where this process finds them.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import IO, Final, Protocol
+
+import structlog
+
+from kernelcast.bridge.warm_up import COMPILED, NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, Part
+from kernelcast.columnar import code_cache
+
+STOP_SECONDS: Final = 2.0
+_COMMAND: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
+
+
+class SecondProcess(Protocol):
+    """A process that compiles parts one after the other, and prints a line after each."""
+
+    def lines(self) -> Iterator[str]:
+        """What it prints, until it ends."""
+
+    def stop(self) -> None:
+        """End it, whatever it is doing; a second call changes nothing."""
+
+
+class Child:
+    """`SecondProcess` as a child of this process."""
+
+    def __init__(self, parts: Sequence[str]) -> None:
+        self._process = subprocess.Popen(
+            [*_COMMAND, *parts],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    def lines(self) -> Iterator[str]:
+        """See `SecondProcess`."""
+        output: IO[str] | None = self._process.stdout
+        if output is not None:
+            with closing(output):
+                yield from output
+        self._process.wait()
+
+    def stop(self) -> None:
+        """See `SecondProcess`."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What compiling depends on.
+
+    Attributes:
+        cores: How many this process may use.
+        not_on_disk: Functions in modules, by the beginnings of their names, that have no machine code on disk.
+        is_writable: Whether machine code can be written to disk.
+        start_second: Starts a process that compiles parts; raises OSError where there can be none.
+    """
+
+    cores: int
+    not_on_disk: Callable[[Sequence[str]], list[str]]
+    is_writable: Callable[[], bool]
+    start_second: Callable[[Sequence[str]], SecondProcess]
+
+    @classmethod
+    def this(cls) -> "Machine":
+        """The one that this process runs on."""
+        cores = len(os.sched_getaffinity(0))
+        return cls(cores, code_cache.not_on_disk, code_cache.is_writable, Child)
+
+
+class Compilation:
+    """Compiles what is not on disk, and loads what is.
+
+    Call `finish_what_readiness_needs` first and `finish_the_rest` after it, from any thread; `stop` from any thread at
+    any time.
+    """
+
+    def __init__(self, machine: Machine | None = None, parts: Mapping[str, Part] = PARTS) -> None:
+        self._machine = machine or Machine.this()
+        self._parts = parts
+        self._log = structlog.stdlib.get_logger("bridge")
+        self._second: SecondProcess | None = None
+        self._lines: Iterator[str] = iter(())
+        self._awaited: set[str] = set()
+        self._missing: list[str] = []
+        self._done = 0
+        self._lock = threading.Lock()
+        self._stopped = False
+
+    def finish_what_readiness_needs(self) -> None:
+        """Return once everything that readiness needs can run."""
+        names = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
+        self._missing = [name for name in names if self._machine.not_on_disk(self._parts[name].modules)]
+        needed = [name for name in self._missing if name in NEEDED_TO_BE_READY]
+        if self._missing:
+            self._begin([name for name in self._missing if name != needed[0]] if needed else self._missing)
+        for name in NEEDED_TO_BE_READY:
+            self._finish(name)
+
+    def finish_the_rest(self) -> None:
+        """Return once everything else can run, too."""
+        for name in NEEDED_LATER:
+            self._finish(name)
+        not_kept = code_cache.not_kept()
+        if not_kept:
+            self._log.warning(
+                "machine code cannot be written to disk, so that each start compiles it; "
+                "have NUMBA_CACHE_DIR name a folder that can be written, or fill it when the image is built",
+                functions=len(not_kept),
+            )
+
+    def stop(self) -> None:
+        """Let no second process go on."""
+        with self._lock:
+            self._stopped = True
+            if self._second is not None:
+                self._second.stop()
+
+    def _begin(self, others: Sequence[str]) -> None:
+        """Say what will take long, and have a second process compile parts of it."""
+        for_second = others if self._machine.cores > 1 and self._machine.is_writable() else ()
+        self._log.info(
+            "compiling, as these parts have no machine code on disk; it takes up to a minute of a core",
+            parts=self._missing,
+            in_a_second_process=list(for_second),
+        )
+        if not for_second:
+            return
+        with self._lock:
+            if self._stopped:
+                return
+            try:
+                self._second = self._machine.start_second(for_second)
+            except OSError as error:
+                self._log.warning("a second process to compile with did not start", reason=str(error))
+                return
+            self._lines, self._awaited = self._second.lines(), set(for_second)
+
+    def _finish(self, name: str) -> None:
+        started = time.perf_counter()
+        if name in self._awaited:
+            self._await(name)
+        self._parts[name].compile()
+        if name in self._missing:
+            self._done += 1
+            self._log.info(
+                "compiled",
+                part=name,
+                done=f"{self._done}/{len(self._missing)}",
+                seconds=round(time.perf_counter() - started, 1),
+            )
+
+    def _await(self, name: str) -> None:
+        """Wait until the second process has compiled a part, or has ended."""
+        last = ""
+        for line in self._lines:
+            words = line.split()
+            if words[:1] == [COMPILED] and len(words) > 1:
+                self._awaited.discard(words[1])
+                if words[1] == name:
+                    return
+            elif words:
+                last = line.strip()
+        if not self._stopped:
+            self._log.warning(
+                "the second process to compile with ended early; this one compiles",
+                left=sorted(self._awaited),
+                said=last,
+            )
+        self._awaited = set()

@@ -1,0 +1,164 @@
+"""Which parts are compiled where, with doubles for the parts, the disk and the second process."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
+from structlog.testing import capture_logs
+
+from kernelcast.bridge import warm_up
+from kernelcast.bridge.compilation import Compilation, Machine
+from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.sequence import Order
+from kernelcast.bridge.example_points import example_points
+from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, Part
+from kernelcast.columnar import Decoder, code_cache
+
+PLANNED = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
+
+
+@dataclass
+class Site:
+    """A machine with doubles: which parts are on disk, and what was compiled in which process.
+
+    Attributes:
+        on_disk: Names of parts.
+        survives: How many parts the second process compiles before it ends.
+    """
+
+    on_disk: set[str] = field(default_factory=set)
+    cores: int = 2
+    is_writable: bool = True
+    survives: int = 9
+    here: list[str] = field(default_factory=list)
+    second: list[str] = field(default_factory=list)
+    stopped: int = 0
+
+    def compilation(self) -> Compilation:
+        parts = {name: Part((name,), lambda name=name: self._compile(name)) for name in PLANNED}  # type: ignore[misc]
+        return Compilation(Machine(self.cores, self._missing, lambda: self.is_writable, self._start), parts)
+
+    def _missing(self, modules: Sequence[str]) -> list[str]:
+        return [name for name in modules if name not in self.on_disk]
+
+    def _compile(self, name: str) -> None:
+        if name not in self.on_disk:
+            self.here.append(name)
+
+    def _start(self, parts: Sequence[str]) -> "Site":
+        self.second += parts[: self.survives]
+        return self
+
+    def lines(self) -> Iterator[str]:
+        yield "something that numba says\n"
+        for name in self.second:
+            self.on_disk.add(name)
+            yield f"compiled {name} 1.0\n"
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def run(site: Site) -> list[str]:
+    """Compile everything; the messages of the log."""
+    with capture_logs() as logs:
+        compilation = site.compilation()
+        compilation.finish_what_readiness_needs()
+        compilation.finish_the_rest()
+    return [f"{entry['event']} {entry.get('part', '')} {entry.get('done', '')}".strip() for entry in logs]
+
+
+def test_nothing_is_started_or_logged_where_all_is_on_disk() -> None:
+    site = Site(on_disk=set(PLANNED))
+    assert run(site) == []
+    assert site.second == []
+
+
+def test_a_second_process_compiles_all_but_the_first_part_and_each_part_is_logged() -> None:
+    site = Site()
+    log = run(site)
+    assert (site.here, site.second) == (["decoder"], ["series", "protobuf", "deltas"])
+    assert log[0].startswith("compiling")
+    assert log[1:] == ["compiled decoder 1/4", "compiled series 2/4", "compiled protobuf 3/4", "compiled deltas 4/4"]
+
+
+def test_only_what_is_missing_is_compiled() -> None:
+    site = Site(on_disk={"decoder", "protobuf"})
+    run(site)
+    assert (site.here, site.second) == (["series"], ["deltas"])
+
+
+def test_what_is_needed_later_is_left_to_the_second_process_alone() -> None:
+    site = Site(on_disk=set(NEEDED_TO_BE_READY))
+    run(site)
+    assert (site.here, site.second) == ([], list(NEEDED_LATER))
+
+
+@pytest.mark.parametrize("site", [Site(cores=1), Site(is_writable=False)], ids=["one core", "nowhere to write"])
+def test_one_process_compiles_all_where_a_second_could_not_help(site: Site) -> None:
+    run(site)
+    assert (site.here, site.second) == (list(PLANNED), [])
+
+
+def test_this_process_compiles_what_a_second_one_that_ended_has_left() -> None:
+    site = Site(survives=1)
+    log = run(site)
+    assert site.here == ["decoder", "protobuf", "deltas"]
+    assert [line for line in log if "ended early" in line]
+
+
+def test_a_bridge_that_stops_ends_the_second_process() -> None:
+    site = Site()
+    compilation = site.compilation()
+    compilation.finish_what_readiness_needs()
+    compilation.stop()
+    assert site.stopped == 1
+
+
+def test_no_second_process_is_started_by_a_bridge_that_stops() -> None:
+    site = Site()
+    compilation = site.compilation()
+    compilation.stop()
+    compilation.finish_what_readiness_needs()
+    assert site.second == []
+
+
+@pytest.mark.usefixtures("compiled")
+def test_every_function_of_the_bridge_belongs_to_a_part_and_is_compiled_by_it() -> None:
+    beginnings = tuple(module for part in PARTS.values() for module in part.modules)
+    assert code_cache.not_on_disk([""]) == code_cache.not_on_disk(beginnings) == []
+
+
+def delta_message() -> bytes:
+    request = ExportMetricsServiceRequest()
+    metrics = request.resource_metrics.add().scope_metrics.add().metrics
+    number, explicit, exponential = metrics.add(name="a").sum, metrics.add(name="b").histogram, metrics.add(name="c")
+    for data in (number, explicit, exponential.exponential_histogram):
+        data.aggregation_temporality = AGGREGATION_TEMPORALITY_DELTA
+    for start_ns in (1, 3):
+        times = {"start_time_unix_nano": start_ns, "time_unix_nano": start_ns + 1}
+        number.data_points.add(as_int=1, **times)
+        explicit.data_points.add(count=1, bucket_counts=[0, 1], explicit_bounds=[1.0], **times)
+        exponential.exponential_histogram.data_points.add(count=1, zero_count=1, **times)
+    return request.SerializeToString()
+
+
+@pytest.mark.usefixtures("compiled")
+def test_messages_need_nothing_that_the_example_points_have_not_compiled(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert warm_up.main([]) == 0
+    assert capsys.readouterr().out.split()[::3] == ["compiled", "compiled"]
+    before = signatures()
+    warm_up._take_messages_through()
+    decoder = Decoder()
+    _, messages = example_points()
+    Accumulator(Order(0, 1, 1), most_series=3).accumulate(decoder.decode([delta_message()]), messages, decoder)
+    assert signatures() == before
+
+
+def signatures() -> dict[str, list[object]]:
+    """What each function of the bridge was compiled for."""
+    return {code_cache._name(each): list(each.signatures) for each in code_cache._DISPATCHERS}
