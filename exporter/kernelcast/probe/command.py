@@ -2,22 +2,47 @@
 
 The options become environment variables and the program takes this process's place (`exec`), so signals, the exit code,
 the terminal and the process's id are its own. Standard library only: it works where nothing but the probe is installed.
+
+It runs once for each rank and each wrapped command, so it imports nothing that plain options do not need: `argparse`
+reads what is left, and writes help and errors.
 """
 
-import argparse
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Final, NoReturn
+import time
 
 from kernelcast.probe.preload import door
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Final, NoReturn
+
+    Execute = Callable[[str, list[str], dict[str, str]], NoReturn]
+    Options = dict[str, str]
+
 EXIT_CANNOT_RUN: Final = 126
 EXIT_NOT_FOUND: Final = 127
-PRELOAD: Final = Path(door.__file__).parent
+PRELOAD: Final = os.path.join(os.path.dirname(os.path.realpath(door.__file__)), "pythonpath")  # noqa: PTH118, PTH120
+"""The folder that goes first in `PYTHONPATH`: it holds `sitecustomize` alone."""
+LAUNCH: Final = "KERNELCAST_PROBE_LAUNCH"
+"""The variable that names this run, so that what happens to many of its processes is reported once."""
 
-Execute = Callable[[str, list[str], dict[str, str]], NoReturn]
+VARIABLES: Final = {
+    "--program": "KERNELCAST_PROGRAM",
+    "--rank": "KERNELCAST_RANK",
+    "--socket": "KERNELCAST_SOCKET",
+    "--interval": "KERNELCAST_PROBE_INTERVAL_SECONDS",
+    "--method": "KERNELCAST_PROBE_METHOD",
+    "--hints": "KERNELCAST_HINTS",
+    "--standalone": "KERNELCAST_PROBE_STANDALONE",
+    "--nvtx": "KERNELCAST_PROBE_NVTX",
+}
+SWITCHES: Final = ("--standalone", "--nvtx")
+CHOICES: Final = {"--method": ("auto", "cupti", "event", "count", "manual"), "--hints": ("on", "off")}
 
 DESCRIPTION: Final = """\
 Run a program with kernelcast's probe in it. Its GPU kernels are reported to the node's exporter, or to one that is
@@ -46,39 +71,73 @@ def main(arguments: Sequence[str], *, execute: Execute = os.execvpe) -> int:
     Returns:
         The exit code, where the program could not be started: 126 or 127, as shells have it.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
-    if not options.command:
-        parser.error("no program was given; write it behind --, as in: kernelcast probe -- python train.py")
+    options, program = _plain(arguments) or _parsed(arguments)
     try:
-        execute(options.command[0], options.command, {**os.environ, **environment(options, os.environ)})
+        execute(program[0], program, {**os.environ, **environment(options, os.environ)})
     except OSError as error:
-        sys.stderr.write(f"kernelcast probe cannot run {options.command[0]}: {error.strerror}\n")
+        sys.stderr.write(f"kernelcast probe cannot run {program[0]}: {error.strerror}\n")
         return EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_CANNOT_RUN
 
 
-def environment(options: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, str]:
+def environment(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that the program is run with, besides those that there are.
 
     The preload directory goes in front of `PYTHONPATH`: an editable installation has no `.pth` file of ours, and the
     program's Python may not be the one that runs this.
+
+    Args:
+        options: Values by option, as `--rank`; of a switch that is on, `1`.
+        environ: This process's variables.
     """
-    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and Path(path) != PRELOAD]
-    named = {
-        "KERNELCAST_PROGRAM": options.program,
-        "KERNELCAST_RANK": options.rank,
-        "KERNELCAST_SOCKET": options.socket,
-        "KERNELCAST_PROBE_INTERVAL_SECONDS": options.interval,
-        "KERNELCAST_PROBE_METHOD": options.method,
-        "KERNELCAST_PROBE_STANDALONE": "1" if options.standalone else None,
-        "KERNELCAST_PROBE_NVTX": "1" if options.nvtx else None,
-        "KERNELCAST_HINTS": options.hints,
+    paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != PRELOAD]
+    return {
+        **{VARIABLES[name]: value for name, value in options.items()},
+        door.SWITCH: "1",
+        LAUNCH: f"{os.getpid()}-{time.time_ns():x}",
+        "PYTHONPATH": os.pathsep.join([PRELOAD, *paths]),
     }
-    chosen = {name: str(value) for name, value in named.items() if value is not None}
-    return {**chosen, door.SWITCH: "1", "PYTHONPATH": os.pathsep.join([str(PRELOAD), *paths])}
+
+
+def _plain(arguments: Sequence[str]) -> tuple[Options, list[str]] | None:
+    """The options and the program, where every option is whole, known and right, and `--` stands behind them.
+
+    None leaves the rest to `argparse`: abbreviated or joined forms, a program without `--`, help, and mistakes.
+    """
+    options: Options = {}
+    left = iter(arguments)
+    for name in left:
+        if name == "--":
+            program = list(left)
+            return (options, program) if program else None
+        value = "1" if name in SWITCHES else next(left, "--") if name in VARIABLES else "--"
+        if value.startswith("-") or value not in CHOICES.get(name, (value,)):
+            return None
+        try:
+            options[name] = str(float(value)) if name == "--interval" else value
+        except ValueError:
+            return None
+    return None
+
+
+def _parsed(arguments: Sequence[str]) -> tuple[Options, list[str]]:
+    """The same by `argparse`, which exits where it shows help or finds a mistake."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if not given.command:
+        parser.error("no program was given; write it behind --, as in: kernelcast probe -- python train.py")
+    chosen: Options = {}
+    for name in VARIABLES:
+        value = getattr(given, name[2:])
+        if name in SWITCHES:
+            chosen |= {name: "1"} if value else {}
+        elif value is not None:
+            chosen[name] = str(value)
+    return chosen, given.command
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse  # noqa: PLC0415  costs as much as an interpreter's start
+
     parser = argparse.ArgumentParser(
         prog="kernelcast probe",
         usage="kernelcast probe [options] -- PROGRAM [ARGUMENTS]",
@@ -94,12 +153,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--interval", metavar="SECONDS", type=float, help="between two reports; default: 1")
     add(
         "--method",
-        choices=("auto", "cupti", "event", "count", "manual"),
+        choices=CHOICES["--method"],
         help="how kernels are measured; auto takes the best that is allowed, CUPTI only if KERNELCAST_CUPTI=1; "
         "manual reports only what the program itself reports",
     )
     add("--standalone", action="store_true", help="start an exporter beside the program, with /metrics of its own")
-    add("--hints", choices=("on", "off"), help="whether tuning hints may act on the program's tunables; default: on")
+    add(
+        "--hints",
+        choices=CHOICES["--hints"],
+        help="whether tuning hints may act on the program's tunables; default: on",
+    )
     add("--nvtx", action="store_true", help="NVTX ranges of CuPy and PyTorch become regions")
     add("command", nargs="*", metavar="PROGRAM", help="the program and its arguments, behind --")
     return parser

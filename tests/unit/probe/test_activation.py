@@ -73,6 +73,52 @@ def test_what_is_not_said_is_left_to_the_environment(monkeypatch: pytest.MonkeyP
     assert "KERNELCAST_PROBE_METHOD" not in caught.value.environ
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--program resnet --rank 3 --socket /s --interval 2 --method event --standalone --nvtx --hints off",
+        "--program a --program b",
+        "--interval 1e1 --rank 0",
+        "--interval 0",
+        "--standalone --standalone",
+    ],
+)
+@pytest.mark.parametrize("program", ["true", "mpirun -n 2 -- python train.py --rank 1"])
+def test_plain_options_mean_what_argparse_reads(options: str, program: str) -> None:
+    arguments = [*options.split(), "--", *program.split()]
+    plain = command._plain(arguments)
+    assert plain is not None
+    assert plain == command._parsed(arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "--", "--help", "true", "--program=a -- true", "--rank -1 -- true", "--method guess -- true", "--program",
+     "--interval soon -- true", "--programme a -- true", "--program -- true"],
+)  # fmt: skip
+def test_everything_else_is_left_to_argparse(arguments: str) -> None:
+    assert command._plain(arguments.split()) is None
+
+
+IMPORTED = """
+import os, sys
+before = set(sys.modules)
+os.execvpe = lambda *_: (print(*sorted(set(sys.modules) - before)), sys.exit(0))
+sys.argv = ["kernelcast", "probe", "--program", "train", "--", "python", "train.py"]
+from kernelcast.cli.__main__ import main
+main()
+"""
+
+
+def test_the_command_imports_next_to_nothing_before_it_becomes_the_program() -> None:
+    ended = child(IMPORTED, "-S")
+    theirs = {name for name in ended.stdout.split() if not name.startswith("kernelcast")}
+    assert theirs <= {"time", "__future__"}, ended.stderr
+    assert ended.stdout.split()[-1:], ended.stderr
+    assert "kernelcast.cli.app" not in ended.stdout
+
+
 def test_the_exit_code_is_the_programs() -> None:
     assert child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", "raise SystemExit(7)").returncode == 7
     assert child("", "-m", "kernelcast.probe", "--", "/nowhere/at/all").returncode == 127
@@ -112,9 +158,44 @@ def test_the_line_in_site_packages_does_nothing_without_the_variable_and_opens_t
         assert ended.stdout.split()[0] == str(expected), ended.stderr
 
 
-def test_a_python_without_kernelcast_starts_as_ever() -> None:
-    ended = child("print('runs')", PYTHONPATH=str(command.PRELOAD), KERNELCAST_PROBE="1")
-    assert (ended.stdout, ended.stderr) == ("runs\n", "")
+def test_the_command_puts_no_module_of_its_own_in_front_of_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "door.py").write_text("MINE = 1\n")
+    paths = os.pathsep.join(str(path) for path in (tmp_path, ROOT / "core", ROOT / "exporter"))
+    program = "import door; print(door.MINE, door.__file__)"
+    ended = child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", program, PYTHONPATH=paths)
+    assert ended.stdout.split() == ["1", str(tmp_path / "door.py")], ended.stderr
+    assert [path.name for path in Path(command.PRELOAD).iterdir() if path.suffix == ".py"] == ["sitecustomize.py"]
+
+
+def unmeasured(code: str, marks: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run code in a Python that has no kernelcast, below the command."""
+    python = [PYTHON, "-S", "-c"]  # without site-packages; `sitecustomize` is imported by hand, as `site` would
+    code = f"import sitecustomize, subprocess, sys; again = {python!r}; {code}"
+    given = {"PYTHONPATH": str(command.PRELOAD), "KERNELCAST_PROBE": "1", "TMPDIR": str(marks), **environ}
+    return child(code, "-S", **given)
+
+
+def test_a_python_without_kernelcast_says_so_in_one_line_with_the_remedy(tmp_path: Path) -> None:
+    ended = unmeasured("print('runs')", tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, "runs\n")
+    (line,) = ended.stderr.splitlines()
+    assert PYTHON in line
+    assert f"{PYTHON} -m pip install kernelcast" in line
+
+
+def test_processes_below_one_that_has_said_it_are_silent(tmp_path: Path) -> None:
+    again = "subprocess.run([*again, 'import sitecustomize'])"
+    assert len(unmeasured(f"{again}; {again}", tmp_path).stderr.splitlines()) == 1
+
+
+def test_processes_beside_each_other_below_one_command_say_it_once(tmp_path: Path) -> None:
+    texts = [unmeasured("print('runs')", tmp_path, KERNELCAST_PROBE_LAUNCH="1-abc").stderr for _ in range(3)]
+    assert [len(text.splitlines()) for text in texts] == [1, 0, 0]
+    assert len(unmeasured("print('runs')", tmp_path, KERNELCAST_PROBE_LAUNCH="1-abd").stderr.splitlines()) == 1
+
+
+def test_a_python_without_kernelcast_is_silent_where_the_probe_is_switched_off(tmp_path: Path) -> None:
+    assert unmeasured("print('runs')", tmp_path, KERNELCAST_PROBE="0").stderr == ""
 
 
 def test_the_first_module_that_cupy_compiles_wakes_the_probe() -> None:
