@@ -50,8 +50,8 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge", daemon=True),
         "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor", daemon=True),
         "probe": Listing("Run a program with the probe in it.", "probe", "kernelcast.probe.command:main", plain=True),
-        "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "exporter"),
-        "simulate": Listing("Publish simulated GPUs with known faults.", "exporter"),
+        "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "replay"),
+        "simulate": Listing("Publish simulated GPUs with known faults.", "replay"),
         "grafana": Listing("Generate dashboards, rules and provisioning files.", "grafana"),
         "topics": Listing(
             "List Kafka's topics, or make them what they should be.", "runtime", "kernelcast.cli.topics:topics"
@@ -104,7 +104,7 @@ def _dispatch(arguments: Sequence[str], commands: Mapping[str, str]) -> int:
     if find_spec("typer") is None:
         raise MissingExtraError(
             "only the probe is installed; commands need more: pip install 'kernelcast[all]', or one extra of "
-            "exporter, bridge, predictor, grafana"
+            "exporter, replay, bridge, predictor, grafana"
         )
     return 0
 

@@ -16,7 +16,8 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME, compiler
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
-EXTRAS = {"exporter", "bridge", "predictor", "grafana", "cuda12", "cuda13", "cupti", "cupti12", "all", "runtime"}
+SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
+EXTRAS = {*SERVICES, "runtime", "decoder", "cuda12", "cuda13", "cupti", "cupti12", "all"}
 COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "grafana", "demo"}
 NEEDS_A_GPU = ("cupy", "nvidia-cuda-cupti")
 DECODER = f"kernelcast/probe/cupti/{LIBRARY_NAME}"
@@ -169,6 +170,36 @@ def test_the_extras_are_the_promised_ones_and_all_is_everything_that_needs_no_gp
     assert extras["all"] == set().union(*without_gpu.values())
 
 
+@pytest.mark.parametrize(
+    ("extra", "absent"),
+    [("exporter", {"numba", "numpy", "opentelemetry-proto"}), ("replay", {"numba", "opentelemetry-proto", "protobuf"})],
+)
+def test_what_only_encodes_brings_no_compiler(wheel: Path, extra: str, absent: set[str]) -> None:
+    names = requirements(wheel)[extra]
+    assert "confluent-kafka" in names
+    assert names & absent == set()
+
+
+@pytest.mark.parametrize(
+    ("absent", "modules"),
+    [
+        ("numpy numba llvmlite opentelemetry pandas httpx", "exporter.command exporter.assembly exporter.daemon"),
+        ("numba llvmlite opentelemetry google pandas httpx", "exporter.replay.command exporter.simulate.command"),
+        (
+            "numpy numba llvmlite opentelemetry google pandas httpx",
+            "cli.topics cli.doctor.command",
+        ),
+    ],
+)
+def test_commands_import_only_what_their_extra_brings(absent: str, modules: str) -> None:
+    program = f"import importlib, sys; sys.modules |= dict.fromkeys({absent.split()!r}); " + "; ".join(
+        f"importlib.import_module('kernelcast.{name}')" for name in modules.split()
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(str(REPOSITORY / root) for root in ROOTS)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=environ)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_entry_point_leads_somewhere(wheel: Path) -> None:
     groups: dict[str, dict[str, EntryPoint]] = {}
     for line in filter(None, metadata(wheel, "entry_points.txt").decode().splitlines()):
@@ -209,7 +240,8 @@ def test_the_bare_command_says_how_to_install_the_rest(bare: Path) -> None:
     ("command", "extra"),
     [
         ("exporter", "exporter"),
-        ("simulate", "exporter"),
+        ("simulate", "replay"),
+        ("replay", "replay"),
         ("bridge", "bridge"),
         ("predictor", "predictor"),
         ("grafana", "grafana"),

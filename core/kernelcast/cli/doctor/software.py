@@ -13,9 +13,10 @@ OLDEST_PYTHON: Final = (3, 11)
 
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "exporter": ("confluent_kafka", "grpc", "numba", "pynvml"),
-        "bridge": ("confluent_kafka", "numba", "starlette"),
-        "predictor": ("confluent_kafka", "numba", "pandas", "statsmodels"),
+        "exporter": ("confluent_kafka", "grpc", "pynvml"),
+        "replay": ("confluent_kafka", "numpy", "pynvml"),
+        "bridge": ("confluent_kafka", "httpx", "numba", "opentelemetry"),
+        "predictor": ("confluent_kafka", "numba", "opentelemetry", "pandas", "statsmodels"),
         "grafana": ("grafanalib", "yaml"),
     }
 )
