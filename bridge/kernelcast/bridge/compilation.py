@@ -119,6 +119,8 @@ class Compilation:
         """Return once everything else can run, too."""
         for name in NEEDED_LATER:
             self._finish(name)
+        for _ in self._lines:
+            pass  # nothing more is awaited of the second process: it ends
         not_kept = code_cache.not_kept()
         if not_kept:
             self._log.warning(

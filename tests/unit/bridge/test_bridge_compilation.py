@@ -131,6 +131,21 @@ def test_every_function_of_the_bridge_belongs_to_a_part_and_is_compiled_by_it() 
     assert code_cache.not_on_disk([""]) == code_cache.not_on_disk(beginnings) == []
 
 
+def test_the_check_of_an_image_fails_and_names_what_was_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(warm_up, "PARTS", {"decoder": Part((), lambda: None)})
+    monkeypatch.setattr(warm_up, "_take_messages_through", lambda: None)
+    monkeypatch.setattr(code_cache, "compiled_here", list)
+    assert warm_up.main(["--check"]) == 0
+    monkeypatch.setattr(code_cache, "compiled_here", lambda: ["kernelcast.columnar.entries.batch"])
+    assert warm_up.main(["--check"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.count("compiled decoder") == 2
+    assert "kernelcast.columnar.entries.batch" in shown.err
+    assert "NUMBA_CPU_NAME" in shown.err
+
+
 def delta_message() -> bytes:
     request = ExportMetricsServiceRequest()
     metrics = request.resource_metrics.add().scope_metrics.add().metrics

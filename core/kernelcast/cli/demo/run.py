@@ -22,7 +22,8 @@ from kernelcast.wire.errors import KernelcastError
 
 READY_SECONDS: Final = 180.0
 """A service that ends is noticed at once; this is for one that hangs, on a machine that is busy with other things."""
-COMPILING: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
+COMPILING: Final = tuple((sys.executable, "-m", "kernelcast.bridge.warm_up", part) for part in ("decoder", "series"))
+"""Commands that compile beside each other, as numba uses one core of a process."""
 SETTLE_SECONDS: Final = 20.0
 SHORT_SETTLE_SECONDS: Final = 8.0
 """For a user who pressed Ctrl-C: enough for the last numbers to reach Prometheus, and a second Ctrl-C ends it."""
@@ -133,12 +134,16 @@ class Demo:
     def _compile(self, shutdown: Shutdown) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
         log = self.workspace.log("compile")
-        with log.open("wb") as output, subprocess.Popen(COMPILING, stdout=output, stderr=output) as compiling:
-            while compiling.poll() is None:
+        with log.open("wb") as output, ExitStack() as stack:
+            compiling = [
+                stack.enter_context(subprocess.Popen(command, stdout=output, stderr=output)) for command in COMPILING
+            ]
+            while any(process.poll() is None for process in compiling):
                 if shutdown.requested:
-                    compiling.terminate()
+                    for process in compiling:
+                        process.terminate()
                 shutdown.wait(0.1)
-        if compiling.returncode and not shutdown.requested:
+        if any(process.returncode for process in compiling) and not shutdown.requested:
             raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
 
     def _start_servers(self) -> None:
