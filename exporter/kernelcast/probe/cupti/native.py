@@ -14,7 +14,7 @@ from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE_WORDS
 
-ABI: Final = 1
+ABI: Final = 2
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
 NO_NAME: Final = 0
@@ -129,6 +129,7 @@ class _Settings(ctypes.Structure):
         ("buffers", ctypes.c_uint64),
         ("window_ns", ctypes.c_uint64),
         ("quiet_ns", ctypes.c_uint64),
+        ("now_ns", ctypes.c_uint64),
         ("next_record", ctypes.c_void_p),
         ("bounds_ns", ctypes.POINTER(ctypes.c_int64)),
         ("collective_words", ctypes.c_char_p),
@@ -162,12 +163,13 @@ class Decoder:
         if abi != ABI:
             raise NativeError(f"{path} is version {abi}; this kernelcast needs {ABI}; install kernelcast again")
 
-    def open(self, settings: NativeSettings, next_record: int) -> None:
+    def open(self, settings: NativeSettings, next_record: int, now_ns: int = 0) -> None:
         """Take memory and start reading.
 
         Args:
             settings: How much.
             next_record: Address of cuptiActivityGetNextRecord.
+            now_ns: CUPTI's clock; 0 where it is not known.
 
         Raises:
             NativeError: There is no memory or no thread to be had.
@@ -175,7 +177,14 @@ class Decoder:
         bounds = (ctypes.c_int64 * len(WHOLE_BOUNDS_NS))(*WHOLE_BOUNDS_NS)
         words = "|".join(COLLECTIVE_WORDS).encode()
         chosen = _Settings(
-            settings.buffer_bytes, settings.buffers, settings.window_ns, settings.quiet_ns, next_record, bounds, words
+            settings.buffer_bytes,
+            settings.buffers,
+            settings.window_ns,
+            settings.quiet_ns,
+            now_ns,
+            next_record,
+            bounds,
+            words,
         )
         error = self._library.kc_open(ctypes.byref(chosen))
         if error:
@@ -198,7 +207,7 @@ class Decoder:
         """What came since the last call, from one thread at a time.
 
         Args:
-            now_ns: CUPTI's clock; 0 where it is not known.
+            now_ns: CUPTI's clock; 0 where it is not known. Records are compared with it until the next drain.
             final: Sum up the devices' time to the end of all that is known.
         """
         raw = _Drain()

@@ -153,7 +153,7 @@ class CuptiRung:
         if self._decoder is None:
             decoder = self._means.decoder()
             self._cupti = self._means.cupti(self._means.environ)
-            decoder.open(self._means.native, self._cupti.next_record)
+            decoder.open(self._means.native, self._cupti.next_record, self._cupti.now_ns())
             self._decoder = decoder
 
     def _begin(self) -> None:

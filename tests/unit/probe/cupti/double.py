@@ -42,9 +42,9 @@ class Double:
     def address(self, name: str) -> int:
         return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
 
-    def connect(self, decoder: Decoder, settings: NativeSettings = SMALL, walk: str = "") -> None:
-        """Open a decoder and register its callbacks, without the rung."""
-        decoder.open(settings, self.address(walk or "cuptiActivityGetNextRecord"))
+    def connect(self, decoder: Decoder, settings: NativeSettings = SMALL, walk: str = "", *, now_ns: int = 0) -> None:
+        """Open a decoder and register its callbacks, without the rung; `now_ns`: CUPTI's clock, 0 for unknown."""
+        decoder.open(settings, self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
         requested, completed = decoder.callback("kc_requested"), decoder.callback("kc_completed")
         self.library.cuptiActivityRegisterCallbacks(requested, completed)
 

@@ -210,9 +210,11 @@ int kc_open(const struct kc_settings *settings)
         return ENOTSUP;
     if (settings->buffers < 2 || settings->buffers > MOST_BUFFERS || settings->buffer_bytes < 4096)
         return EINVAL;
-    if (totals_open(settings))
-        return ENOMEM;
-    int error = pool.memory ? 0 : open_pool(settings);
+    pthread_mutex_lock(&totals_lock);
+    int error = totals_open(settings) ? ENOMEM : 0;
+    pthread_mutex_unlock(&totals_lock);
+    if (!error && !pool.memory)
+        error = open_pool(settings);
     if (error)
         return error;
     pool.stopping = 0;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 enum {
-    KC_ABI = 1,
+    KC_ABI = 2,
     KC_BOUNDS = 401,      /* bucket bounds, one more than buckets */
     KC_BUCKETS = 400,     /* kernelcast.wire.histogram: indices -240 to 159 */
     KC_LOWEST = -240,
@@ -32,12 +32,14 @@ enum kc_state { KC_IS_COMPUTE, KC_IS_COLLECTIVE, KC_IS_COPY, KC_IS_OVERLAP, KC_I
 
 typedef int (*kc_next_record)(uint8_t *buffer, size_t valid_bytes, void **record);
 
-/* `bounds_ns[i]` is the last whole nanosecond of bucket i - 1; `collective_words` are separated by `|`. */
+/* `now_ns` is CUPTI's clock, 0 where it is not known. `bounds_ns[i]` is the last whole nanosecond of bucket i - 1;
+ * `collective_words` are separated by `|`. */
 struct kc_settings {
     uint64_t buffer_bytes;
     uint64_t buffers;
     uint64_t window_ns;
     uint64_t quiet_ns;
+    uint64_t now_ns;
     kc_next_record next_record;
     const int64_t *bounds_ns;
     const char *collective_words;

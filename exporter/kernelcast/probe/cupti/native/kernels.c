@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "durations.h"
 #include "names.h"
 #include "records.h"
@@ -92,7 +93,7 @@ static struct variant *variant_of(const struct kc_variant *key)
     return variant;
 }
 
-static void count_variant(const uint8_t *record, const struct kernel *kernel, int known, uint64_t duration_ns,
+static void count_variant(const uint8_t *record, const struct kernel *kernel, int timed, uint64_t duration_ns,
                           struct kc_counts *counts)
 {
     struct kc_variant key = {.kernel = (uint32_t)(kernel - kernels)};
@@ -109,7 +110,7 @@ static void count_variant(const uint8_t *record, const struct kernel *kernel, in
         return;
     }
     variant->given.launches++;
-    if (known) {
+    if (timed) {
         variant->given.count++;
         variant->given.sum_ns += duration_ns;
         variant->squares += (unsigned __int128)duration_ns * duration_ns;
@@ -120,21 +121,20 @@ static void count_delay(const uint8_t *record, struct kernel *kernel, uint64_t s
 {
     uint64_t queued_ns = u64_at(record, KERNEL_QUEUED);
     queued_ns = queued_ns ? queued_ns : u64_at(record, KERNEL_SUBMITTED);
-    if (queued_ns && queued_ns <= start_ns && start_ns - queued_ns < LONGEST_NS) {
+    if (queued_ns && queued_ns <= start_ns && start_ns - queued_ns < LONGEST_NS && clock_agrees(queued_ns)) {
         kernel->given.queue_delays++;
         kernel->given.queue_delay_ns += start_ns - queued_ns;
     }
 }
 
-void kernels_launch(const uint8_t *record, uint32_t device, uint32_t name, struct kc_counts *counts)
+void kernels_launch(const uint8_t *record, uint32_t device, uint32_t name, int timed, struct kc_counts *counts)
 {
     uint64_t start_ns = u64_at(record, KERNEL_START), end_ns = u64_at(record, KERNEL_END);
     struct kernel *kernel = kernel_of(device, name, counts);
-    int known = timed(start_ns, end_ns);
-    count_variant(record, kernel, known, end_ns - start_ns, counts);
+    count_variant(record, kernel, timed, end_ns - start_ns, counts);
     kernel->given.launches++;
     kernel->given.graph_launches += u64_at(record, KERNEL_GRAPH_NODE) != 0 || u32_at(record, KERNEL_GRAPH) != 0;
-    if (known) {
+    if (timed) {
         durations_add(&kernel->durations, end_ns - start_ns);
         count_delay(record, kernel, start_ns);
     }

@@ -91,11 +91,6 @@ static inline uint64_t u64_at(const uint8_t *record, int offset)
 
 #define LONGEST_NS (UINT64_C(1) << 47) /* 39 hours, as in replay/trace.py: beyond it a clock was read wrongly */
 
-static inline int timed(uint64_t start_ns, uint64_t end_ns)
-{
-    return start_ns && end_ns >= start_ns && end_ns - start_ns < LONGEST_NS;
-}
-
 /* Bytes that are read of a record; 0 for a kind that is not read at all. */
 static inline size_t bytes_read(uint32_t kind)
 {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "intervals.h"
 #include "kernels.h"
 #include "names.h"
@@ -30,6 +31,7 @@ static uint32_t context_count;
 int totals_open(const struct kc_settings *chosen)
 {
     settings = *chosen;
+    clock_open(chosen->now_ns);
     durations_bounds(chosen->bounds_ns);
     names_open(chosen->collective_words);
     if (!given_buckets)
@@ -88,8 +90,9 @@ static void launch(const uint8_t *record, struct kc_counts *counts)
     uint64_t start_ns = u64_at(record, KERNEL_START), end_ns = u64_at(record, KERNEL_END);
     uint32_t name = names_id((const char *)(uintptr_t)u64_at(record, KERNEL_NAME));
     learn_context(u32_at(record, KERNEL_CONTEXT), number);
-    kernels_launch(record, number, name, counts);
-    if (timed(start_ns, end_ns))
+    int timed = clock_timed(start_ns, end_ns);
+    kernels_launch(record, number, name, timed, counts);
+    if (timed)
         occupation_add(&device->occupation, start_ns, end_ns, names_class(name));
     else
         counts->untimed++;
@@ -115,9 +118,9 @@ static void transfer(const uint8_t *record, struct kc_amount *amount, struct occ
                      struct kc_counts *counts)
 {
     uint64_t start_ns = u64_at(record, COPY_START), end_ns = u64_at(record, COPY_END);
-    int known = timed(start_ns, end_ns);
-    count_in(amount, u64_at(record, COPY_SIZE), known ? end_ns - start_ns : 0);
-    if (known)
+    int timed = clock_timed(start_ns, end_ns);
+    count_in(amount, u64_at(record, COPY_SIZE), timed ? end_ns - start_ns : 0);
+    if (timed)
         occupation_add(occupation, start_ns, end_ns, KC_COPY);
     else
         counts->untimed++;
@@ -158,9 +161,9 @@ static void synchronisation(const uint8_t *record, struct kc_counts *counts)
         counts->malformed++;
         return;
     }
-    int known = timed(start_ns, end_ns);
-    counts->untimed += !known;
-    count_in(&device->given.syncs[type < KC_SYNCS ? type : 0], 0, known ? end_ns - start_ns : 0);
+    int timed = clock_timed(start_ns, end_ns);
+    counts->untimed += !timed;
+    count_in(&device->given.syncs[type < KC_SYNCS ? type : 0], 0, timed ? end_ns - start_ns : 0);
 }
 
 static void record_of(const uint8_t *record, uint32_t kind, struct kc_counts *counts)
@@ -182,6 +185,7 @@ void totals_decode(uint8_t *buffer, size_t valid_bytes, struct kc_counts *counts
     void *next = NULL;
     const uint8_t *record = NULL;
     names_new_buffer();
+    clock_new_buffer();
     while (settings.next_record(buffer, valid_bytes, &next) == 0) {
         const uint8_t *end = buffer + valid_bytes, *at = next;
         if (at < buffer || at >= end || (size_t)(end - at) < sizeof(uint32_t) || (record && at <= record)) {
@@ -202,10 +206,13 @@ void totals_decode(uint8_t *buffer, size_t valid_bytes, struct kc_counts *counts
     }
 }
 
+/* After the clock was set back, the device's time starts again: else all records would be late until the clock is again
+ * where it was. */
 static void catch_up(struct occupation *occupation, uint64_t now_ns, int final)
 {
     uint64_t until_ns = occupation->latest_ns > settings.window_ns ? occupation->latest_ns - settings.window_ns : 0;
-    if (final) {
+    int set_back = now_ns && now_ns + CLOCK_SLACK_NS < occupation->latest_ns;
+    if (final || set_back) {
         occupation_finish(occupation);
         return;
     }
@@ -234,6 +241,7 @@ static uint32_t give_device(struct device *device, struct kc_device *given, uint
 void totals_give(uint64_t now_ns, int final, struct kc_drain *drain)
 {
     uint32_t used = kernels_give(drain, given_buckets, BUCKETS_GIVEN), count = 0;
+    clock_set(now_ns);
     for (int number = 0; number < KC_DEVICES; number++)
         if (devices[number]) {
             catch_up(&devices[number]->occupation, now_ns, final);
