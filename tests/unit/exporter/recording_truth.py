@@ -14,6 +14,8 @@ from typing import Any
 
 KINETO_SYNCS = {"Stream Sync": "stream", "Context Sync": "context", "Event Sync": "event"}
 KINETO_SYNCS |= {"Stream Wait Event": "stream_wait"}
+CALLED_SYNCS = {"cudaStreamSynchronize": "stream", "cudaDeviceSynchronize": "context"}
+CALLED_SYNCS |= {"hipDeviceSynchronize": "context"}
 NSYS_SYNCS = {1: "event", 2: "stream_wait", 3: "stream", 4: "context"}
 NSYS_COPIES = {1: "h2d", 2: "d2h", 8: "d2d", 10: "p2p"}
 
@@ -100,6 +102,9 @@ def kineto(path: Path) -> Truth:
             truth.fills.append(_interval(event))
         elif category == "cuda_sync":
             truth.syncs.append((KINETO_SYNCS[event["name"]], round(event["dur"] * 1000)))
+    if not truth.syncs:
+        waits = [event for event in events if event["name"] in CALLED_SYNCS]
+        truth.syncs = [(CALLED_SYNCS[event["name"]], round(event["dur"] * 1000)) for event in waits]
     return truth
 
 

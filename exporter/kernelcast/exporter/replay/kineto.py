@@ -18,6 +18,7 @@ from kernelcast.exporter.replay import content, trace
 from kernelcast.exporter.replay.calls import Call, Calls, Range
 from kernelcast.exporter.replay.regions import plain_name
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Trace
+from kernelcast.exporter.replay.waits import Launched, WaitingCall, wait_kind, waits
 from kernelcast.wire.errors import TraceError
 
 KERNELS: Final = frozenset({"kernel"})
@@ -72,9 +73,13 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
     head = document if isinstance(document, dict) else {}
     base_ns = _base_ns(head.get("baseTimeNanoseconds"))
     ranges = list(_ranges(events, base_ns))
-    reader = _Reader(Recorder(), base_ns, _copy_sizes(events), Calls(_calls(events, base_ns), ranges))
+    calls = _calls(events, base_ns)
+    reader = _Reader(Recorder(), base_ns, _copy_sizes(events), Calls(calls, ranges))
     for event in events:
         reader.record(event)
+    if not any(_category(event) in SYNCS for event in events):
+        for span, kind in _waits_of_calls(events, base_ns, calls):
+            reader.recorder.sync(span, kind)
     for one in ranges:
         reader.recorder.range(one.start_ns, one.end_ns - one.start_ns, one.name)
     return reader.recorder.trace(_origin(path, head))
@@ -163,6 +168,26 @@ def _calls(events: list[Event], base_ns: int) -> dict[Hashable, Call]:
         graph = "GraphLaunch" in _text(event.get("name", ""))
         calls[correlation] = Call(_thread(event), span.start_ns, graph)
     return calls
+
+
+def _waits_of_calls(events: list[Event], base_ns: int, calls: Mapping[Hashable, Call]) -> Iterator[tuple[Span, str]]:
+    """Waits of a trace that records none; none where no work of a GPU says which GPU it was."""
+    launched, devices = [], []
+    waiting = []
+    for event in events:
+        category, arguments = _category(event), _arguments(event)
+        kind = wait_kind(_text(event.get("name", ""))) if category in CALLS else ""
+        span = _span(event, arguments, base_ns) if kind or category in _GPU else None
+        if span is None:
+            continue
+        if kind:
+            waiting.append(WaitingCall(_thread(event), span.start_ns, span.duration_ns, kind))
+            continue
+        devices.append(span.device)
+        call = calls.get(str(arguments.get("correlation")))
+        if call is not None:
+            launched.append(Launched(call.thread, call.start_ns, span.device))
+    return waits(waiting, launched, devices[0]) if devices else iter(())
 
 
 def _ranges(events: list[Event], base_ns: int) -> Iterator[Range]:
