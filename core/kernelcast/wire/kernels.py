@@ -29,17 +29,53 @@ _ANONYMOUS: Final = re.compile(r"_GLOBAL__N__[0-9A-Za-z_]*?(?=::|$)|_INTERNAL_[0
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 _GENERATED: Final = re.compile(r"(?P<stem>\b(?:triton_\w+?|\w*fusion))(?:[_.]\d+)+(?=\b|$)")
 _SPACE: Final = re.compile(r"\s+")
-COLLECTIVE_WORDS: Final = (
-    "nccl",
-    "rccl",
-    "msccl",
-    "nvshmem",
-    "oneshot_allreduce",
-    "twoshot_allreduce",
-    "cross_device_reduce",
+OTHER_COLLECTIVES: Final = "other collectives"
+"""The signature of collectives that found no room among the kernels of a process; `OTHER` is that of all others."""
+
+COLLECTIVE_RULES: Final = (
+    (OTHER_COLLECTIVES, ""),
+    # NCCL and what replaces it
+    ("nccl", ""),
+    ("rccl", ""),
+    ("msccl", ""),
+    ("nvshmem", ""),
+    # all-reduce in one step or two: vLLM, SGLang, FlashInfer, TensorRT-LLM, PyTorch's symmetric memory, AITER, XLA
+    ("oneshot", "allreduce"),
+    ("twoshot", "allreduce"),
+    ("allreducefusionkernel", "stage"),
+    ("crossdevice", "reduce"),
+    ("crossdevice", "allgather"),
+    ("cubemesh", "allreduce"),
+    ("multimem", "reduce"),
+    ("multimem", "allgather"),
+    ("lamport", "allgather"),
+    ("lamport", "reducescatter"),
+    ("lamport", "rmsnorm"),
+    ("streamexecutor", "allreducekernel"),
+    # tokens to the GPUs of their experts and back: DeepEP, mori, pplx, TensorRT-LLM
+    ("deepep", "intranode"),
+    ("deepep", "internode"),
+    ("deepep", "dispatchimpl"),
+    ("deepep", "combineimpl"),
+    ("deepep", "barrier"),
+    ("epdispatch", "intranode"),
+    ("epdispatch", "internode"),
+    ("epdispatch", "lowlatency"),
+    ("epcombine", "intranode"),
+    ("epcombine", "internode"),
+    ("epcombine", "lowlatency"),
+    ("epcombine", "barrier"),
+    ("a2adispatch", "kernel"),
+    ("a2acombine", "kernel"),
 )
-"""A kernel whose signature holds one of them, in any case, waits for peers."""
-_COLLECTIVE: Final = re.compile("|".join(COLLECTIVE_WORDS), re.IGNORECASE)
+"""A kernel waits for peers where its name, in lower case and without `_`, holds both words of a rule.
+
+Words are plain and lie within one identifier, so that a rule holds for mangled and demangled names alike. General words
+such as `allreduce` alone would also match reductions within one GPU.
+"""
+LOCAL_RULES: Final = (("triton", "fused"),)
+"""Names that are never of a collective: Inductor names a fused kernel after the operators around it."""
+_GENERATED_NAMESPACE: Final = re.compile(r"(?<!\d)(\d{1,5})(?=_GLOBAL__N_|_INTERNAL_)")
 _MEMORY: Final = re.compile(
     r"memcpy|memset|direct_copy_kernel|CatArrayBatchedCopy|\bcopy_kernel|FillFunctor|fillBuffer|copyBuffer",
     re.IGNORECASE,
@@ -92,8 +128,23 @@ def label(signature: str) -> str:
 @lru_cache(maxsize=16_384)
 def kernel_class(signature: str) -> str:
     """`collective` for kernels that wait for peers, `memory` for those that only move data, else `compute`."""
-    if _COLLECTIVE.search(signature):
+    words = _without_generated_namespaces(signature).lower().replace("_", "")
+    if _any_rule(COLLECTIVE_RULES, words) and not _any_rule(LOCAL_RULES, words):
         return COLLECTIVE
     if _MEMORY.search(signature):
         return MEMORY
     return COMPUTE
+
+
+def _any_rule(rules: tuple[tuple[str, str], ...], words: str) -> bool:
+    return any(first in words and second in words for first, second in rules)
+
+
+def _without_generated_namespaces(mangled: str) -> str:
+    """The name without namespaces that the compiler made of the source file's name; a demangled name has none."""
+    pieces, position = [], 0
+    for match in _GENERATED_NAMESPACE.finditer(mangled):
+        if match.start() >= position:
+            pieces.append(mangled[position : match.start()])
+            position = match.end() + int(match[1])
+    return "".join(pieces) + mangled[position:]

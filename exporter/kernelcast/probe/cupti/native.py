@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from kernelcast.probe.cupti.build import LIBRARY_NAME
 from kernelcast.wire.histogram import WHOLE_BOUNDS_NS, DurationTotals
-from kernelcast.wire.kernels import COLLECTIVE_WORDS
+from kernelcast.wire.kernels import COLLECTIVE_RULES, LOCAL_RULES
 
 ABI: Final = 2
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
@@ -132,7 +132,7 @@ class _Settings(ctypes.Structure):
         ("now_ns", ctypes.c_uint64),
         ("next_record", ctypes.c_void_p),
         ("bounds_ns", ctypes.POINTER(ctypes.c_int64)),
-        ("collective_words", ctypes.c_char_p),
+        ("class_rules", ctypes.c_char_p),
     )
 
 
@@ -175,7 +175,7 @@ class Decoder:
             NativeError: There is no memory or no thread to be had.
         """
         bounds = (ctypes.c_int64 * len(WHOLE_BOUNDS_NS))(*WHOLE_BOUNDS_NS)
-        words = "|".join(COLLECTIVE_WORDS).encode()
+        rules = class_rules().encode()
         chosen = _Settings(
             settings.buffer_bytes,
             settings.buffers,
@@ -184,7 +184,7 @@ class Decoder:
             now_ns,
             next_record,
             bounds,
-            words,
+            rules,
         )
         error = self._library.kc_open(ctypes.byref(chosen))
         if error:
@@ -231,6 +231,12 @@ class Decoder:
         found = (ctypes.c_int32 * count)()
         self._library.kc_buckets((ctypes.c_int64 * count)(*durations_ns), ctypes.c_size_t(count), found)
         return list(found)
+
+
+def class_rules() -> str:
+    """The rules as the decoder reads them: `first&second`, with a leading `!` for those of `LOCAL_RULES`."""
+    rules = ["&".join(rule) for rule in COLLECTIVE_RULES]
+    return "|".join([*rules, *(f"!{first}&{second}" for first, second in LOCAL_RULES)])
 
 
 def _bytes(address: int | None, count: int, layout: Struct) -> bytes:

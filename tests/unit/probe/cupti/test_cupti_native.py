@@ -19,7 +19,6 @@ from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import CuptiError, open_cupti
 from kernelcast.probe.cupti.native import STATES, Decoder, Drain, NativeError, NativeSettings
 from kernelcast.wire.histogram import LOWEST_BUCKET, WHOLE_BOUNDS_NS, DurationTotals, bucket_index
-from kernelcast.wire.kernels import COLLECTIVE_WORDS
 
 
 def drained(decoder: Decoder, *, final: bool = True) -> Drain:
@@ -204,14 +203,6 @@ def test_waits_belong_to_the_device_of_their_context(decoder: Decoder, double: D
     double.bring([*kernels, *(packer.sync(4, START_NS, START_NS + 10 * at, context=at) for at in (1, 2, 3))])
     waits = [device.syncs[4].ns for device in drained(decoder).devices]
     assert waits == [10, 20, 30]
-
-
-@pytest.mark.parametrize("word", COLLECTIVE_WORDS)
-def test_collectives_are_told_by_the_contracts_own_words(word: str, decoder: Decoder, double: Double) -> None:
-    packer = Packer()
-    double.connect(decoder)
-    double.bring([packer.kernel(f"_Z9x{word.upper()}y", START_NS, START_NS + 7)])
-    assert drained(decoder).devices[0].state_ns == (0, 7, 0, 0, 0)
 
 
 def test_a_device_beyond_the_limit_is_counted_and_left_out(decoder: Decoder, double: Double) -> None:

@@ -32,8 +32,9 @@ enum kc_state { KC_IS_COMPUTE, KC_IS_COLLECTIVE, KC_IS_COPY, KC_IS_OVERLAP, KC_I
 
 typedef int (*kc_next_record)(uint8_t *buffer, size_t valid_bytes, void **record);
 
-/* `now_ns` is CUPTI's clock, 0 where it is not known. `bounds_ns[i]` is the last whole nanosecond of bucket i - 1;
- * `collective_words` are separated by `|`. */
+/* `now_ns` is CUPTI's clock, 0 where it is not known. `bounds_ns[i]` is the last whole nanosecond of bucket i - 1.
+ * `class_rules` are those of wire/kernels.py, separated by `|`: `first&second` for collectives, `!first&second` for names
+ * that are of none; a second word may be empty. */
 struct kc_settings {
     uint64_t buffer_bytes;
     uint64_t buffers;
@@ -42,7 +43,7 @@ struct kc_settings {
     uint64_t now_ns;
     kc_next_record next_record;
     const int64_t *bounds_ns;
-    const char *collective_words;
+    const char *class_rules;
 };
 
 struct kc_durations {

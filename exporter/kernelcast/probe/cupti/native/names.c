@@ -1,11 +1,11 @@
-#define _GNU_SOURCE
 #include "names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 4 * KC_NAMES, WORD_BYTES = 64, WORDS = 32 };
+#include "classes.h"
+
+enum { SLOTS = 4 * KC_NAMES };
 
 struct pointer_slot { /* what a pointer meant when it was last read */
     const char *pointer;
@@ -18,24 +18,14 @@ static uint64_t hashes[KC_NAMES];
 static uint32_t by_hash[SLOTS];
 static struct pointer_slot by_pointer[SLOTS];
 static uint32_t count, given, used_bytes, buffer_number;
-static char words[WORDS][WORD_BYTES];
-static int word_count;
 
 /* Starts over only what an interval holds: names keep their numbers for the life of the process. */
-void names_open(const char *collective_words)
+int names_open(const char *class_rules)
 {
-    word_count = 0;
-    while (*collective_words && word_count < WORDS) {
-        size_t length = strcspn(collective_words, "|");
-        if (length && length < WORD_BYTES) {
-            memcpy(words[word_count], collective_words, length);
-            words[word_count++][length] = 0;
-        }
-        collective_words += length + (collective_words[length] == '|');
-    }
     if (count == 0)
         names[count++] = (struct kc_name){0, 0, KC_COMPUTE, NO_NAME};
     given = 0;
+    return classes_open(class_rules);
 }
 
 /* A pointer may stand for another name once its module was unloaded, so it is compared anew in every buffer. */
@@ -50,14 +40,6 @@ static uint64_t hash_of(const char *name, size_t length)
     for (size_t at = 0; at < length; at++)
         hash = (hash ^ (uint8_t)name[at]) * UINT64_C(1099511628211);
     return hash;
-}
-
-static enum kc_class class_of(const char *name)
-{
-    for (int word = 0; word < word_count; word++)
-        if (strcasestr(name, words[word]))
-            return KC_COLLECTIVE;
-    return KC_COMPUTE;
 }
 
 static uint32_t admit(const char *name, size_t length, uint64_t hash, uint32_t *slot)

@@ -6,7 +6,7 @@
 
 enum { NO_NAME = 0 }; /* launches without a name, and those beyond the limits */
 
-void names_open(const char *collective_words);
+int names_open(const char *class_rules);
 void names_new_buffer(void);
 uint32_t names_id(const char *name);
 enum kc_class names_class(uint32_t id);

@@ -33,7 +33,8 @@ int totals_open(const struct kc_settings *chosen)
     settings = *chosen;
     clock_open(chosen->now_ns);
     durations_bounds(chosen->bounds_ns);
-    names_open(chosen->collective_words);
+    if (names_open(chosen->class_rules))
+        return -1;
     if (!given_buckets)
         given_buckets = calloc(BUCKETS_GIVEN, sizeof *given_buckets);
     return given_buckets ? kernels_open() : -1;
