@@ -136,7 +136,7 @@ def test_what_the_gpu_did_beside_kernels_is_in_prometheus_as_it_is_in_the_trace(
         states = demo.prometheus.query("sum by (state) (cuda_device_time_seconds_total)")
         demo.stop()
     assert found == {
-        "copied": sum(size_bytes for _, size_bytes, _ in whole.copies),
+        "copied": sum(size_bytes for _, size_bytes, _ in whole.copies) + sum(whole.fill_bytes),
         "waits": len(whole.syncs),
         "gaps": len(whole.gaps()),
         "idle": sum(whole.gaps()),

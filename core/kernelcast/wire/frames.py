@@ -25,6 +25,7 @@ __all__ = [
     "MAGIC",
     "MAX_FRAME_BYTES",
     "MAX_VARIANTS",
+    "MEMSET",
     "PROTOCOL_VERSION",
     "Bye",
     "Counters",
@@ -51,6 +52,7 @@ PROTOCOL_VERSION: Final = 2
 MAX_FRAME_BYTES: Final = 64 * 1024
 """Well under the default socket buffer (net.core.wmem_default, 208 KiB), so one frame always fits."""
 MAX_VARIANTS: Final = 64
+MEMSET: Final = "memset"
 """Variants of one kernel that a process tells apart; the rest are summed as `other`."""
 
 HEADER: Final = struct.Struct("<2sBB")
@@ -124,8 +126,8 @@ class Counters:
 
     Attributes:
         device: Index into `Hello.devices`.
-        memcpy: Rows of kind (`h2d`, `d2h`, `d2d`, `p2p`, `h2h`), pinned (`true`, `false`, empty), bytes,
-            operations, ns.
+        memcpy: Rows of kind (`h2d`, `d2h`, `d2d`, `p2p`, `h2h`, `MEMSET` for fills), pinned (`true`, `false`, empty),
+            bytes, operations, ns.
         sync: Rows of type, calls and ns waited.
         device_time: Rows of state and ns.
         overhead_ns: What the probe took from the program's threads.

@@ -12,6 +12,7 @@ from kernelcast.exporter.process import MAX_TUNABLES, ProcessTotals
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.series import ProgramSeries, SeriesKey
 from kernelcast.wire.events import Outcome
+from kernelcast.wire.frames import MEMSET
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 DEFAULT_KERNELS: Final = 100
@@ -132,7 +133,9 @@ class Aggregator:
         self.counts.fallen += growth.fallen
         self.counts.refused += growth.refused + member.series.grow(growth)
         self.counts.launches += sum(grown.launches for grown in growth.kernels.values())
-        self.counts.copies += sum(n for name, n in growth.counters.items() if name[0] == "memcpy_operations")
+        self.counts.copies += sum(
+            n for name, n in growth.counters.items() if name[0] == "memcpy_operations" and MEMSET not in name
+        )
         if report.final:
             self._end(member, nonce, process)
             return

@@ -42,6 +42,7 @@ class Truth:
     launches: list[Launch] = field(default_factory=list)
     copies: list[tuple[str, int, Interval]] = field(default_factory=list)
     fills: list[Interval] = field(default_factory=list)
+    fill_bytes: list[int] = field(default_factory=list)
     syncs: list[tuple[str, int]] = field(default_factory=list)
     wall_ns: Counter[str] = field(default_factory=Counter)
 
@@ -100,6 +101,7 @@ def kineto(path: Path) -> Truth:
             truth.copies.append((_kineto_kind(event["name"]), _kineto_bytes(event, calls), _interval(event)))
         elif category == "gpu_memset":
             truth.fills.append(_interval(event))
+            truth.fill_bytes.append(int(event["args"]["bytes"]))
         elif category == "cuda_sync":
             truth.syncs.append((KINETO_SYNCS[event["name"]], round(event["dur"] * 1000)))
     if not truth.syncs:
@@ -156,6 +158,10 @@ def nsys(path: Path) -> Truth:
             truth.launches.append(Launch(name, start, end - start, start - called))
         for kind, size_bytes, start, end in _rows(database, "MEMCPY", "copyKind, bytes, start, end"):
             truth.copies.append((NSYS_COPIES[kind], size_bytes, (start, end)))
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_MEMSET'").fetchone():
+            for size_bytes, start, end in _rows(database, "MEMSET", "bytes, start, end"):
+                truth.fills.append((start, end))
+                truth.fill_bytes.append(size_bytes)
         for kind, start, end in _rows(database, "SYNCHRONIZATION", "syncType, start, end"):
             truth.syncs.append((NSYS_SYNCS[kind], end - start))
     return truth

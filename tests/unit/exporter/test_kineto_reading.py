@@ -45,7 +45,7 @@ def test_every_kind_of_gpu_event_becomes_a_column(tmp_path: Path) -> None:
     assert trace.launches.spans.duration_ns.tolist() == [5_000]
     assert trace.copy_kinds == (("h2d", "true"),)
     assert trace.copies.size_bytes.tolist() == [4096]
-    assert len(trace.memsets) == 1
+    assert (len(trace.memsets), trace.memset_bytes.tolist()) == (1, [8])
     assert trace.sync_kinds == ("stream",)
     assert (trace.rank, trace.world_size) == ("3", 8)
     assert (trace.start_ns, trace.end_ns) == (1_000, 21_000)
@@ -93,9 +93,12 @@ def test_sizes_of_amd_copies_come_from_the_runtime_call(tmp_path: Path) -> None:
         event("cuda_runtime", "hipMemcpyWithStream", 0, 9, correlation=117, size="2560"),
         event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 3, 2, device=2, correlation=117),
         event("gpu_memcpy", "CopyDeviceToHost", 6, 2, device=2, correlation=118),
+        event("cuda_runtime", "hipMemsetAsync", 8, 9, correlation=119, size="64"),
+        event("gpu_memset", "FillBuffer", 9, 2, device=2, correlation=119),
     ]
     trace = kineto.read(write(tmp_path, {"traceEvents": events}))
     assert trace.copies.size_bytes.tolist() == [2560, 0]
+    assert trace.memset_bytes.tolist() == [64]
     assert trace.copy_kinds == (("h2d", ""), ("d2h", ""))
 
 

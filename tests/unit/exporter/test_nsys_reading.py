@@ -39,8 +39,8 @@ def test_kernels_copies_fills_and_waits_are_read(tmp_path: Path) -> None:
                 copyKind INTEGER, srcKind INTEGER, dstKind INTEGER);
             INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES
                 (1, 3, 1, 4096, 1, 1, 2), (4, 5, 1, 8, 2, 2, 0), (6, 7, 1, 2, 8, 2, 2);
-            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER);
-            INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (20, 22, 1);
+            CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER, bytes INTEGER);
+            INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (20, 22, 1, 512);
             CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION
                 (start INTEGER, end INTEGER, deviceId INTEGER, syncType INTEGER);
             INSERT INTO CUPTI_ACTIVITY_KIND_SYNCHRONIZATION VALUES (12, 16, 1, 3);
@@ -54,7 +54,7 @@ def test_kernels_copies_fills_and_waits_are_read(tmp_path: Path) -> None:
     assert trace.configurations == (LaunchConfiguration("2x3x1", "64x1x1", 90, 128),)
     assert trace.copy_kinds == (("h2d", "true"), ("d2h", "false"), ("d2d", ""))
     assert trace.copies.size_bytes.tolist() == [4096, 8, 2]
-    assert len(trace.memsets) == 1
+    assert (len(trace.memsets), trace.memset_bytes.tolist()) == (1, [512])
     assert trace.sync_kinds == ("stream",)
     assert [device.model_name for device in trace.devices] == ["NVIDIA A100"]
 

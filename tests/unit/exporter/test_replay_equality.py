@@ -113,11 +113,13 @@ def test_queue_delays_of_every_kernel(name: str) -> None:
     assert not shown(name, kernel.GRAPH_LAUNCHES, "kernel")
 
 
-def test_copies_by_kind(name: str) -> None:
+def test_copies_and_fills_by_kind(name: str) -> None:
     size_bytes: Counter[str] = Counter()
     operations: Counter[str] = Counter()
     copied_ns: Counter[str] = Counter()
-    for kind, copied, (start, end) in truth_of(name).copies:
+    truth = truth_of(name)
+    fills = [("memset", *one) for one in zip(truth.fill_bytes, truth.fills, strict=True)]
+    for kind, copied, (start, end) in truth.copies + fills:
         size_bytes[kind] += copied
         operations[kind] += 1
         copied_ns[kind] += end - start

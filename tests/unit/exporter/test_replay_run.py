@@ -70,6 +70,7 @@ def source(launches: int = 3) -> TraceSource:
     for number in range(launches):
         recorder.launch(Span(number * SECOND, SECOND, 0), "gemm", LaunchConfiguration(), 7)
     recorder.copy(Span(0, 1, 0), "h2d", "true", 8)
+    recorder.memset(Span(1, 1, 0), 8)
     trace = recorder.trace(Origin("", "d"))
     return TraceSource(trace, program="job", rank="", hostname="node1", speed=1.0, start_ns=NOW)
 

@@ -161,6 +161,24 @@ def test_copies_and_waits_add_up_by_kind() -> None:
     assert replayed.copies == 3
 
 
+def test_fills_are_copies_of_the_kind_memset_but_no_copies_in_the_account() -> None:
+    recorder = Recorder()
+    recorder.memset(Span(0, 10, 0), 100)
+    recorder.memset(Span(20, 10, 0), 50)
+    recorder.memset(Span(40, 5, 1), 7)
+    recorder.copy(Span(41, 5, 1), "d2h", "", 3)
+    replayed = source(recorder.trace(Origin("", "d")))
+    middle = {report.device.gpu: report.counters for report in replayed.poll(NOW + 15).reports}
+    assert middle["0"] is not None
+    assert middle["0"].memcpy == (("memset", "", 100, 1, 10),)
+    end = {report.device.gpu: report.counters for report in replayed.poll(NOW + 100).reports}
+    assert end["0"] is not None
+    assert end["1"] is not None
+    assert end["0"].memcpy == (("memset", "", 150, 2, 20),)
+    assert end["1"].memcpy == (("d2h", "", 3, 1, 5), ("memset", "", 7, 1, 5))
+    assert replayed.copies == 1
+
+
 def test_a_recording_without_gpu_activity_ends_at_once_and_says_nothing() -> None:
     assert source(recording()).poll(NOW) == Batch(done=True)
 

@@ -145,11 +145,12 @@ class _Reader:
             cause = self.calls.cause(correlation, span.start_ns, graph=graph)
             stream = _integer(arguments.get("stream"))
             self.recorder.launch(span, name, _configuration(arguments), stream, cause)
-        elif category in COPIES:
+        elif category in COPIES | MEMSETS:
             size_bytes = _integer(arguments.get("bytes"), self.sizes.get(correlation, 0))
-            self.recorder.copy(span, _copy_kind(name), _pinned(name), size_bytes)
-        elif category in MEMSETS:
-            self.recorder.memset(span)
+            if category in MEMSETS:
+                self.recorder.memset(span, size_bytes)
+            else:
+                self.recorder.copy(span, _copy_kind(name), _pinned(name), size_bytes)
         else:
             self.recorder.sync(span, _SYNC_KINDS.get(name.lower(), trace.UNKNOWN))
 

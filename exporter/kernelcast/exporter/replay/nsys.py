@@ -130,8 +130,8 @@ class _Reader:
 
     def memsets(self) -> None:
         """Fills."""
-        for _, span in self._spans(MEMSET_TABLE, ()):
-            self.recorder.memset(span)
+        for row, span in self._spans(MEMSET_TABLE, ("bytes",)):
+            self.recorder.memset(span, _whole(row.get("bytes")))
 
     def syncs(self) -> None:
         """Waits."""

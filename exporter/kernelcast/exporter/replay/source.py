@@ -90,9 +90,11 @@ class TraceSource:
         if now_ns < self._start_ns:
             return Batch()
         self._moment_ns = self._moment(now_ns)
-        launches, copies, _, syncs = (int(np.searchsorted(ends, self._moment_ns, side="right")) for ends in self._ends)
+        launches, copies, fills, syncs = (
+            int(np.searchsorted(ends, self._moment_ns, side="right")) for ends in self._ends
+        )
         self._tally.advance(launches)
-        self._traffic.advance(copies, syncs)
+        self._traffic.advance(copies, fills, syncs)
         self._done = self._moment_ns >= self._last_ns
         ranges = self.trace.ranges.end_ns
         self._regions.advance(

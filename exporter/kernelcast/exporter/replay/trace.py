@@ -173,6 +173,7 @@ class Trace:
         launches: Kernel launches.
         copies: Copies.
         memsets: Memory fills.
+        memset_bytes: Shape (n,), what each fill wrote; 0 where the recording does not say.
         syncs: Waits.
         regions: Names of the ranges.
         ranges: What the program named, and when.
@@ -191,6 +192,7 @@ class Trace:
     launches: Launches
     copies: Copies
     memsets: Spans
+    memset_bytes: IntArray
     syncs: Synchronisations
     regions: tuple[str, ...]
     ranges: Ranges
@@ -282,9 +284,9 @@ class Recorder:
         """Memory was copied; `kind` and `pinned` as in `kernelcast.wire.frames.Counters`."""
         self._copies.append((*self._place(span), self._copy_kinds[kind, pinned], size_bytes))
 
-    def memset(self, span: Span) -> None:
+    def memset(self, span: Span, size_bytes: int = 0) -> None:
         """Memory was filled."""
-        self._memsets.append(self._place(span))
+        self._memsets.append((*self._place(span), size_bytes))
 
     def sync(self, span: Span, kind: str) -> None:
         """A thread waited for the GPU."""
@@ -302,6 +304,7 @@ class Recorder:
         """Everything so far, each kind of event ordered by its end."""
         launches = _columns(self._launches, 9)
         copies = _columns(self._copies, 5)
+        memsets = _columns(self._memsets, 4)
         syncs = _columns(self._syncs, 4)
         ranges = _columns(self._ranges, 3)
         return Trace(
@@ -314,7 +317,8 @@ class Recorder:
             sync_kinds=self._sync_kinds.values,
             launches=Launches(_spans(launches), *launches[3:]),
             copies=Copies(_spans(copies), copies[3], copies[4]),
-            memsets=_spans(_columns(self._memsets, 3)),
+            memsets=_spans(memsets),
+            memset_bytes=memsets[3],
             syncs=Synchronisations(_spans(syncs), syncs[3]),
             regions=self._regions.values,
             ranges=Ranges(*ranges),

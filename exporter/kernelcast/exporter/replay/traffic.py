@@ -1,22 +1,25 @@
-"""Cumulative totals of a recording's copies and waits per GPU."""
+"""Cumulative totals of a recording's copies, fills and waits per GPU."""
 
 import numpy as np
 
 from kernelcast.exporter.replay.trace import IntArray, Trace
+from kernelcast.wire.frames import MEMSET
 
 CopyRow = tuple[str, str, int, int, int]
 SyncRow = tuple[str, int, int]
 
 
 class Traffic:
-    """Copies by kind and pinned, waits by kind; advanced slice by slice, exact."""
+    """Copies by kind and pinned, fills, waits by kind; advanced slice by slice, exact."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         devices = len(trace.devices)
         self._copies = np.zeros((devices, len(trace.copy_kinds), 3), dtype=np.int64)  # bytes, operations, ns
+        self._fills = np.zeros((devices, 3), dtype=np.int64)  # the same
         self._waits = np.zeros((devices, len(trace.sync_kinds), 2), dtype=np.int64)  # calls, ns
         self._copies_counted = 0
+        self._fills_counted = 0
         self._syncs_counted = 0
 
     @property
@@ -24,14 +27,21 @@ class Traffic:
         """Copies counted so far."""
         return self._copies_counted
 
-    def advance(self, copies: int, syncs: int) -> None:
-        """Count all copies and waits before these positions that are not counted yet."""
+    def advance(self, copies: int, fills: int, syncs: int) -> None:
+        """Count all copies, fills and waits before these positions that are not counted yet."""
         first, self._copies_counted = self._copies_counted, max(copies, self._copies_counted)
         chosen = slice(first, self._copies_counted)
         columns = self._trace.copies
         duration_ns = columns.spans.duration_ns[chosen]
         amounts = np.stack([columns.size_bytes[chosen], np.ones_like(duration_ns), duration_ns], axis=1)
         np.add.at(self._copies, (columns.spans.device[chosen], columns.kind[chosen]), amounts)
+
+        first, self._fills_counted = self._fills_counted, max(fills, self._fills_counted)
+        chosen = slice(first, self._fills_counted)
+        spans = self._trace.memsets
+        duration_ns = spans.duration_ns[chosen]
+        amounts = np.stack([self._trace.memset_bytes[chosen], np.ones_like(duration_ns), duration_ns], axis=1)
+        np.add.at(self._fills, spans.device[chosen], amounts)
 
         first, self._syncs_counted = self._syncs_counted, max(syncs, self._syncs_counted)
         chosen = slice(first, self._syncs_counted)
@@ -41,12 +51,15 @@ class Traffic:
         np.add.at(self._waits, (waits.spans.device[chosen], waits.kind[chosen]), amounts)
 
     def copies(self, device: int) -> tuple[CopyRow, ...]:
-        """Rows of `Counters.memcpy` for what this GPU has copied so far."""
+        """Rows of `Counters.memcpy` for what this GPU has copied and filled so far."""
         rows: list[CopyRow] = []
         for (kind, pinned), amounts in zip(self._trace.copy_kinds, self._listed(self._copies[device]), strict=True):
             size_bytes, operations, nanoseconds = amounts
             if operations:
                 rows.append((kind, pinned, size_bytes, operations, nanoseconds))
+        size_bytes, operations, nanoseconds = self._fills[device].tolist()
+        if operations:
+            rows.append((MEMSET, "", size_bytes, operations, nanoseconds))
         return tuple(rows)
 
     def waits(self, device: int) -> tuple[SyncRow, ...]:

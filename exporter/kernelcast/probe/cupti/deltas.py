@@ -7,7 +7,7 @@ from typing import Final
 from kernelcast.probe.cupti.native import NO_NAME, STATES, Device, Drain, Kernel, Variant
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recorder import Recorder
-from kernelcast.wire.frames import KernelName
+from kernelcast.wire.frames import MEMSET, KernelName
 from kernelcast.wire.kernels import OTHER
 from kernelcast.wire.kernels import variant as variant_text
 
@@ -16,7 +16,6 @@ COPY_KINDS: Final = ("unknown", "h2d", "d2h", "h2d", "d2h", "d2d", "d2d", "d2d",
 PINNED: Final = ("", "false", "true")
 SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
 """By CUpti_ActivitySynchronizationType."""
-MEMSET: Final = "memset"
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]

@@ -129,7 +129,7 @@ def _events(trace: Trace, packer: Packer):  # type: ignore[no-untyped-def]  # no
         return packer.copy(kinds[kind], int(trace.copies.size_bytes[at]), start_ns, end_ns, device=device, **sides)
 
     def fill(at: int, start_ns: int, end_ns: int, device: int) -> bytes:
-        return packer.fill(64, start_ns, end_ns, device=device)
+        return packer.fill(int(trace.memset_bytes[at]), start_ns, end_ns, device=device)
 
     def wait(at: int, start_ns: int, end_ns: int, device: int) -> bytes:
         kind = trace.sync_kinds[int(trace.syncs.kind[at])]

@@ -85,13 +85,11 @@ def test_everything_a_recording_holds_is_counted_as_the_replay_counts_it(
         assert {cell.signature: (cell.launches, cell.durations) for cell in cells} == {
             signatures[row.kernel]: (row.launches, row.durations) for row in report.rows
         }
-        assert_traffic(recorder.counters(device, dropped_frames=0), report.counters, len(trace.memsets))
+        assert_traffic(recorder.counters(device, dropped_frames=0), report.counters)
 
 
-def assert_traffic(found: Counters, expected: Counters, fills: int) -> None:
-    copies = [row for row in found.memcpy if row[0] != "memset"]
-    assert copies == sorted(row for row in expected.memcpy if row[3])
-    assert sum(row[3] for row in found.memcpy if row[0] == "memset") == fills
+def assert_traffic(found: Counters, expected: Counters) -> None:
+    assert sorted(found.memcpy) == sorted(row for row in expected.memcpy if row[3])
     assert {row[0]: row[-1] for row in found.sync} == {row[0]: row[-1] for row in expected.sync if row[-1]}
 
 
