@@ -13,7 +13,7 @@ from kernelcast.probe.texts import LONGEST_NS, Dimensions, plain, printable, who
 from kernelcast.probe.totals import MAX_KINDS, MOST, Cell, DeviceTotals, check_durations
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.kernels import OTHER
+from kernelcast.wire.kernels import COLLECTIVE, OTHER, OTHER_COLLECTIVES, kernel_class
 
 __all__ = [
     "LONGEST_NS",
@@ -43,7 +43,7 @@ class Recorder(DeviceRecorder):
     """Adds up what the program reports. Every method may be called from any thread, and none raises.
 
     Args:
-        max_kernels: Kernels kept apart on one device; the rest add to `other`.
+        max_kernels: Kernels kept apart on one device; the rest add to `other`, or to `other collectives`.
     """
 
     def __init__(self, *, max_kernels: int = MAX_KERNELS) -> None:
@@ -238,8 +238,8 @@ class Recorder(DeviceRecorder):
         with self._lock:
             cell = totals.by_signature.get(signature)
             if cell is None and len(totals.by_signature) >= self._max_kernels:
-                signature = OTHER
-                cell = totals.by_signature.get(OTHER)
+                signature = OTHER_COLLECTIVES if kernel_class(signature) == COLLECTIVE else OTHER
+                cell = totals.by_signature.get(signature)
             if cell is None:
                 cell = totals.by_signature.setdefault(signature, Cell(signature))
             if len(totals.by_raw) < 2 * self._max_kernels:

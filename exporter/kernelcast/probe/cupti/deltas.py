@@ -4,11 +4,11 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
-from kernelcast.probe.cupti.native import NO_NAME, STATES, Device, Drain, Kernel, Variant
+from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, Device, Drain, Kernel, Variant
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recorder import Recorder
 from kernelcast.wire.frames import MEMSET, KernelName
-from kernelcast.wire.kernels import OTHER
+from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 from kernelcast.wire.kernels import variant as variant_text
 
 COPY_KINDS: Final = ("unknown", "h2d", "d2h", "h2d", "d2h", "d2d", "d2d", "d2d", "d2d", "h2h", "p2p")
@@ -19,6 +19,7 @@ SYNC_TYPES: Final = ("unknown", "event", "stream_wait", "stream", "context")
 MAX_CONFIGURATIONS: Final = 8192
 
 Capability = Callable[[int], tuple[int, int]]
+_UNNAMED: Final = {NO_NAME: OTHER, NO_NAME_COLLECTIVE: OTHER_COLLECTIVES}
 _launches = attrgetter("launches")
 
 
@@ -35,7 +36,7 @@ class Absorber:
         self._recorder = recorder
         self._demangle = demangle
         self._capability = capability
-        self._signatures: dict[int, str] = {NO_NAME: OTHER}
+        self._signatures: dict[int, str] = dict(_UNNAMED)
         self._configured: dict[tuple[int, tuple[object, ...]], tuple[str, KernelName]] = {}
 
     def absorb(self, drain: Drain, dropped: int) -> None:
@@ -46,14 +47,14 @@ class Absorber:
             dropped: Records that CUPTI itself has dropped in it.
         """
         for number, name in drain.names.items():
-            if number != NO_NAME:
+            if number not in _UNNAMED:
                 self._signatures[number] = self._demangle(name)
         for kernel in drain.kernels:
             self._kernel(kernel)
         for device in drain.devices:
             self._device(device)
         self._recorder.charge(drain.counts.held_ns + drain.counts.decode_ns)
-        lost = dropped + drain.counts.malformed
+        lost = dropped + drain.counts.malformed + drain.counts.unread
         if lost:
             self._recorder.lost_records(lost)
 

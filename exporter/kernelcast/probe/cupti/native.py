@@ -18,6 +18,8 @@ ABI: Final = 2
 LIBRARY: Final = Path(__file__).parent / LIBRARY_NAME
 STATES: Final = ("compute", "collective", "copy", "overlap", "idle")
 NO_NAME: Final = 0
+NO_NAME_COLLECTIVE: Final = 1
+"""The numbers of launches without a name of their own, by class."""
 
 _KERNEL: Final = Struct("<2I4Q5Q2I")
 _VARIANT: Final = Struct("<11I4x5Q")
@@ -100,14 +102,16 @@ class Device(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What happened to records and buffers since the last drain."""
+    """What happened to records and buffers since the last drain; each is explained in native/activity.h."""
 
     records: int
     buffers: int
     refused_buffers: int
     malformed: int
+    unread: int
     other_kinds: int
     untimed: int
+    unnamed: int
     crowded: int
     held_ns: int
     decode_ns: int

@@ -14,7 +14,7 @@ from typing import Final
 from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
-from kernelcast.probe.cupti.native import Decoder, NativeError, NativeSettings
+from kernelcast.probe.cupti.native import Counts, Decoder, NativeError, NativeSettings
 from kernelcast.probe.cupti.watch import Watch
 from kernelcast.probe.demangle import demangled
 from kernelcast.probe.recorder import Recorder
@@ -31,6 +31,8 @@ RETURN_SECONDS: Final = 30.0
 REST: Final = 400.0
 LONGEST_REST_SECONDS: Final = 10.0
 """The exporter's own interval; what is told later comes an interval later."""
+UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
+CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 
 
 def wanted(environ: Mapping[str, str]) -> bool:
@@ -87,7 +89,7 @@ class CuptiRung:
         self.state = OFF
         """`off`, `active`, or `yielded` to another profiler."""
         self.reason = "it was not started"
-        """Why it is not active; empty while it is."""
+        """Why it is not active; while it is, which of its limits the program has passed."""
 
     def start(self) -> bool:
         """Begin, if CUPTI is there, allowed and nobody else's; else `reason` says why not."""
@@ -214,7 +216,15 @@ class CuptiRung:
         self._decoder.settle(SETTLE_MS)
         drain = self._decoder.drain(self._cupti.now_ns(), final=final)
         self.held_ns += drain.counts.held_ns
+        self._say_limits(drain.counts)
         self._absorber.absorb(drain, self._cupti.dropped())
+
+    def _say_limits(self, counts: Counts) -> None:
+        """Name the limits that the program has passed in the state's reason, which stays until the state changes."""
+        passed = [text for number, text in ((counts.unnamed, UNNAMED), (counts.crowded, CROWDED)) if number]
+        new = [text for text in passed if text not in self.reason]
+        if new and self.state == ACTIVE:
+            self._become(ACTIVE, "; ".join(filter(None, [self.reason, *new])))
 
     def _let_go(self) -> None:
         decoder, self._decoder = self._decoder, None

@@ -110,9 +110,19 @@ static uint32_t length_of(const uint8_t *record)
     return kind < MOST_KINDS ? lengths[kind] : 0;
 }
 
+/* A walk that goes right for some records, then answers an error, or goes back where the error is 0. */
+static int breaking, breaks_after, breaks_with;
+
+void double_break_walk(int on) { breaking = on; }
+void double_breaks(int after, int error) { breaks_after = after; breaks_with = error; }
+
 /* 0, or 12 at the end, or 21 where the record is of no known kind. */
 int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record)
 {
+    if (breaking && (*record ? (*record - buffer) / length_of(buffer) + 1 : 0) >= breaks_after) {
+        *record = buffer;
+        return breaks_with;
+    }
     uint8_t *next = *record ? *record + length_of(*record) : buffer;
     if (next + 4 > buffer + valid)
         return 12;

@@ -167,12 +167,12 @@ def test_fields_are_found_in_records_of_every_known_version(version: str, decode
     versioned.bring([kernel, *copies, packer.sync(3, START_NS, START_NS + 40, context=9), packer.other(), kernel])
     drain = drained(decoder)
     (row,) = drain.kernels
-    assert row[:6] == (3, 1, 2, 2, 2, 400)
+    assert row[:6] == (3, 2, 2, 2, 2, 400)
     assert row.variants == [(255, (5, 6, 7), (8, 9, 2), 48, 4096, 16, 2, 2, 1_000, 500_000)]
     (device,) = drain.devices
     assert (device.device, device.copies[2][1], device.copies[10][0]) == (3, (1, 1_000, 10), (1, 2_000, 20))
     assert device.syncs[3] == (1, 0, 40)
-    assert drain.names == {0: "", 1: "k"}
+    assert drain.names == {0: "", 1: "", 2: "k"}
     assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (5, 1, 0)
 
 
@@ -294,6 +294,42 @@ def test_a_record_cut_off_by_the_buffers_end_is_not_read(decoder: Decoder, doubl
     drain = drained(decoder)
     assert [drain.names[row.name] for row in drain.kernels] == ["k"]
     assert drain.counts.malformed == 1
+
+
+@pytest.mark.parametrize("error", [21, 1, 999])
+def test_records_behind_an_unexpected_answer_are_counted_by_their_length(
+    error: int, decoder: Decoder, double: Double
+) -> None:
+    packer = Packer()
+    double.library.double_breaks(10, error)
+    double.library.double_break_walk(1)
+    double.connect(decoder)
+    double.bring([packer.kernel("k", START_NS, START_NS + 1)] * 100)
+    drain = drained(decoder)
+    assert (drain.kernels[0].launches, drain.counts.records) == (10, 10)
+    assert (drain.counts.unread, drain.counts.malformed) == (90, 0)
+
+
+def test_a_buffer_that_is_refused_at_its_first_record_counts_as_records_of_the_shortest_kernel(
+    decoder: Decoder, double: Double
+) -> None:
+    packer = Packer()
+    double.library.double_breaks(0, 1)
+    double.library.double_break_walk(1)
+    double.connect(decoder)
+    double.bring([packer.kernel("k", START_NS, START_NS + 1)] * 100)
+    drain = drained(decoder)
+    assert (drain.kernels, drain.counts.unread) == ([], 100 * 208 // 160)
+
+
+def test_records_behind_a_malformed_one_are_counted_too(decoder: Decoder, double: Double) -> None:
+    packer = Packer()
+    double.library.double_breaks(10, 0)
+    double.library.double_break_walk(1)
+    double.connect(decoder)
+    double.bring([packer.kernel("k", START_NS, START_NS + 1)] * 100)
+    drain = drained(decoder)
+    assert (drain.kernels[0].launches, drain.counts.malformed, drain.counts.unread) == (10, 1, 89)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

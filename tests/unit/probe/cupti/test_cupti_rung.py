@@ -143,6 +143,33 @@ def test_a_kernel_is_reported_with_all_that_is_known_of_its_launch(stage: Stage)
     assert (variant.variant, variant.launches, variant.sum_ns) == ("8x2x1|256x1x1|3072", 1, 1_000)
 
 
+def test_limits_that_the_program_passes_are_named_in_the_states_reason(stage: Stage) -> None:
+    stage.rung.start()
+    kernels = [stage.packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(4_094)]
+    for begin in (0, 2_000, 4_000):
+        stage.double.bring(kernels[begin : begin + 2_000])
+        stage.rung.tick()
+    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, "")
+    for _ in range(2):
+        stage.double.bring([stage.packer.kernel("one more", START_NS, START_NS + 1)])
+        stage.rung.tick()
+    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, rung.UNNAMED)
+    stage.double.bring(kernels)
+    stage.rung.tick()
+    assert (stage.rung.state, stage.rung.reason) == (ACTIVE, f"{rung.UNNAMED}; {rung.CROWDED}")
+    assert stage.recorder.current is not None
+    assert stage.recorder.current.reason == stage.rung.reason
+
+
+def test_records_that_cupti_will_not_give_are_lost_records(stage: Stage) -> None:
+    stage.double.library.double_breaks(10, 21)
+    stage.double.library.double_break_walk(1)
+    stage.rung.start()
+    stage.launch(100)
+    stage.rung.tick()
+    assert (stage.launches(), stage.recorder.dropped_records) == (10, 90)
+
+
 def test_copies_fills_waits_gaps_and_states_reach_the_recorder(stage: Stage) -> None:
     stage.rung.start()
     packer = stage.packer

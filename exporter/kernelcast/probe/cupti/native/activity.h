@@ -91,9 +91,17 @@ struct kc_name {
     uint32_t id;
 };
 
-/* Counts since the last drain. `held_ns` is the time that callbacks took, on threads of the program or of CUPTI. */
+/* Counts since the last drain.
+ *
+ * malformed: records that could not be used, and buffers that are not ours
+ * unread: records behind the one at which a walk over a buffer ended too early; how many is estimated by their length
+ * untimed: records whose times contradict each other or CUPTI's clock
+ * unnamed: launches of kernels beyond the names that are kept
+ * crowded: launches beyond the kernels or variants of an interval, and durations beyond its buckets
+ * held_ns: time that callbacks took, on threads of the program or of CUPTI */
 struct kc_counts {
-    uint64_t records, buffers, refused_buffers, malformed, other_kinds, untimed, crowded, held_ns, decode_ns;
+    uint64_t records, buffers, refused_buffers, malformed, unread, other_kinds, untimed, unnamed, crowded, held_ns,
+        decode_ns;
 };
 
 /* Filled by kc_drain; the arrays belong to the library and stand until the next drain. */

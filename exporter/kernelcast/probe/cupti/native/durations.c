@@ -54,9 +54,10 @@ void durations_add(struct durations *totals, uint64_t duration_ns)
         totals->last = position;
 }
 
-/* Writes the totals, and their buckets that are not empty behind the `used` ones; returns how many are used then. */
+/* Writes the totals, and their buckets that are not empty behind the `used` ones; returns how many are used then. The
+ * durations in buckets that find no room are added to `left_out`. */
 uint32_t durations_give(const struct durations *totals, struct kc_durations *given, struct kc_bucket *buckets,
-                        uint32_t used, uint32_t most)
+                        uint32_t used, uint32_t most, uint64_t *left_out)
 {
     given->count = totals->count;
     given->zero = totals->zero;
@@ -64,9 +65,11 @@ uint32_t durations_give(const struct durations *totals, struct kc_durations *giv
     given->squares_low = (uint64_t)totals->squares;
     given->squares_high = (uint64_t)(totals->squares >> 64);
     given->first_bucket = used;
-    for (uint32_t position = totals->first; position <= totals->last && used < most; position++)
-        if (totals->buckets[position])
+    for (uint32_t position = totals->first; position <= totals->last; position++)
+        if (totals->buckets[position] && used < most)
             buckets[used++] = (struct kc_bucket){KC_LOWEST + (int32_t)position, totals->buckets[position]};
+        else
+            *left_out += totals->buckets[position];
     given->buckets = used - given->first_bucket;
     return used;
 }

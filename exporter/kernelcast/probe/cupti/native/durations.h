@@ -16,6 +16,6 @@ int durations_position(uint64_t duration_ns);
 void durations_clear(struct durations *totals);
 void durations_add(struct durations *totals, uint64_t duration_ns);
 uint32_t durations_give(const struct durations *totals, struct kc_durations *given, struct kc_bucket *buckets,
-                        uint32_t used, uint32_t most);
+                        uint32_t used, uint32_t most, uint64_t *left_out);
 
 #endif

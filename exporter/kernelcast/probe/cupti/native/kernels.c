@@ -53,17 +53,15 @@ static struct kernel *add_kernel(uint32_t device, uint32_t name)
     return kernel;
 }
 
-/* Kernels beyond those of an interval are no longer told apart; every device has one for them. */
+/* Kernels beyond those of an interval are counted together; every device has one of each class for them. */
 static struct kernel *kernel_of(uint32_t device, uint32_t name, struct kc_counts *counts)
 {
     if (kernel_at[device][name])
         return &kernels[kernel_at[device][name] - 1];
-    if (kernel_count < KC_KERNELS - KC_DEVICES)
+    if (name < RESERVED_NAMES || kernel_count < KC_KERNELS - RESERVED_NAMES * KC_DEVICES)
         return add_kernel(device, name);
     counts->crowded++;
-    if (kernel_at[device][NO_NAME])
-        return &kernels[kernel_at[device][NO_NAME] - 1];
-    return add_kernel(device, NO_NAME);
+    return kernel_of(device, names_none(names_class(name)), counts);
 }
 
 static uint64_t key_hash(const struct kc_variant *key)
@@ -97,7 +95,7 @@ static void count_variant(const uint8_t *record, const struct kernel *kernel, in
                           struct kc_counts *counts)
 {
     struct kc_variant key = {.kernel = (uint32_t)(kernel - kernels)};
-    if (kernel->given.name == NO_NAME)
+    if (kernel->given.name < RESERVED_NAMES)
         return;
     memcpy(key.grid, record + KERNEL_GRID, sizeof key.grid + sizeof key.block);
     key.registers = u16_at(record, KERNEL_REGISTERS);
@@ -160,7 +158,8 @@ uint32_t kernels_give(struct kc_drain *drain, struct kc_bucket *buckets, uint32_
     for (uint32_t at = 0; at < kernel_count; at++) {
         struct kernel *kernel = &kernels[at];
         given_kernels[at] = kernel->given;
-        used = durations_give(&kernel->durations, &given_kernels[at].durations, buckets, used, most);
+        used = durations_give(&kernel->durations, &given_kernels[at].durations, buckets, used, most,
+                              &drain->counts.crowded);
         durations_clear(&kernel->durations);
         kernel_at[kernel->given.device][kernel->given.name] = 0;
     }

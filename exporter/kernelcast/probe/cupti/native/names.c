@@ -5,7 +5,9 @@
 
 #include "classes.h"
 
-enum { SLOTS = 4 * KC_NAMES };
+enum { SLOT_BITS = 14, SLOTS = 1 << SLOT_BITS };
+
+_Static_assert(SLOTS == 4 * KC_NAMES, "a quarter of the slots is in use where all names are");
 
 struct pointer_slot { /* what a pointer meant when it was last read */
     const char *pointer;
@@ -22,8 +24,11 @@ static uint32_t count, given, used_bytes, buffer_number;
 /* Starts over only what an interval holds: names keep their numbers for the life of the process. */
 int names_open(const char *class_rules)
 {
-    if (count == 0)
-        names[count++] = (struct kc_name){0, 0, KC_COMPUTE, NO_NAME};
+    if (count == 0) {
+        names[NO_NAME] = (struct kc_name){0, 0, KC_COMPUTE, NO_NAME};
+        names[NO_NAME_COLLECTIVE] = (struct kc_name){0, 0, KC_COLLECTIVE, NO_NAME_COLLECTIVE};
+        count = RESERVED_NAMES;
+    }
     given = 0;
     return classes_open(class_rules);
 }
@@ -42,6 +47,12 @@ static uint64_t hash_of(const char *name, size_t length)
     return hash;
 }
 
+/* The number for launches of a class whose own name is not kept. */
+uint32_t names_none(enum kc_class kind)
+{
+    return kind == KC_COLLECTIVE ? NO_NAME_COLLECTIVE : NO_NAME;
+}
+
 static uint32_t admit(const char *name, size_t length, uint64_t hash, uint32_t *slot)
 {
     char ending[24] = "";
@@ -51,12 +62,13 @@ static uint32_t admit(const char *name, size_t length, uint64_t hash, uint32_t *
         snprintf(ending, sizeof ending, "#%016llx", (unsigned long long)hash);
     }
     size_t tail = strlen(ending);
+    enum kc_class kind = class_of(name);
     if (count == KC_NAMES || used_bytes + kept + tail > KC_ARENA_BYTES)
-        return NO_NAME;
+        return names_none(kind);
     memcpy(text + used_bytes, name, kept);
     memcpy(text + used_bytes + kept, ending, tail);
     hashes[count] = hash;
-    names[count] = (struct kc_name){used_bytes, (uint32_t)(kept + tail), class_of(name), count};
+    names[count] = (struct kc_name){used_bytes, (uint32_t)(kept + tail), kind, count};
     used_bytes += (uint32_t)(kept + tail);
     return *slot = count++;
 }
@@ -92,7 +104,7 @@ uint32_t names_id(const char *name)
     if (!name || !*name)
         return NO_NAME;
     uintptr_t address = (uintptr_t)name;
-    struct pointer_slot *slot = &by_pointer[(address ^ (address >> 13)) * UINT64_C(0x9E3779B97F4A7C15) >> 50];
+    struct pointer_slot *slot = &by_pointer[(address ^ (address >> 13)) * UINT64_C(0x9E3779B97F4A7C15) >> (64 - SLOT_BITS)];
     if (slot->pointer == name && slot->buffer == buffer_number)
         return slot->id;
     uint32_t id = slot->pointer == name && still(slot->id, name) ? slot->id : find(name);

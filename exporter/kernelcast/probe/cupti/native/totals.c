@@ -12,6 +12,7 @@
 enum {
     CONTEXTS = 256,
     BUCKETS_GIVEN = 1 << 16,
+    NO_MORE_RECORDS = 12, /* CUPTI_ERROR_MAX_LIMIT_REACHED */
 };
 
 struct device {
@@ -89,10 +90,12 @@ static void launch(const uint8_t *record, struct kc_counts *counts)
         return;
     }
     uint64_t start_ns = u64_at(record, KERNEL_START), end_ns = u64_at(record, KERNEL_END);
-    uint32_t name = names_id((const char *)(uintptr_t)u64_at(record, KERNEL_NAME));
+    const char *text = (const char *)(uintptr_t)u64_at(record, KERNEL_NAME);
+    uint32_t name = names_id(text);
     learn_context(u32_at(record, KERNEL_CONTEXT), number);
     int timed = clock_timed(start_ns, end_ns);
     kernels_launch(record, number, name, timed, counts);
+    counts->unnamed += name < RESERVED_NAMES && text && *text;
     if (timed)
         occupation_add(&device->occupation, start_ns, end_ns, names_class(name));
     else
@@ -180,30 +183,56 @@ static void record_of(const uint8_t *record, uint32_t kind, struct kc_counts *co
         synchronisation(record, counts);
 }
 
-/* Walks the records of a buffer; one that would be read beyond the valid bytes, or backwards, ends the walk. */
+/* Where a walk over a buffer is: its last record, and how many there were. */
+struct walk {
+    const uint8_t *begin, *end, *last;
+    uint64_t records;
+};
+
+/* About how many records lie behind the last one: as long as those before it, or as the shortest kernel's. */
+static uint64_t records_behind(const struct walk *walk)
+{
+    size_t walked = walk->last ? (size_t)(walk->last - walk->begin) : 0;
+    size_t length = walk->records > 1 ? walked / (walk->records - 1) : KERNEL_BYTES;
+    size_t known = walk->last ? walked + length : 0, valid = (size_t)(walk->end - walk->begin);
+    return known < valid ? (valid - known + length / 2) / length : 0;
+}
+
+/* Whether a record lies within the buffer, behind the one before, with all that is read of it. */
+static int is_whole(const struct walk *walk, const uint8_t *at)
+{
+    if (at < walk->begin || at >= walk->end || (size_t)(walk->end - at) < sizeof(uint32_t))
+        return 0;
+    return (!walk->last || at > walk->last) && bytes_read(u32_at(at, 0)) <= (size_t)(walk->end - at);
+}
+
+/* Reads the records of a buffer. A record that would be read beyond the valid bytes, or backwards, ends the walk, as does
+ * an answer that is neither a record nor the end; what lies behind is counted. */
 void totals_decode(uint8_t *buffer, size_t valid_bytes, struct kc_counts *counts)
 {
+    struct walk walk = {.begin = buffer, .end = buffer + valid_bytes};
     void *next = NULL;
-    const uint8_t *record = NULL;
+    int answer;
     names_new_buffer();
     clock_new_buffer();
-    while (settings.next_record(buffer, valid_bytes, &next) == 0) {
-        const uint8_t *end = buffer + valid_bytes, *at = next;
-        if (at < buffer || at >= end || (size_t)(end - at) < sizeof(uint32_t) || (record && at <= record)) {
+    while ((answer = settings.next_record(buffer, valid_bytes, &next)) == 0) {
+        if (!is_whole(&walk, next)) {
+            uint64_t behind = records_behind(&walk);
             counts->malformed++;
+            counts->unread += behind ? behind - 1 : 0;
             return;
         }
-        record = at;
-        uint32_t kind = u32_at(record, 0);
-        size_t needed = bytes_read(kind);
-        if (needed > (size_t)(end - at)) {
-            counts->malformed++;
-            return;
-        }
-        if (needed)
-            record_of(record, kind, counts);
+        walk.last = next;
+        walk.records++;
+        uint32_t kind = u32_at(next, 0);
+        if (bytes_read(kind))
+            record_of(next, kind, counts);
         else
             counts->other_kinds++;
+    }
+    if (answer != NO_MORE_RECORDS) {
+        uint64_t behind = records_behind(&walk);
+        counts->unread += behind ? behind : 1;
     }
 }
 
@@ -222,14 +251,14 @@ static void catch_up(struct occupation *occupation, uint64_t now_ns, int final)
     occupation_advance(occupation, until_ns);
 }
 
-static uint32_t give_device(struct device *device, struct kc_device *given, uint32_t used)
+static uint32_t give_device(struct device *device, struct kc_device *given, uint32_t used, uint64_t *left_out)
 {
     struct occupation *occupation = &device->occupation;
     uint64_t number = device->given.device;
     *given = device->given;
     memcpy(given->state_ns, occupation->state_ns, sizeof given->state_ns);
     given->late = occupation->late;
-    used = durations_give(&occupation->gaps, &given->gaps, given_buckets, used, BUCKETS_GIVEN);
+    used = durations_give(&occupation->gaps, &given->gaps, given_buckets, used, BUCKETS_GIVEN, left_out);
     durations_clear(&occupation->gaps);
     memset(occupation->state_ns, 0, sizeof occupation->state_ns);
     occupation->late = 0;
@@ -246,7 +275,7 @@ void totals_give(uint64_t now_ns, int final, struct kc_drain *drain)
     for (int number = 0; number < KC_DEVICES; number++)
         if (devices[number]) {
             catch_up(&devices[number]->occupation, now_ns, final);
-            used = give_device(devices[number], &given_devices[count++], used);
+            used = give_device(devices[number], &given_devices[count++], used, &drain->counts.crowded);
         }
     drain->devices = given_devices;
     drain->device_count = count;
