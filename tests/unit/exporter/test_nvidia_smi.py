@@ -168,6 +168,65 @@ def test_processes_have_the_memory_that_nvidia_smi_shows(capture: Path) -> None:
         assert rows == {pid: int(mebibytes) * 2**20 for pid, mebibytes in told}
 
 
+def process_rows(samples: tuple[Sample, ...], label: str) -> dict[str, object]:
+    """A label's value, or the memory in bytes, by pid."""
+    rows = [one for one in samples if one.metric.prometheus_name == "kernelcast_gpu_process_memory_bytes"]
+    return {
+        dict(one.attributes)["pid"]: one.value if label == "value" else dict(one.attributes).get(label) for one in rows
+    }
+
+
+def test_processes_of_two_compute_instances_in_one_gpu_instance_are_counted_once(tmp_path: Path) -> None:
+    """No capture at hand has two; this is the one with MIG, whose GPU instance 2 gets another compute instance."""
+    original = CAPTURES / "nvidia-h100-mig__590.48.01.txt"
+    if not original.exists():
+        pytest.skip(f"the capture {original.name} is not on this machine")
+    instance = re.compile(r"    MIG Device\n {8}Index.*\n {8}GPU Instance ID +: 2\n(?: {8}.*\n)+")
+    text, added = instance.subn(_with_a_second_compute_instance, original.read_text())
+    assert added >= 2
+    text = re.sub(r"(Compute instance ID +: )0(\n +Process ID +: 21181\n)", r"\g<1>1\2", text)
+    path = tmp_path / "two.txt"
+    path.write_text(text)
+    outputs_with_processes = 0
+    for output, samples in played(path):
+        told = re.findall(r"Process ID +: (\d+)\n(?:.*\n){2} +Used GPU Memory +: (\d+) MiB", output)
+        assert process_rows(samples, "value") == {pid: int(mebibytes) * 2**20 for pid, mebibytes in told}
+        instances = {dict(one.attributes).get("GPU_I_ID") for one in samples}
+        assert "2" in instances or not told
+        outputs_with_processes += bool(told)
+    assert outputs_with_processes
+
+
+def _with_a_second_compute_instance(block: re.Match[str]) -> str:
+    return block[0] + re.sub(r"(Compute Instance ID +: )0", r"\g<1>1", block[0])
+
+
+def test_processes_have_the_names_that_nvidia_smi_shows(capture: Path) -> None:
+    for output, samples in played(capture):
+        listed = output.partition("    Processes")[2]
+        told = re.findall(r"Process ID +: (\d+)\n.*\n +Name +: (?:.*/)?(\S+)\n", listed)
+        assert process_rows(samples, "process_name") == dict(told)
+
+
+@pytest.mark.parametrize("shown_name", ["N/A", "[Not Found]", "[Insufficient Permissions]", "-"])
+def test_a_process_whose_name_nvidia_smi_does_not_know_has_none(shown_name: str, tmp_path: Path) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text(
+        "==============NVSMI LOG==============\n\nGPU 00000000:01:00.0\n"
+        "    Product Name                          : NVIDIA L40S\n"
+        "    GPU UUID                              : GPU-1\n"
+        "    Processes\n"
+        "        GPU instance ID                   : N/A\n"
+        "        Process ID                        : 1\n"
+        "            Type                          : C\n"
+        f"            Name                          : {shown_name}\n"
+        "            Used GPU Memory               : 5 MiB\n"
+    )
+    ((_, samples),) = played(path)
+    assert process_rows(samples, "value") == {"1": 5 * 2**20}
+    assert process_rows(samples, "process_name") in ({"1": ""}, {"1": None})
+
+
 def test_clock_event_reasons_are_those_that_nvidia_smi_calls_active(capture: Path) -> None:
     for output, samples in played(capture):
         own = re.search(r"^    Clocks Event Reasons\n((?: {8}.*\n)+)", output, re.MULTILINE)

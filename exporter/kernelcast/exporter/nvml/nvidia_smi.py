@@ -25,6 +25,7 @@ LINE: Final = re.compile(r"^( *)(\S.*?) *(?:: (.*))?$")
 NUMBER: Final = re.compile(r"^(\d+(?:\.\d+)?)\b")
 LETTERED: Final = re.compile(r"^[A-Za-z]?(\d+)[A-Za-z]?$")
 INDENT: Final = 4
+NO_NAMES: Final = {"N/A", "-"}
 YES: Final = {"Yes": 1, "No": 0}
 TIME_FORMAT: Final = "%a %b %d %H:%M:%S %Y"
 KINDS: Final = {"C": "Compute", "G": "Graphics", "M+C": "MPSCompute", "C+G": "Compute"}
@@ -131,6 +132,7 @@ def _answers(log: Section) -> Answers:
         NODE: {
             "nvmlDeviceGetCount": len(gpus),
             "nvmlSystemGetDriverVersion": log.values.get("Driver Version", ""),
+            **_process_names(gpus),
         }
     }
     for index, gpu in enumerate(gpus):
@@ -236,18 +238,31 @@ def _instance(gpu: Section, instance: Section) -> dict[str, Any]:
         "nvmlDeviceGetName": f"{gpu.values.get('Product Name', '')} MIG ",
         "nvmlDeviceGetGpuInstanceId": int(gi_id),
         "nvmlDeviceGetMemoryInfo": _memory(instance.part("Shared FB Memory Usage")),
-        **_processes(gpu, gi_id),
+        **_processes(gpu, gi_id, ci_id),
     }
 
 
-def _processes(gpu: Section, gi_id: str = "N/A") -> dict[str, Any]:
-    """The processes of a GPU, or of one instance: each begins with the line that names the instance."""
+def _process_names(gpus: list[Section]) -> dict[str, str]:
+    """The program's name of each process, without its folder, where the output tells it."""
+    parts = [part for gpu in gpus for part in gpu.part("Processes").parts if part.name == "Process ID"]
+    paths = {part.values[""]: part.values.get("Name", "") for part in parts}
+    return {
+        f"nvmlSystemGetProcessName:{pid}": path.rpartition("/")[2]
+        for pid, path in paths.items()
+        if path and path not in NO_NAMES and not path.startswith("[")
+    }
+
+
+def _processes(gpu: Section, gi_id: str = "N/A", ci_id: str = "N/A") -> dict[str, Any]:
+    """The processes of a GPU, or of one compute instance: two lines that name both instances precede each process."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS.values()}
-    own = False
+    of_gpu_instance = of_compute_instance = False
     for part in gpu.part("Processes").parts:
         if part.name == "GPU instance ID":
-            own = part.values[""] == gi_id
-        elif part.name == "Process ID" and own:
+            of_gpu_instance, of_compute_instance = part.values[""] == gi_id, True
+        elif part.name == "Compute instance ID":
+            of_compute_instance = part.values[""] == ci_id
+        elif part.name == "Process ID" and of_gpu_instance and of_compute_instance:
             memory = _whole(part, "Used GPU Memory", BYTES_PER_MEBIBYTE)
             found[KINDS.get(part.values.get("Type", ""), "Compute")].append(
                 {"pid": int(part.values[""]), "usedGpuMemory": memory}

@@ -3,7 +3,7 @@
 Source: nvml.h, nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetProcessUtilization.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -57,16 +57,26 @@ class Processes:
         codes: Its error codes.
         failed: Told of errors other than that something is not there.
         proc: Where the kernel tells of processes.
+        name_of: Names of processes by pid, for a recording; without it they are read from `proc`.
 
     Attributes:
         with_names: Whether names are read there.
     """
 
-    def __init__(self, nvml: Any, codes: Codes, failed: Failed, *, proc: Path = Path("/proc")) -> None:
+    def __init__(
+        self,
+        nvml: Any,
+        codes: Codes,
+        failed: Failed,
+        *,
+        proc: Path = Path("/proc"),
+        name_of: Callable[[int], str] | None = None,
+    ) -> None:
         self._nvml = nvml
         self._codes = codes
         self._failed = failed
         self._proc = proc
+        self._name_of = name_of
         self.with_names = True
         self._said: dict[str, Utilization] = {}
         self._names: dict[tuple[str, str], dict[int, str]] = {}
@@ -131,6 +141,8 @@ class Processes:
     def _name(self, pid: int) -> str:
         if not self.with_names:
             return ""
+        if self._name_of is not None:
+            return self._name_of(pid)[:LONGEST_NAME]
         try:
             return (self._proc / str(pid) / "comm").read_text(errors="replace").strip()[:LONGEST_NAME]
         except OSError:

@@ -121,6 +121,11 @@ class RecordedNvml:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_UNINITIALIZED)
         self.opened -= 1
 
+    def process_name(self, pid: int) -> str:
+        """The recorded name of a process; empty where there is none. This machine's processes are others."""
+        name = self._recorded(NODE, f"nvmlSystemGetProcessName:{pid}")
+        return name if isinstance(name, str) else ""
+
     def nvmlDeviceGetHandleByIndex(self, index: int) -> Handle:  # noqa: N802  pynvml's name
         """A GPU."""
         return self._handle("nvmlDeviceGetHandleByIndex", str(index))

@@ -67,7 +67,8 @@ class Sampler:
         self._errors: deque[tuple[str, str]] = deque(maxlen=MOST_ERRORS)
         self._values = ValueReader(nvml, self._codes, self._failed)
         self._gpm = Gpm(nvml, self._codes, self._failed)
-        self._processes = Processes(nvml, self._codes, self._failed)
+        # A recording's processes are not those of this machine.
+        self._processes = Processes(nvml, self._codes, self._failed, name_of=getattr(nvml, "process_name", None))
         self._xids = XidEvents(nvml, self._codes, self._failed)
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
