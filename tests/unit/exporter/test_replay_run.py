@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from kernelcast.exporter.publish import Tally
-from kernelcast.exporter.replay import TraceSource, run
+from kernelcast.exporter.replay import TraceSource, content, run
 from kernelcast.exporter.replay import command as replay_command
 from kernelcast.exporter.replay.progress import Lines
 from kernelcast.exporter.replay.run import FiniteSource, publish
@@ -199,8 +199,47 @@ def test_replay_of_a_trace_without_gpu_activity_says_so_and_exits_with_0(tmp_pat
     code, output, _ = invoke(replay_command.replay, "kineto", trace_file(tmp_path, {**KERNEL, "cat": "cpu_op"}))
     assert code == 0
     assert "no GPU activity" in output
+    assert "it has events of cpu_op (1)" in output
     assert "sent 0 kernel launches and 0 copies" in output
     assert outbox.messages == []
+
+
+def test_a_trace_of_another_accelerator_is_said_to_be_one(tmp_path: Path, outbox: Outbox) -> None:
+    events = [
+        {**KERNEL, "cat": category} for category in ("mtia_ccp_events", "MTIA_runtime", "mtia_ccp_events", "none")
+    ]
+    more = [{**KERNEL, "cat": f"cat{number}"} for number in range(20)]
+    code, output, _ = invoke(replay_command.replay, "kineto", trace_file(tmp_path, *events, *more))
+    assert code == 0
+    assert "no GPU activity" in output
+    assert "it has events of mtia_ccp_events (2), mtia_runtime (1)" in output
+    assert "and 15 more categories" in output
+    assert outbox.messages == []
+
+
+def test_a_trace_without_any_event_says_so(tmp_path: Path, outbox: Outbox) -> None:
+    code, output, _ = invoke(replay_command.replay, "kineto", trace_file(tmp_path))
+    assert (code, outbox.messages) == (0, [])
+    assert "no kernels, no copies; it has no events" in output
+
+
+def test_a_longer_trace_is_read_where_the_user_raises_the_limit(
+    tmp_path: Path, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = trace_file(tmp_path, KERNEL)
+    size = path.stat().st_size
+    code, _, error = invoke(replay_command.replay, "kineto", path, "--speed", "max", "--max-bytes", size - 1)
+    assert (code, outbox.messages) == (1, [])
+    assert f"the limit is {size - 1}" in error
+    assert "--max-bytes" in error
+    code, output, _ = invoke(replay_command.replay, "kineto", path, "--speed", "max", "--max-bytes", size)
+    assert (code, "sent 1 kernel launches" in output) == (0, True)
+
+
+def test_the_limit_of_a_trace_is_256_mebibytes_and_at_least_a_byte(tmp_path: Path) -> None:
+    assert content.MAX_TRACE_BYTES == 256 * 1024**2
+    code, _, error = invoke(replay_command.replay, "kineto", trace_file(tmp_path, KERNEL), "--max-bytes", 0)
+    assert (code, "--max-bytes" in error) == (2, True)
 
 
 def test_replay_of_what_is_no_trace_exits_with_1(tmp_path: Path, outbox: Outbox) -> None:

@@ -4,13 +4,14 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from kernelcast.exporter.nvml.command import convert_capture, record_node
-from kernelcast.exporter.replay import kineto, nsys
+from kernelcast.exporter.replay import content, kineto, nsys
 from kernelcast.exporter.replay.progress import progress
 from kernelcast.exporter.replay.run import (
     check_writable,
@@ -43,6 +44,8 @@ from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings import load
 
+SHOWN_CATEGORIES: Final = 8
+
 replay = typer.Typer(
     help='Publish a recording as if it ran now; its series carry source="replayed".',
     add_completion=False,
@@ -54,6 +57,10 @@ TraceFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The recording.", exists=True, dir_okay=False, readable=True)
 ]
 Program = Annotated[str | None, typer.Option("--program", help="Name of the program; default the file's name.")]
+MaxBytes = Annotated[
+    int,
+    typer.Option("--max-bytes", metavar="BYTES", min=1, help="The most that the trace may be, once decompressed."),
+]
 Rank = Annotated[str | None, typer.Option("--rank", help="Its rank; default the recording's own.")]
 
 
@@ -74,12 +81,14 @@ def kineto_command(  # noqa: PLR0913 - typer makes an option of each
     program: Program = None,
     rank: Rank = None,
     hostname: Hostname = None,
+    max_bytes: MaxBytes = content.MAX_TRACE_BYTES,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
     summary_file: SummaryFile = None,
 ) -> None:
     """Publish a trace of PyTorch's profiler (Kineto, Chrome trace JSON, gzip or plain), NVIDIA's or AMD's."""
-    _replay(kineto.read, "kineto", locals())
+    arguments = locals()
+    _replay(partial(kineto.read, max_bytes=max_bytes), "kineto", arguments)
 
 
 @replay.command("nsys")
@@ -133,13 +142,22 @@ def _replay(read: Callable[[Path], Trace], kind: str, arguments: dict[str, Any])
 def _introduce(path: Path, trace: Trace) -> None:
     """Say what the recording holds; a recording without kernels is no error, but must not pass unnoticed."""
     if not trace.has_gpu_activity:
-        say(f"{path.name}: there is no GPU activity in this recording: no kernels, no copies")
+        say(f"{path.name}: there is no GPU activity in this recording: no kernels, no copies; {_content(trace)}")
         return
     devices = ", ".join(f"GPU {device.index} {device.model_name}".rstrip() for device in trace.devices)
     length_seconds = (trace.end_ns - trace.start_ns) / 1e9
     say(f"{path.name}: {len(trace.launches.spans)} kernel launches in {length_seconds:.3f} s on {devices}")
     if trace.unusable:
         say(f"{path.name}: {trace.unusable} events of the GPU have no usable time and are left out")
+
+
+def _content(trace: Trace) -> str:
+    """Which events a recording without GPU activity has: those of another accelerator are not read."""
+    shown = ", ".join(f"{category} ({events})" for category, events in trace.categories[:SHOWN_CATEGORIES])
+    more = len(trace.categories) - SHOWN_CATEGORIES
+    if not shown:
+        return "it has no events"
+    return f"it has events of {shown}" + (f" and {more} more categories" if more > 0 else "")
 
 
 def _about(kind: str, path: Path, source: TraceSource) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from kernelcast.wire.errors import TraceError
 
-MAX_TRACE_BYTES: Final = 1024**3
+MAX_TRACE_BYTES: Final = 256 * 1024**2
 """A trace is parsed in memory and takes several times its size; profilers write one file per rank and few steps."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -63,5 +63,8 @@ def unreadable(path: Path, error: OSError) -> TraceError:
 
 def _bounded(path: Path, content: bytes, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
-        raise TraceError(f"{path} holds more than {max_bytes} bytes; the limit is {max_bytes}; record fewer steps")
+        raise TraceError(
+            f"{path} holds more than {max_bytes} bytes; the limit is {max_bytes}; record fewer steps, or raise it "
+            "with `kernelcast replay kineto --max-bytes`, at several times as much memory"
+        )
     return content

@@ -7,8 +7,9 @@ how a viewer shows times).
 
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -82,7 +83,7 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
             reader.recorder.sync(span, kind)
     for one in ranges:
         reader.recorder.range(one.start_ns, one.end_ns - one.start_ns, one.name)
-    return reader.recorder.trace(_origin(path, head))
+    return replace(reader.recorder.trace(_origin(path, head)), categories=_categories(events))
 
 
 def _parse(path: Path, text: bytes) -> Any:
@@ -198,6 +199,10 @@ def _ranges(events: list[Event], base_ns: int) -> Iterator[Range]:
         if span is not None:
             name = plain_name(_text(event.get("name", "")))
             yield Range(_thread(event), span.start_ns, span.start_ns + span.duration_ns, name)
+
+
+def _categories(events: list[Event]) -> tuple[tuple[str, int], ...]:
+    return tuple(Counter(filter(None, map(_category, events))).most_common())
 
 
 def _thread(event: Event) -> Hashable:

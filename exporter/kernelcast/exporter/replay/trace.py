@@ -180,6 +180,8 @@ class Trace:
         rank: Rank in a distributed job; empty where the recording names none.
         world_size: Ranks of that job; 0 where unknown.
         unusable: Events of the GPU without a time or a duration, which are left out.
+        categories: Kinds of events and how many of each, those of other accelerators among them; the most frequent
+            first, empty where the format has none.
     """
 
     title: str
@@ -199,6 +201,7 @@ class Trace:
     rank: str = ""
     world_size: int = 0
     unusable: int = 0
+    categories: tuple[tuple[str, int], ...] = ()
 
     @property
     def start_ns(self) -> int:
