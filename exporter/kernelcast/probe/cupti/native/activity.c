@@ -217,7 +217,9 @@ int kc_open(const struct kc_settings *settings)
         error = open_pool(settings);
     if (error)
         return error;
+    pthread_mutex_lock(&pool.lock);
     pool.stopping = 0;
+    pthread_mutex_unlock(&pool.lock);
     error = start_reader();
     if (!error)
         atomic_store(&open_now, 1);
