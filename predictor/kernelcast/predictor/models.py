@@ -7,7 +7,6 @@ trend (section 5.5), so it is drawn for every path. ETS returns NaN for NaN with
 none.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,8 +96,9 @@ def _ets_paths(
     # A plain series on a RangeIndex: prediction from bare arrays is broken in statsmodels.
     series = pd.Series(endog, index=pd.RangeIndex(len(endog)))
     slope, level = robust_line(endog)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # convergence is judged by the paths, which must be finite
+    # Convergence is judged by the paths, which must be finite. Warning filters belong to the whole process; so numpy is
+    # silenced for this thread only, and statsmodels by its own argument.
+    with np.errstate(all="ignore"):
         model = ETSModel(
             series,
             error="add",
@@ -109,8 +109,10 @@ def _ets_paths(
             initial_trend=slope,
             bounds={"smoothing_trend": (_SMALLEST_WEIGHT, _TREND_WEIGHT / len(endog))},
         )
-        fits = parameters is None
-        result = model.fit(disp=False, maxiter=_MAX_EVALUATIONS) if fits else model.smooth(parameters)
+        if parameters is None:
+            result = model.fit(disp=False, maxiter=_MAX_EVALUATIONS, warn_convergence=False)
+        else:
+            result = model.smooth(parameters)
         residuals = np.asarray(result.resid, np.float64)[2:]
         errors = rng.choice(residuals - residuals.mean(), size=(steps, PATHS))
         simulated = result.simulate(steps, anchor="end", repetitions=PATHS, random_errors=errors)

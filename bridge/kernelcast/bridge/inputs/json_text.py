@@ -1,29 +1,10 @@
 """JSON read quickly, and refused in our words."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import orjson
 
 from kernelcast.wire.errors import DecodeError
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the cyclic collector still: what JSON becomes has no cycles.
-
-    Each of its thousands of objects would bring a look through the whole heap nearer: four fifths of the time it takes
-    to read a message, measured in a process with numba loaded.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def loads(message: bytes) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from kernelcast.bridge.inputs.json_text import loads, no_collection
+from kernelcast.bridge.inputs.json_text import loads
 from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.parsing import too_long
 from kernelcast.bridge.series.columns import Int32Array
@@ -83,8 +83,7 @@ class OtlpJson:
         if len(message) > self._limits.message_bytes:
             raise too_long(len(message), self._limits)
         try:
-            with no_collection():
-                return self._encoder.encode(loads(message))
+            return self._encoder.encode(loads(message))
         except WrongJsonError as error:
             where = ".".join(error.path).replace(".[", "[") or "the message"
             raise DecodeError(

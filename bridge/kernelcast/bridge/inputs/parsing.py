@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner
-from kernelcast.bridge.inputs.json_text import no_collection
 from kernelcast.bridge.inputs.naming import Described, Named, label_bytes, metric_name
 from kernelcast.bridge.inputs.rows import Rows
 from kernelcast.bridge.series.columns import Int32Array
@@ -42,9 +41,8 @@ class Parsing(ABC):
         """Decode a batch; each message counts whole or not at all."""
         rows = Rows()
         failures: list[tuple[int, DecodeError]] = []
-        with no_collection():
-            for index, message in enumerate(messages):
-                self._decode_one(index, message, rows, failures)
+        for index, message in enumerate(messages):
+            self._decode_one(index, message, rows, failures)
         return rows.columns(tuple(failures))
 
     def identity(self, number: int) -> Placement | int:
