@@ -14,6 +14,9 @@ ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 """zlib's way to ask for gzip's own header."""
 _STEP_BYTES: Final = 256 * 1024
+_SLICE_BYTES: Final = 64 * 1024
+MOST_GZIP_MEMBERS: Final = 10_000
+"""A member may be empty, so the limit on the unpacked size alone does not bound what a message costs."""
 ENCODINGS: Final = ("identity", "gzip", "zstd", "snappy")
 
 
@@ -67,16 +70,38 @@ def unpacked(message: bytes, encoding: str, limits: Limits) -> bytes:
 
 
 def _gzip(message: bytes, limits: Limits) -> bytes:
-    machine = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        content = machine.decompress(message, limits.message_bytes + 1)
-    except zlib.error as error:
-        raise _corrupt("gzip", message, str(error)) from None
-    if len(content) > limits.message_bytes:
-        raise too_long(len(content), limits)
-    if not machine.eof:
-        raise _corrupt("gzip", message, "it ends too early")
-    return content
+    """Every member of a gzip file, joined (RFC 1952, section 2.2); behind the last one nothing may follow.
+
+    Input is fed in slices, because zlib copies what is left of its input behind a member's end: of a message of a
+    thousand members that would be a thousand messages.
+    """
+    contents: list[bytes] = []
+    at, members, room, view = 0, 0, limits.message_bytes, memoryview(message)
+    while at < len(message) or not members:
+        members += 1
+        if members > MOST_GZIP_MEMBERS:
+            raise _too_many_members(message)
+        machine = zlib.decompressobj(_GZIP_WINDOW)
+        while not machine.eof:
+            if at >= len(message):
+                raise _corrupt("gzip", message, "it ends too early")
+            piece = view[at : at + _SLICE_BYTES]
+            try:
+                contents.append(machine.decompress(piece, room + 1))
+            except zlib.error as error:
+                raise _corrupt("gzip", message, f"member {members}: {error}") from None
+            room -= len(contents[-1])
+            if room < 0:
+                raise too_long(limits.message_bytes - room, limits)
+            at += len(piece) - len(machine.unused_data)
+    return b"".join(contents)
+
+
+def _too_many_members(message: bytes) -> DecodeError:
+    return DecodeError(
+        f"message of {len(message)} bytes has more gzip members; the limit is {MOST_GZIP_MEMBERS}; compress it as one "
+        "member"
+    )
 
 
 def _zstd(message: bytes, limits: Limits) -> bytes:
