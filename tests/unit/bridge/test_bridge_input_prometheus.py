@@ -163,3 +163,45 @@ def test_lines_read_as_a_slow_reading_of_the_grammar_reads_them(seed: int) -> No
     for _ in range(2):  # unknown, then known
         decoded = source.decode([page])
         assert list(points_of(source, decoded, 0)) == (readings.prometheus(page) or [])
+
+
+def test_start_times_that_the_python_client_writes_as_gauges_belong_to_their_series() -> None:
+    registry = CollectorRegistry()
+    Counter("jobs", "Jobs.", ["queue"], registry=registry).labels("a").inc(3)
+    Histogram("latency", "", registry=registry).observe(1)
+    Summary("size", "Size.", registry=registry).observe(2)
+    page = generate_latest(registry)
+    began = {line.split()[0]: line.split()[1] for line in page.decode().splitlines() if "_created" in line[:15]}
+    source = PrometheusText()
+    for _ in range(2):  # unknown, then known
+        points = {point.name: point for point in read(source, page)}
+        assert set(points) == {"jobs_total", "latency", "size_count", "size_sum"}
+        assert points["jobs_total"].start_ns == pytest.approx(float(began['jobs_created{queue="a"}']) * 1e9)
+        assert points["latency"].start_ns == pytest.approx(float(began["latency_created"]) * 1e9)
+        assert points["size_count"].start_ns == pytest.approx(float(began["size_created"]) * 1e9)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        (
+            "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\njobs_total 3\n"
+            "# HELP jobs_created Jobs made today.\n# TYPE jobs_created gauge\njobs_created 17\n"
+        ),
+        "# TYPE jobs_total counter\njobs_total 3\n# TYPE jobs_created gauge\njobs_created 17\n",
+        (
+            "# HELP jobs_created Jobs.\n# TYPE jobs_created gauge\njobs_created 17\n"
+            "# HELP jobs_total Jobs.\n# TYPE jobs_total gauge\njobs_total 3\n"
+        ),
+    ],
+)
+def test_a_gauge_of_a_programs_own_stays_one_whatever_it_is_called(page: str) -> None:
+    points = {point.name: (point.value, point.start_ns) for point in read(PrometheusText(), page.encode())}
+    assert points == {"jobs_total": (3, 0), "jobs_created": (17, 0)}
+
+
+def test_a_start_time_that_is_no_time_is_not_told() -> None:
+    page = "# HELP x_total X\n# TYPE x_total counter\nx_total 3\n# HELP x_created X\n# TYPE x_created gauge\n"
+    for value in ("NaN", "+Inf", "-1", "0", "1e300"):
+        point = one(PrometheusText(), f"{page}x_created {value}\n".encode())
+        assert (point.name, point.value, point.start_ns) == ("x_total", 3, 0)

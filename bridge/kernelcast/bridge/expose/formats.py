@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from kernelcast.bridge.expose import exemplars, protobuf
 from kernelcast.bridge.expose.compress import Piece
+from kernelcast.bridge.expose.headers import SPLIT_HISTOGRAM_KIND, split_histogram
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.render import render
 from kernelcast.bridge.series.layout import Snapshot
@@ -29,10 +32,11 @@ def encode(snapshot: Snapshot, format: Format, *, created: bool = False) -> Iter
 
 def text(snapshot: Snapshot) -> Iterator[memoryview]:
     """In text 0.0.4, which has no exemplars."""
-    return _lines(snapshot.layout.text, snapshot, NO_MARKS)
+    page = snapshot.layout.text
+    return _lines(page, snapshot, NO_MARKS, 0, int(page.starts[-1]))
 
 
-def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[memoryview]:
+def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]:
     """In OpenMetrics 1.0, up to its `# EOF`.
 
     A counter below 0, or a histogram without a sum, is shown though OpenMetrics has no place for it: Prometheus takes
@@ -40,7 +44,14 @@ def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[memory
     """
     layout = snapshot.layout
     page = layout.openmetrics_created if created else layout.openmetrics
-    return _lines(page, snapshot, exemplars.marks(page, snapshot.values, snapshot.exemplars, exemplars.openmetrics))
+    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars, exemplars.openmetrics)
+    begin = 0
+    for i in np.flatnonzero(page.kinds == SPLIT_HISTOGRAM_KIND).tolist():
+        first, last = int(page.starts[i]), int(page.starts[i + 1])
+        yield from _lines(page, snapshot, marks, begin, first)
+        yield from split_histogram(layout.families[i], b"".join(_lines(page, snapshot, marks, first, last)))
+        begin = last
+    yield from _lines(page, snapshot, marks, begin, int(page.starts[-1]))
 
 
 def protobuf_pieces(snapshot: Snapshot) -> Iterator[Piece]:
@@ -50,7 +61,7 @@ def protobuf_pieces(snapshot: Snapshot) -> Iterator[Piece]:
     return protobuf.encode(page, snapshot.values, marks, SERIES_PER_CHUNK)
 
 
-def _lines(page: Page, snapshot: Snapshot, marks: Marks) -> Iterator[memoryview]:
-    total = int(page.starts[-1])
-    for begin in range(0, total, SERIES_PER_CHUNK):
-        yield render(page, snapshot.values, marks, begin, min(begin + SERIES_PER_CHUNK, total))
+def _lines(page: Page, snapshot: Snapshot, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
+    """The lines of the series from begin to end."""
+    for first in range(begin, end, SERIES_PER_CHUNK):
+        yield render(page, snapshot.values, marks, first, min(first + SERIES_PER_CHUNK, end))

@@ -10,6 +10,8 @@ BUCKET: Final = 0
 SUM: Final = 1
 COUNT: Final = 2
 CREATED: Final = 3
+START_TIME: Final = 4
+"""As CREATED, of a family of its own."""
 PARTS: Final = {"_bucket": BUCKET, "_sum": SUM, "_count": COUNT, "_created": CREATED}
 """Which part of a histogram a sample is, by its name's suffix."""
 INFINITY: Final = float("inf")

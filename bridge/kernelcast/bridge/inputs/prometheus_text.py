@@ -14,7 +14,7 @@ from kernelcast.bridge.inputs import prometheus_grammar as grammar
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import Named
 from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
-from kernelcast.bridge.inputs.prometheus_histograms import BUCKET, CREATED, PARTS, Assembly
+from kernelcast.bridge.inputs.prometheus_histograms import BUCKET, CREATED, PARTS, START_TIME, Assembly
 from kernelcast.bridge.inputs.rows import Rows
 from kernelcast.wire.catalogue import Kind
 
@@ -39,6 +39,8 @@ SUFFIXES: Final = {
 }
 ALL_SUFFIXES: Final = tuple(sorted({suffix for suffixes in SUFFIXES.values() for suffix in suffixes}))
 UNDECLARED: Final = ("", "unknown")
+START_TIMES: Final = "start times of "
+"""Before a type: the family has the start times of another one, which is of that type."""
 
 Context = tuple[str, str]
 """A family's name and type, as the page declares them."""
@@ -67,6 +69,22 @@ class Page:
     units: dict[str, str] = field(default_factory=dict)
     assemblies: dict[tuple[int, int], Assembly] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
+
+    def started_type(self, name: str) -> str:
+        """The type of the family whose start times a gauge has; empty if it has none.
+
+        Text 0.0.4 of prometheus_client writes them so, because that format has no place for them. A program's own gauge
+        may have such a name, too, but it has not the help of the other family.
+        """
+        owner = name.removesuffix("_created")
+        for family, kinds in ((f"{owner}_total", ("counter",)), (owner, ("histogram", "summary"))):
+            if (
+                owner != name
+                and self.types.get(family) in kinds
+                and self.helps.get(family, "") == self.helps.get(name, None)
+            ):
+                return self.types[family]
+        return ""
 
     def context(self, name: str) -> Context:
         """The family that a sample belongs to."""
@@ -146,8 +164,9 @@ class PrometheusText(Parsing):
         if word == "TYPE":
             if text not in KINDS:
                 raise malformed(grammar.WHAT, "a line", line, f"one of the types {', '.join(sorted(KINDS))}")
-            page.types[name] = text
-            return self._contexts[name, text]
+            started_type = page.started_type(name) if text == "gauge" else ""
+            page.types[name] = f"{START_TIMES}{started_type}" if started_type else text
+            return self._contexts[name, page.types[name]]
         if word == "HELP":
             page.helps[name] = text
         elif word == "UNIT":
@@ -176,6 +195,8 @@ class PrometheusText(Parsing):
         number, part, bound = kept
         if part == CREATED:
             page.starts[number] = grammar.time_ns(words[0], seconds=True)
+        elif part == START_TIME:
+            page.starts[number] = grammar.time_ns(words[0], seconds=True) if 0 < value < grammar.LAST_SECOND else 0
         else:
             page.assemblies.setdefault((number, time_ns), Assembly()).add(part, bound, value)
         return known
@@ -183,6 +204,8 @@ class PrometheusText(Parsing):
     def _admit(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
         """What is to be kept of a spelling that is new."""
         family, type_name = context
+        if type_name.startswith(START_TIMES):
+            return self._admit_start_time(page, context, spelled, spelling)
         suffix = spelled.name[len(family) :] if family else ""
         labels, kind = spelled.labels, KINDS[type_name]
         kept: Kept
@@ -199,6 +222,17 @@ class PrometheusText(Parsing):
             kept = (number, CREATED, 0.0)
         else:
             number = kept = self._whole(page, context, spelled.name, kind, labels)
+        self.interner.spell(number, self._contexts[context], spelling, kept)
+        return kept
+
+    def _admit_start_time(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
+        """As `_admit`, for the start time of a series of another family."""
+        type_name = context[1].removeprefix(START_TIMES)
+        owner = f"{context[0].removesuffix('_created')}{'_total' if type_name == 'counter' else ''}"
+        kind = Kind.HISTOGRAM if type_name == "histogram" else KINDS[type_name]
+        whole = f"{owner}_count" if type_name == "summary" else owner
+        number = self._whole(page, (owner, type_name), whole, kind, spelled.labels)
+        kept = (number, START_TIME, 0.0)
         self.interner.spell(number, self._contexts[context], spelling, kept)
         return kept
 

@@ -144,7 +144,7 @@ class Families:
 
     def takes(self, sample: str) -> bool:
         """Whether a sample name is some family's, or reserved."""
-        return sample in self._taken
+        return sample in self._taken or sample in self._reserved
 
     def sorted(self) -> list[Family]:
         """By name, as they stand on the page; a summary's sums and counts follow it at once."""
