@@ -52,30 +52,34 @@ def series(line: str) -> Spelled:
         if not name or line[at : at + 1] not in (" ", "\t"):
             raise malformed(WHAT, "a line", line, "a metric's name, its labels in braces, and a value")
         return Spelled(name, (), at)
-    labels, stop = _labels(line, bare + 1)
+    pairs, stop = labels(line, bare + 1)
     if not name:  # Prometheus 3 writes names of any character in quotes, inside the braces
-        if not labels or labels[0][1] is not None:
+        if not pairs or pairs[0][1] is not None:
             raise malformed(WHAT, "a line", line, "a metric's name")
-        name, labels = labels[0][0], labels[1:]
-    pairs = tuple((key, value) for key, value in labels if value is not None)
-    if len(pairs) != len(labels):
+        name, pairs = pairs[0][0], pairs[1:]
+    whole = tuple((key, value) for key, value in pairs if value is not None)
+    if len(whole) != len(pairs):
         raise malformed(WHAT, "a line", line, "a value for every label")
-    return Spelled(name, pairs, stop)
+    return Spelled(name, whole, stop)
 
 
-def _labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
-    """Labels from behind the opening brace on, and where they end; a quoted name without a value has None."""
-    labels: list[tuple[str, str | None]] = []
+def labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
+    """Labels from behind the opening brace on, and where they end; a quoted name without a value has None.
+
+    Raises:
+        DecodeError: They break the grammar, or are too many.
+    """
+    found_labels: list[tuple[str, str | None]] = []
     while not (closed := _CLOSED.match(line, at)):
         found = _LABEL.match(line, at)
-        if found is None or len(labels) >= MOST_LABELS:
+        if found is None or len(found_labels) >= MOST_LABELS:
             raise malformed(WHAT, "a line", line, 'labels as {name="value",…}')
         bare, quoted, value, end = found.groups()
-        labels.append((bare or unescaped(quoted or ""), None if value is None else unescaped(value)))
+        found_labels.append((bare or unescaped(quoted or ""), None if value is None else unescaped(value)))
         at = found.end()
         if end == "}":
-            return labels, at
-    return labels, closed.end()
+            return found_labels, at
+    return found_labels, closed.end()
 
 
 def number(text: str) -> float:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 from kernelcast.bridge.inputs.rows import HistogramPoint
 
@@ -26,11 +26,13 @@ class Assembly:
         buckets: Cumulative counts by upper bound.
         total: Sum of the observations, where given.
         count: Their number, where given.
+        exemplars: Exemplars of its buckets.
     """
 
     buckets: dict[float, float] = field(default_factory=dict)
     total: float | None = None
     count: float | None = None
+    exemplars: list[Any] = field(default_factory=list)
 
     def add(self, part: int, bound: float, value: float) -> None:
         """Take one line."""

@@ -2,8 +2,7 @@
 
 Which of the two it is says the line `# EOF`, which ends every page of OpenMetrics: timestamps count seconds there, and
 milliseconds in 0.0.4. A line whose series is known costs a look-up and a number; the grammar is asked once per series.
-Names and labels stay as they are; exemplars are read over. The last line needs no line feed: tools that make messages
-of lines take it away.
+Names and labels stay as they are. The last line needs no line feed: tools that make messages of lines take it away.
 """
 
 from collections import defaultdict
@@ -14,6 +13,7 @@ from kernelcast.bridge.inputs import prometheus_grammar as grammar
 from kernelcast.bridge.inputs.interning import Spellings
 from kernelcast.bridge.inputs.naming import Named
 from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
+from kernelcast.bridge.inputs.prometheus_exemplars import exemplar_of, histogram_fields, number_fields
 from kernelcast.bridge.inputs.prometheus_histograms import BUCKET, CREATED, PARTS, START_TIME, Assembly
 from kernelcast.bridge.inputs.rows import Rows
 from kernelcast.wire.catalogue import Kind
@@ -104,6 +104,9 @@ class Page:
                 self.rows.unsupported += 1
             else:
                 self.rows.histograms.append(point)
+                if assembly.exemplars:
+                    fields = histogram_fields(assembly.exemplars)
+                    self.rows.exemplars.append((len(self.rows.histograms) - 1, True, fields))
         if self.starts:
             for row, number in enumerate(self.rows.series[first:], first):
                 if number in self.starts:
@@ -187,7 +190,10 @@ class PrometheusText(Parsing):
         words = grammar.after_series(line[stop:], line)
         value = grammar.number(words[0])
         time_ns = grammar.time_ns(words[1], seconds=page.openmetrics) if len(words) > 1 else 0
+        exemplar = exemplar_of(line[stop:]) if page.openmetrics else None
         if isinstance(kept, int):
+            if exemplar is not None:
+                page.rows.exemplars.append((len(page.rows.series), False, number_fields(exemplar)))
             page.rows.series.append(kept)
             page.rows.time_ns.append(time_ns)
             page.rows.value.append(value)
@@ -198,7 +204,10 @@ class PrometheusText(Parsing):
         elif part == START_TIME:
             page.starts[number] = grammar.time_ns(words[0], seconds=True) if 0 < value < grammar.LAST_SECOND else 0
         else:
-            page.assemblies.setdefault((number, time_ns), Assembly()).add(part, bound, value)
+            assembly = page.assemblies.setdefault((number, time_ns), Assembly())
+            assembly.add(part, bound, value)
+            if exemplar is not None and part == BUCKET:
+                assembly.exemplars.append(exemplar)
         return known
 
     def _admit(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:

@@ -13,6 +13,7 @@ from kernelcast.columnar import (
     IS_INTEGER,
     NO_RECORDED_VALUE,
     Decoded,
+    ExemplarColumns,
     HistogramColumns,
     Limits,
     NumberColumns,
@@ -57,6 +58,7 @@ class Rows:
         start_ns: Starts, by row, where given.
         histograms: Histogram points.
         unsupported: Points that were left out.
+        exemplars: Exemplars of points: the point's row, whether it is a histogram's, and its exemplar fields.
     """
 
     series: list[int] = field(default_factory=list)
@@ -65,12 +67,13 @@ class Rows:
     start_ns: dict[int, int] = field(default_factory=dict)
     histograms: list[HistogramPoint] = field(default_factory=list)
     unsupported: int = 0
+    exemplars: list[tuple[int, bool, bytes]] = field(default_factory=list)
     _ends: list[tuple[int, int, int]] = field(default_factory=list)
-    _begun: tuple[int, int, int] = (0, 0, 0)
+    _begun: tuple[int, int, int, int] = (0, 0, 0, 0)
 
     def begin(self) -> None:
         """Note where a message begins."""
-        self._begun = (len(self.series), len(self.histograms), self.unsupported)
+        self._begun = (len(self.series), len(self.histograms), self.unsupported, len(self.exemplars))
 
     def end(self, message: int, limits: Limits) -> None:
         """Note where a message ends.
@@ -78,7 +81,7 @@ class Rows:
         Raises:
             DecodeError: It brought more points than a message may.
         """
-        numbers, histograms, _ = self._begun
+        numbers, histograms, *_ = self._begun
         points = len(self.series) - numbers + len(self.histograms) - histograms
         if points > limits.points_per_message:
             raise DecodeError(
@@ -89,14 +92,15 @@ class Rows:
 
     def roll_back(self) -> None:
         """Drop what the message that has begun brought."""
-        numbers, histograms, self.unsupported = self._begun
+        numbers, histograms, self.unsupported, exemplars = self._begun
         del self.series[numbers:], self.time_ns[numbers:], self.value[numbers:], self.histograms[histograms:]
+        del self.exemplars[exemplars:]
         for row in [row for row in self.start_ns if row >= numbers]:
             del self.start_ns[row]
 
     def used(self) -> set[int]:
         """The series of which the message that has begun brought points."""
-        numbers, histograms, _ = self._begun
+        numbers, histograms, *_ = self._begun
         return {*self.series[numbers:], *(point.series for point in self.histograms[histograms:])}
 
     def columns(self, failures: tuple[tuple[int, DecodeError], ...]) -> Decoded:
@@ -108,6 +112,14 @@ class Rows:
             histogram_columns(self.histograms, np.repeat(messages, np.diff(ends[:, 2], prepend=0))),
             failures,
             self.unsupported,
+            self._exemplar_columns(),
+        )
+
+    def _exemplar_columns(self) -> ExemplarColumns:
+        return ExemplarColumns(
+            np.array([row for row, _, _ in self.exemplars], np.int32),
+            np.array([histogram for _, histogram, _ in self.exemplars], np.uint8),
+            tuple(raw for _, _, raw in self.exemplars),
         )
 
     def _number_columns(self, message: np.ndarray[Any, np.dtype[np.int32]]) -> NumberColumns:
