@@ -10,6 +10,7 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from kernelcast.runtime.secrets import without_secrets
 from kernelcast.runtime.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
 
@@ -150,7 +151,9 @@ def _put_section(layers: Layers, keys: Keys, content: Any, *, name: str, source:
     if content is None:
         return
     if not isinstance(content, Mapping):
-        raise ConfigurationError(f"{name} is {content!r} ({source}); it must be a section: settings below it, indented")
+        raise ConfigurationError(
+            f"{name} is {without_secrets(content)!r} ({source}); it must be a section: settings below it, indented"
+        )
     for key, value in content.items():
         if value is not None:
             layers.put((*keys, str(key)), value, name=f"{name}.{key}", source=source)

@@ -15,7 +15,7 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 from structlog.typing import Processor
 
 from kernelcast.runtime.repeats import RepeatLimit
-from kernelcast.runtime.secrets import MASKED, is_secret
+from kernelcast.runtime.secrets import MASKED, is_secret, without_userinfo
 from kernelcast.runtime.settings import LogSettings
 
 _CHATTY: Final = ("uvicorn.error", "uvicorn.access", "asyncio")
@@ -94,11 +94,27 @@ def _hide_secrets(_logger: Any, _method: str, event: MutableMapping[str, Any]) -
     return event
 
 
+def _hide_userinfo(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Take user and password out of every address: those of libraries' lines and of tracebacks, too."""
+    for name, value in event.items():
+        event[name] = _fit(value)
+    return event
+
+
+def _fit(value: Any) -> Any:
+    if isinstance(value, str):
+        return without_userinfo(value)
+    if isinstance(value, dict):
+        return {name: _fit(item) for name, item in value.items()}
+    return [_fit(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def _rendering(form: str) -> list[Processor]:
     if form == "json":
-        return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(default=str)]
+        return [structlog.processors.dict_tracebacks, _hide_userinfo, structlog.processors.JSONRenderer(default=str)]
     order = ["ts", "level", "logger", "event"]
     return [
         structlog.processors.format_exc_info,
+        _hide_userinfo,
         structlog.processors.LogfmtRenderer(key_order=order, drop_missing=True, bool_as_flag=False),
     ]

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kernelcast.runtime.layers import Keys, Layers, did_you_mean, field_at, model_at
-from kernelcast.runtime.secrets import MASKED, is_secret
+from kernelcast.runtime.secrets import MASKED, is_secret, without_secrets
 
 MAX_SHOWN_CHARACTERS: Final = 80
 
@@ -48,8 +48,9 @@ def _remedy(model: type[BaseModel], keys: Keys) -> str:
 def _shown(value: Any, keys: Keys) -> str:
     if any(is_secret(key) for key in keys):
         return MASKED
-    plain = isinstance(value, str) and value and not any(character.isspace() for character in value)
-    text = str(value) if plain else repr(value)
+    fit = without_secrets(value)
+    plain = isinstance(fit, str) and fit and not any(character.isspace() for character in fit)
+    text = str(fit) if plain else repr(fit)
     return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]}…"
 
 

@@ -100,6 +100,10 @@ class PushSettings(Section):
             raise ValueError("it must begin with http:// or https:// and name a host")
         if parts.username or parts.password:
             raise ValueError("it must hold no user or password; set basic_auth")
+        try:
+            _ = parts.port
+        except ValueError:  # its words would show part of a password that has a / in it
+            raise ValueError("its port must be a number below 65536") from None
         return value
 
     @property
