@@ -270,5 +270,5 @@ class StateLog:
                 for offset, record in enumerate(kept)
             ]
 
-    def close(self) -> None:
+    def close(self, timeout_seconds: float = 0.0) -> None:
         pass
