@@ -39,7 +39,8 @@ class Start:
 
     Attributes:
         ready_seconds: From the command to the first 200 of `/-/ready`.
-        ready_cpu_seconds: Processor time until then.
+        ready_cpu_seconds: Processor time until then, of both processes.
+        ready_own_cpu_seconds: That of the bridge alone: what it takes where a second core is free.
         everything_cpu_seconds: Processor time until nothing is left to compile.
         resident_mib: Resident memory of the bridge, once nothing is left to compile.
         anonymous_mib: What of it no file backs.
@@ -48,6 +49,7 @@ class Start:
 
     ready_seconds: float
     ready_cpu_seconds: float
+    ready_own_cpu_seconds: float
     everything_cpu_seconds: float
     resident_mib: float
     anonymous_mib: float
@@ -76,6 +78,11 @@ class Watched:
             resident_mib += int(words[21]) * os.sysconf("SC_PAGE_SIZE") / MIB
         self.most_resident_mib = max(self.most_resident_mib, resident_mib)
         return sum(self._cpu_seconds.values())
+
+    @property
+    def own_cpu_seconds(self) -> float:
+        """Of them, the bridge's own at the last look."""
+        return self._cpu_seconds[self.process.pid]
 
     def children(self) -> list[int]:
         """Process numbers of those below the bridge."""
@@ -113,10 +120,12 @@ def start(python: str, bootstrap_servers: str, cache: Path) -> Start:
             if time.perf_counter() - begun > LIMIT_SECONDS:
                 raise SystemExit(f"the bridge was not ready after {LIMIT_SECONDS:.0f} s")
         ready_seconds, ready_cpu_seconds = time.perf_counter() - begun, watched.look()
+        ready_own_cpu_seconds = watched.own_cpu_seconds
         settle(watched)
         return Start(
             ready_seconds,
             ready_cpu_seconds,
+            ready_own_cpu_seconds,
             watched.look(),
             watched.status("VmRSS"),
             watched.status("RssAnon"),
@@ -140,7 +149,7 @@ def settle(watched: Watched) -> None:
 
 def show(name: str, starts: list[Start]) -> None:
     """Print the medians of some starts."""
-    for field in asdict(starts[0]):
+    for field in Start.__dataclass_fields__ if starts else ():
         values = [getattr(each, field) for each in starts]
         print(f"{name:<5} {field:<24} {statistics.median(values):8.1f}   {min(values):.1f} to {max(values):.1f}")
 

@@ -16,7 +16,7 @@ from typing import IO, Final, Protocol
 
 import structlog
 
-from kernelcast.bridge.warm_up import COMPILED, NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, Part
+from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, READY, Part
 from kernelcast.columnar import code_cache
 
 STOP_SECONDS: Final = 2.0
@@ -175,7 +175,7 @@ class Compilation:
         last = ""
         for line in self._lines:
             words = line.split()
-            if words[:1] == [COMPILED] and len(words) > 1:
+            if words[:1] == [READY] and len(words) > 1:
                 self._awaited.discard(words[1])
                 if words[1] == name:
                     return

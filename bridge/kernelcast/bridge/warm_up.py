@@ -32,8 +32,8 @@ from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality,
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 
-COMPILED: Final = "compiled"
-"""The first word of the line that says that a part is compiled; the part's name and the seconds follow."""
+READY: Final = "ready"
+"""The first word of the line that says that a part is compiled or loaded; the part's name and the seconds follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     for name in PARTS if everything else options.parts or NEEDED_TO_BE_READY:
         started = time.perf_counter()
         PARTS[name].compile()
-        sys.stdout.write(f"{COMPILED} {name} {time.perf_counter() - started:.1f}\n")
+        sys.stdout.write(f"{READY} {name} {time.perf_counter() - started:.1f}\n")
         sys.stdout.flush()
     return _checked() if options.check else 0
 

@@ -55,7 +55,7 @@ class Site:
         yield "something that numba says\n"
         for name in self.second:
             self.on_disk.add(name)
-            yield f"compiled {name} 1.0\n"
+            yield f"ready {name} 1.0\n"
 
     def stop(self) -> None:
         self.stopped += 1
@@ -141,7 +141,7 @@ def test_the_check_of_an_image_fails_and_names_what_was_compiled(
     monkeypatch.setattr(code_cache, "compiled_here", lambda: ["kernelcast.columnar.entries.batch"])
     assert warm_up.main(["--check"]) == 1
     shown = capsys.readouterr()
-    assert shown.out.count("compiled decoder") == 2
+    assert shown.out.count("ready decoder") == 2
     assert "kernelcast.columnar.entries.batch" in shown.err
     assert "NUMBA_CPU_NAME" in shown.err
 
@@ -165,7 +165,7 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert warm_up.main([]) == 0
-    assert capsys.readouterr().out.split()[::3] == ["compiled", "compiled"]
+    assert capsys.readouterr().out.split()[::3] == ["ready", "ready"]
     before = signatures()
     warm_up._take_messages_through()
     decoder = Decoder()
