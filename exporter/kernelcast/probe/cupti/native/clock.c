@@ -9,10 +9,8 @@
 
 #include <time.h>
 
-#include "records.h"
-
-static uint64_t earliest_ns, latest_ns; /* limits for the buffer that is read */
-static uint64_t known_ns, read_at_ns;   /* CUPTI's clock, and when it was read; 0: not known */
+uint64_t clock_earliest_ns, clock_latest_ns;
+static uint64_t known_ns, read_at_ns; /* CUPTI's clock, and when it was read; 0: not known */
 
 static uint64_t system_ns(void)
 {
@@ -24,8 +22,8 @@ static uint64_t system_ns(void)
 void clock_open(uint64_t now_ns)
 {
     known_ns = 0;
-    earliest_ns = 0;
-    latest_ns = UINT64_MAX;
+    clock_earliest_ns = 0;
+    clock_latest_ns = UINT64_MAX;
     clock_set(now_ns);
 }
 
@@ -35,25 +33,13 @@ void clock_set(uint64_t now_ns)
     if (!now_ns)
         return;
     uint64_t earliest_now_ns = now_ns > CLOCK_SLACK_NS ? now_ns - CLOCK_SLACK_NS : 0;
-    if (!known_ns || earliest_now_ns < earliest_ns)
-        earliest_ns = earliest_now_ns;
+    if (!known_ns || earliest_now_ns < clock_earliest_ns)
+        clock_earliest_ns = earliest_now_ns;
     known_ns = now_ns;
     read_at_ns = system_ns();
 }
 
 void clock_new_buffer(void)
 {
-    latest_ns = known_ns ? known_ns + (system_ns() - read_at_ns) + CLOCK_SLACK_NS : UINT64_MAX;
-}
-
-int clock_agrees(uint64_t time_ns)
-{
-    return time_ns >= earliest_ns && time_ns <= latest_ns;
-}
-
-/* Whether a record's times can be used: there are two, in order, not 39 hours apart, and the clock agrees with both. */
-int clock_timed(uint64_t start_ns, uint64_t end_ns)
-{
-    return start_ns && end_ns >= start_ns && end_ns - start_ns < LONGEST_NS && start_ns >= earliest_ns &&
-           end_ns <= latest_ns;
+    clock_latest_ns = known_ns ? known_ns + (system_ns() - read_at_ns) + CLOCK_SLACK_NS : UINT64_MAX;
 }

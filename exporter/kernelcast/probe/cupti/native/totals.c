@@ -198,12 +198,25 @@ static uint64_t records_behind(const struct walk *walk)
     return known < valid ? (valid - known + length / 2) / length : 0;
 }
 
-/* Whether a record lies within the buffer, behind the one before, with all that is read of it. */
-static int is_whole(const struct walk *walk, const uint8_t *at)
+/* How many bytes of a record are read, at least its kind; 0 where they are not all within the buffer, behind the record
+ * before. */
+static size_t readable(const struct walk *walk, const uint8_t *at)
 {
-    if (at < walk->begin || at >= walk->end || (size_t)(walk->end - at) < sizeof(uint32_t))
+    if (at < walk->begin || at >= walk->end || (walk->last && at <= walk->last))
         return 0;
-    return (!walk->last || at > walk->last) && bytes_read(u32_at(at, 0)) <= (size_t)(walk->end - at);
+    size_t there = (size_t)(walk->end - at);
+    if (there < sizeof(uint32_t))
+        return 0;
+    size_t needed = bytes_read(u32_at(at, 0));
+    needed = needed ? needed : sizeof(uint32_t);
+    return needed <= there ? needed : 0;
+}
+
+static void leave_unread(const struct walk *walk, int malformed, struct kc_counts *counts)
+{
+    uint64_t behind = records_behind(walk);
+    counts->malformed += malformed;
+    counts->unread += behind ? behind - malformed : !malformed;
 }
 
 /* Reads the records of a buffer. A record that would be read beyond the valid bytes, or backwards, ends the walk, as does
@@ -216,24 +229,20 @@ void totals_decode(uint8_t *buffer, size_t valid_bytes, struct kc_counts *counts
     names_new_buffer();
     clock_new_buffer();
     while ((answer = settings.next_record(buffer, valid_bytes, &next)) == 0) {
-        if (!is_whole(&walk, next)) {
-            uint64_t behind = records_behind(&walk);
-            counts->malformed++;
-            counts->unread += behind ? behind - 1 : 0;
+        size_t bytes = readable(&walk, next);
+        if (!bytes) {
+            leave_unread(&walk, 1, counts);
             return;
         }
         walk.last = next;
         walk.records++;
-        uint32_t kind = u32_at(next, 0);
-        if (bytes_read(kind))
-            record_of(next, kind, counts);
+        if (bytes > sizeof(uint32_t))
+            record_of(next, u32_at(next, 0), counts);
         else
             counts->other_kinds++;
     }
-    if (answer != NO_MORE_RECORDS) {
-        uint64_t behind = records_behind(&walk);
-        counts->unread += behind ? behind : 1;
-    }
+    if (answer != NO_MORE_RECORDS)
+        leave_unread(&walk, 0, counts);
 }
 
 /* After the clock was set back, the device's time starts again: else all records would be late until the clock is again
