@@ -43,7 +43,8 @@ class BridgeSettings(ServiceSettings):
         max_series_per_producer: Lines of one job and instance.
         max_producers: Producers that are told of, three series for each; what others produce is exposed all the same.
         future_tolerance_seconds: How far ahead of Kafka's clock a point may be before its time is clamped.
-        takeover_seconds: How long a writer must be silent before another may take its series over.
+        takeover_seconds: Another writer of a series (another resource under its job and instance) takes over once the
+            old one has missed one of its intervals; at the latest, once the series has had no point for this long.
         deltas: The running totals of delta series.
         translation: How OTLP becomes Prometheus, where the specification leaves a choice.
         created_lines: Whether OpenMetrics tells since when counters and histograms count. Off, because Prometheus takes

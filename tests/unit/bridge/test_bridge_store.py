@@ -205,9 +205,11 @@ class Held:
 class SlowStore:
     """The same rules, one dictionary and one point at a time."""
 
-    takeover_ms: int = 1_000
+    takeover_ms: int = 3_000
     tolerance_ns: int = 2_000 * 1_000_000
     held: dict[int, Held] = field(default_factory=dict)
+    appends: dict[int, int] = field(default_factory=dict)
+    intervals: dict[int, int] = field(default_factory=dict)
     exposed: set[int] = field(default_factory=set)
 
     def put(self, series: int, writer: int, point: Point, origin: Any) -> None:
@@ -216,7 +218,10 @@ class SlowStore:
         start_ns, time_ns = self._clamped(point.start_ns, append_ms), point.time_ns
         if start_ns != point.start_ns and old is not None and old.writer == writer and old.start_ns:
             start_ns = old.start_ns
-        if old is not None and not self._accepts(old, writer, (start_ns, time_ns), origin):
+        if old is not None and old.writer != writer and not self._free(old, start_ns, origin):
+            return
+        self._live(writer, append_ms)
+        if old is not None and old.writer == writer and not self._newer(old, (start_ns, time_ns), origin):
             return
         new = Held(writer, start_ns, time_ns, partition, offset, append_ms, point.value)
         if old is not None:
@@ -229,11 +234,27 @@ class SlowStore:
         append_ns = append_ms * 1_000_000
         return append_ns if time_ns > append_ns + self.tolerance_ns else time_ns
 
-    def _accepts(self, old: Held, writer: int, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
+    def _live(self, writer: int, append_ms: int) -> None:
+        known_ms = self.appends.get(writer, 0)
+        if append_ms > known_ms:
+            self.appends[writer] = append_ms
+            if known_ms:
+                gap_ms, interval_ms = append_ms - known_ms, self.intervals.get(writer, 0)
+                self.intervals[writer] = max(gap_ms, interval_ms - gap_ms // 8)
+
+    def _free(self, old: Held, start_ns: int, origin: tuple[int, int, int]) -> bool:
+        """Whether a series may go to another writer."""
+        partition, _, append_ms = origin
+        if start_ns > self._clamped(old.time_ns, old.append_ms) or append_ms - old.append_ms > self.takeover_ms:
+            return True
+        if partition != old.partition and not {partition, old.partition} <= self.exposed:
+            return False
+        interval_ms = self.intervals.get(old.writer)
+        return interval_ms is not None and append_ms - self.appends[old.writer] > max(2 * interval_ms, 1_000)
+
+    def _newer(self, old: Held, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
+        """Whether a point of a series' own writer is its newest."""
         start_ns, time_ns = when
-        if old.writer != writer:
-            last_ns = self._clamped(old.time_ns, old.append_ms)
-            return origin[2] - old.append_ms > self.takeover_ms or start_ns > last_ns
         if start_ns and old.start_ns and start_ns != old.start_ns:
             return start_ns > old.start_ns
         if time_ns == old.time_ns:

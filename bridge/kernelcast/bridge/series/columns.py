@@ -171,6 +171,18 @@ class ProducerColumns(NamedTuple):
     partition: Int32Array
 
 
+class WriterColumns(NamedTuple):
+    """One row per writer: a resource with a scope, or a format with a job and an instance.
+
+    Attributes:
+        append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
+        interval_ms: Longest gap between such append times, which decreases as time passes; 0 before two.
+    """
+
+    append_ms: Int64Array
+    interval_ms: Int32Array
+
+
 class MessageColumns(NamedTuple):
     """One row per message of a batch.
 
@@ -192,7 +204,8 @@ class Rules(NamedTuple):
 
     Attributes:
         tolerance_ns: How far ahead of its append time an event time may lie.
-        takeover_ms: How long a writer must be silent before another takes its series over.
+        takeover_ms: Another writer takes a series over at the latest when it has had no point for this long; see
+            `judgement.has_fallen_silent`.
         unlearned_ms: The interval that a series is taken to have before its own is known.
         missed_intervals: A series that misses so many of its own intervals has ended.
         floor_ms: But none ends earlier than so long after its last point.
@@ -205,7 +218,7 @@ class Rules(NamedTuple):
     floor_ms: int = 60_000
 
 
-C = TypeVar("C", SeriesColumns, WireColumns, ProducerColumns, LabelSetColumns)
+C = TypeVar("C", SeriesColumns, WireColumns, ProducerColumns, WriterColumns, LabelSetColumns)
 
 
 def empty_series(capacity: int) -> SeriesColumns:
@@ -239,6 +252,11 @@ def empty_label_sets(capacity: int) -> LabelSetColumns:
 def empty_producers(capacity: int) -> ProducerColumns:
     """Producers of which nothing has come."""
     return ProducerColumns(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.full(capacity, -1, np.int32))
+
+
+def empty_writers(capacity: int) -> WriterColumns:
+    """Writers of which no point has come."""
+    return WriterColumns(np.zeros(capacity, np.int64), np.zeros(capacity, np.int32))
 
 
 def copy_into(larger: C, smaller: C) -> C:

@@ -2,11 +2,14 @@
 
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from kernelcast.bridge.machine import part
 from kernelcast.bridge.series.columns import (
     EMPTY,
     OLDER,
     OTHER_REPLICA,
+    OWN,
     SECOND_WRITER,
     STORED,
     MessageColumns,
@@ -15,12 +18,17 @@ from kernelcast.bridge.series.columns import (
     SeriesColumns,
     UInt8Array,
     WireColumns,
+    WriterColumns,
 )
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LONGEST_INTERVAL_MS: Final = 2**31 - 1
 MEMORY_SHIFT: Final = 3
 """A long gap between two points is forgotten over 2**3 = 8 times its length."""
+SILENT_INTERVALS: Final = 2
+"""A writer has missed a point when the next one after it is due, too: a point that is merely late is not missed."""
+SHORTEST_SILENCE_MS: Final = 1_000
+"""No shorter gap shows that a writer has stopped: batching and pauses of the process delay messages by as much."""
 
 
 class Tables(NamedTuple):
@@ -30,12 +38,14 @@ class Tables(NamedTuple):
         series: The slots.
         wires: Where each of the input's series goes.
         producers: When something last came from each producer.
+        writers: When something last came from each writer, and how often it comes.
         exposed: Per partition number, whether it has passed its gate.
     """
 
     series: SeriesColumns
     wires: WireColumns
     producers: ProducerColumns
+    writers: WriterColumns
     exposed: UInt8Array
 
 
@@ -117,6 +127,28 @@ def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tol
 
 
 @part
+def has_fallen_silent(tables: Tables, slot: int, origin: Origin, rules: Rules) -> bool:
+    """Whether a series' writer has stopped, so that the point of another one may take the series over.
+
+    The labels of a series contain job and instance, so both writers have the same. The writer has stopped when no
+    series of it has had a point for `SILENT_INTERVALS` of its intervals. Append times of different partitions are
+    compared only once both have caught up: before that, a gap between them is lag. In any case a series without a
+    point for `Rules.takeover_ms` is free.
+    """
+    series, writers = tables.series, tables.writers
+    if origin.append_ms - series.append_ms[slot] > rules.takeover_ms:
+        return True
+    writer, partition = series.writer[slot], series.partition[slot]
+    if writer == OWN or writers.interval_ms[writer] == 0:
+        return False
+    exposed = tables.exposed
+    if partition != origin.partition and (exposed[partition] == 0 or exposed[origin.partition] == 0):
+        return False
+    longest_ms = max(SILENT_INTERVALS * np.int64(writers.interval_ms[writer]), SHORTEST_SILENCE_MS)
+    return bool(origin.append_ms - writers.append_ms[writer] > longest_ms)
+
+
+@part
 def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
     """Whether a point is its series' newest: by start, event time, then offset; and whether its writer may write it.
 
@@ -136,9 +168,9 @@ def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int,
     if series.state[slot] == EMPTY:
         return STORED
     if series.writer[slot] != tables.wires.writer[wire]:
-        silent = origin.append_ms - series.append_ms[slot] > rules.takeover_ms
         last_ns = clamp(series.time_ns[slot], series.append_ms[slot], rules.tolerance_ns)
-        return STORED if silent or start_ns > last_ns else SECOND_WRITER
+        free = start_ns > last_ns or has_fallen_silent(tables, slot, origin, rules)
+        return STORED if free else SECOND_WRITER
     known_start, known_time = series.start_ns[slot], series.time_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
         return STORED if start_ns > known_start else OLDER
@@ -189,6 +221,17 @@ def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
 
 
 @part
+def note_append(writers: WriterColumns, writer: int, append_ms: int) -> None:
+    """Note the append time of a writer's point, and learn its interval; only the first point of a message does both."""
+    known_ms = writers.append_ms[writer]
+    if append_ms > known_ms:
+        writers.append_ms[writer] = append_ms
+        if known_ms > 0:
+            gap_ms = append_ms - known_ms
+            writers.interval_ms[writer] = learned(writers.interval_ms[writer], gap_ms, gap_ms)
+
+
+@part
 def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], state: int, rules: Rules
 ) -> int:
@@ -231,9 +274,10 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 
 @part
 def tried(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
-    """`judge`, and a sign of life of the producer unless it is not the series' writer."""
+    """`judge`, and a sign of life of the producer and the writer unless it is not the series' writer."""
     verdict = judge(tables, wire, slot, origin, when, rules)
     if verdict != SECOND_WRITER:
+        note_append(tables.writers, tables.wires.writer[wire], origin.append_ms)
         time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
         hear(tables.producers, tables.wires.producer[wire], origin, time_ns)
     return verdict

@@ -1,7 +1,7 @@
 """The series store: what was read from Kafka last, by series, in columns."""
 
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -28,7 +28,6 @@ from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.exponential import block_words
 from kernelcast.bridge.series.heartbeats import Heartbeats
 from kernelcast.bridge.series.histograms import store_histograms
-from kernelcast.bridge.series.interning import Interning
 from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
 from kernelcast.bridge.series.layout import Layouts, Snapshot
@@ -40,6 +39,7 @@ from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits, Slots
 from kernelcast.bridge.series.view import ALL, View
 from kernelcast.bridge.series.wires import BoolArray, SharingSource, Source, Wires
+from kernelcast.bridge.series.writers import Writers
 from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Placement, Translator
 from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
@@ -91,7 +91,7 @@ class SeriesStore:
         self._translator = translator or Translator()
         self._lock = threading.Lock()
         self._slots = Slots(limits, reserved, share)
-        self._writers: Interning[Hashable] = Interning()
+        self._writers = Writers()
         self._wires: dict[int, Wires] = {}
         self._exposed: UInt8Array = np.zeros(16, np.uint8)
         self._layouts = Layouts()
@@ -263,7 +263,7 @@ class SeriesStore:
         return wires
 
     def _tables(self, wires: Wires) -> Tables:
-        return Tables(self._slots.series, wires.columns, self.producers.columns, self._exposed)
+        return Tables(self._slots.series, wires.columns, self.producers.columns, self._writers.columns, self._exposed)
 
     def _make_room(
         self, wires: Wires, numbers: NumberPoints, histograms: HistogramPoints, messages: MessageColumns
