@@ -63,8 +63,8 @@ class Site:
 
     def shown(self) -> list[list[Exemplar]]:
         """The exemplars of each series that has some, in the page's order."""
-        snapshot = self.store.snapshot()
-        return [list(snapshot.exemplars[position]) for position in sorted(snapshot.exemplars)]
+        shown = self.store.snapshot().exemplars()
+        return [list(shown[position]) for position in sorted(shown)]
 
     def values(self) -> list[float]:
         [only] = self.shown()
@@ -159,7 +159,7 @@ def test_a_snapshot_shows_what_was_there_when_it_was_taken() -> None:
     site.count(exemplar(1, 1))
     snapshot = site.store.snapshot()
     site.count(exemplar(2, 2))
-    assert [one.value for one in snapshot.exemplars[0]] == [1]
+    assert [one.value for one in snapshot.exemplars()[0]] == [1]
 
 
 def test_beyond_the_limit_those_go_that_have_had_none_for_longest_and_are_counted(
@@ -193,3 +193,18 @@ def test_a_histogram_with_very_many_buckets_shows_its_newest_exemplars() -> None
     histogram = metrics_pb2.Histogram(data_points=[point], aggregation_temporality=CUMULATIVE)
     site.send(metrics_pb2.Metric(name="latency", histogram=histogram))
     assert site.values() == bounds[-MOST_OF_A_SERIES:]
+
+
+def test_snapshots_share_one_copy_of_the_exemplars_until_one_comes_or_goes() -> None:
+    site = Site()
+    site.count(exemplar(1.0))
+    first = site.store.snapshot().exemplars_by_slot
+    assert site.store.snapshot().exemplars_by_slot is first
+    site.count()  # the series' own value is newer, its exemplars are not
+    assert site.store.snapshot().exemplars_by_slot is first
+    site.count(exemplar(2.0))
+    assert site.values() == [2.0]
+    assert [one.value for one in first[next(iter(first))]] == [1.0]
+    site.store.expire({0: 10**9})
+    assert site.store.snapshot().exemplars_by_slot == {}
+    assert len(first) == 1

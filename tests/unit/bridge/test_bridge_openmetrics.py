@@ -145,21 +145,21 @@ def test_exemplars_stand_at_counters_and_buckets_and_are_escaped() -> None:
     exemplar = Exemplar((("trace_id", "q\\\n"), ("span_id", "s")), 1.5, 12_000_000_345)
     store = exposed_store()
     store.apply(decoded([Point(0, 5, 1)]), come_from(), Known(lambda _: counter("a")))
-    (family,) = read(replace(store.snapshot(), exemplars={0: [exemplar]})).values()
+    (family,) = read(replace(store.snapshot(), exemplars_by_slot={0: [exemplar]})).values()
     found = family.samples[0].exemplar
     assert found.labels == {"trace_id": "q\\\n", "span_id": "s"}
     assert (found.value, found.timestamp.sec, found.timestamp.nsec) == (1.5, 12, 345)
     shown = Shown()
     shown.read(explicit([1.0, 2.0], [1, 1, 1]))
     above = Exemplar((), 7.0)
-    (family,) = read(replace(shown.store.snapshot(), exemplars={0: [above, exemplar]})).values()
+    (family,) = read(replace(shown.store.snapshot(), exemplars_by_slot={0: [above, exemplar]})).values()
     held = {sample.labels["le"]: sample.exemplar.value for sample in family.samples if sample.exemplar}
     assert held == {"2.0": 1.5, "+Inf": 7.0}
 
 
 def test_an_exemplar_that_would_be_illegal_is_left_out() -> None:
     bare = placed(placement("bare", Kind.COUNTER))
-    assert "#" not in written(replace(bare.snapshot(), exemplars={0: [Exemplar((), 1.0)]})).splitlines()[2]
+    assert "#" not in written(replace(bare.snapshot(), exemplars_by_slot={0: [Exemplar((), 1.0)]})).splitlines()[2]
 
 
 def test_the_processes_own_metrics_close_the_page() -> None:

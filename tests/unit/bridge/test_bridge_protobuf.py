@@ -191,7 +191,7 @@ def test_a_family_that_does_not_fit_into_a_chunk_stays_one_message(monkeypatch: 
 
 
 def marked(store: SeriesStore, *exemplars: Exemplar) -> Snapshot:
-    return replace(store.snapshot(), exemplars={0: exemplars})
+    return replace(store.snapshot(), exemplars_by_slot={0: exemplars})
 
 
 def test_exemplars_stand_in_counters_in_their_buckets_and_beside_native_ones() -> None:

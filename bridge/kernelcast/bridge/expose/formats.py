@@ -44,7 +44,7 @@ def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]
     """
     layout = snapshot.layout
     page = layout.openmetrics_created if created else layout.openmetrics
-    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars, exemplars.openmetrics)
+    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars(), exemplars.openmetrics)
     begin = 0
     for i in np.flatnonzero(page.kinds == SPLIT_HISTOGRAM_KIND).tolist():
         first, last = int(page.starts[i]), int(page.starts[i + 1])
@@ -57,7 +57,7 @@ def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]
 def protobuf_pieces(snapshot: Snapshot) -> Iterator[Piece]:
     """In protobuf."""
     page = snapshot.layout.protobuf
-    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars, exemplars.protobuf)
+    marks = exemplars.marks(page, snapshot.values, snapshot.exemplars(), exemplars.protobuf)
     return protobuf.encode(page, snapshot.values, marks, SERIES_PER_CHUNK)
 
 

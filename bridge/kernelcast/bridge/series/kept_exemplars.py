@@ -102,7 +102,7 @@ def _labelled(found: PointExemplar) -> Exemplar:
 
 
 class KeptExemplars:
-    """Exemplars by slot; not thread-safe, but what `by_slot` gave stays as it is.
+    """Exemplars by slot; not thread-safe, but a mapping that `by_slot` has returned never changes.
 
     Attributes:
         dropped: Points whose exemplars were not kept, or not any longer, for want of room.
@@ -110,12 +110,15 @@ class KeptExemplars:
 
     def __init__(self) -> None:
         self._kept: dict[int, SeriesExemplars] = {}
+        self._copy: Mapping[int, SeriesExemplars] | None = None
         self._bytes = 0
         self.dropped = 0
 
     def by_slot(self) -> Mapping[int, SeriesExemplars]:
-        """All that are kept now."""
-        return dict(self._kept)
+        """All that are kept now; copied only if they have changed since the last call."""
+        if self._copy is None:
+            self._copy = dict(self._kept)
+        return self._copy
 
     def note(self, decoded: Decoded, wires: WireColumns, slots: Slots) -> None:
         """Keep the exemplars of a batch whose points have been stored.
@@ -151,22 +154,27 @@ class KeptExemplars:
         if self._kept:
             gone: Iterable[int] = slots.tolist()
             for slot in self._kept.keys() & set(gone):
-                self._bytes -= self._kept.pop(slot).size
+                self._pop(slot)
 
     def _keep(self, slot: int, type: PointType, bounds: FloatArray, raw: bytes) -> None:  # noqa: A002  as above
-        before = self._kept.pop(slot, None)
-        if before is None:
-            kept = SeriesExemplars(type, bounds, (), (raw,))
+        if slot in self._kept:
+            kept = self._pop(slot).with_point(type, bounds, raw)
         else:
-            self._bytes -= before.size
-            kept = before.with_point(type, bounds, raw)
+            kept = SeriesExemplars(type, bounds, (), (raw,))
+        self._copy = None
         self._kept[slot] = kept  # at the end: the first is the one that has had none for longest
         self._bytes += kept.size
 
     def _make_room(self) -> None:
         while self._kept and (len(self._kept) > MOST_SERIES or self._bytes > MOST_BYTES):
-            self._bytes -= self._kept.pop(next(iter(self._kept))).size
+            self._pop(next(iter(self._kept)))
             self.dropped += 1
+
+    def _pop(self, slot: int) -> SeriesExemplars:
+        self._copy = None
+        kept = self._kept.pop(slot)
+        self._bytes -= kept.size
+        return kept
 
 
 def _takes(slots: Slots, slot: int, writer: int) -> bool:
