@@ -4,6 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -31,11 +32,11 @@ from kernelcast.exporter.replay.settings import (
     Kernels,
     LogFormat,
     LogLevel,
+    RunOptions,
     RunSettings,
     Speed,
     SummaryFile,
     checked_program,
-    run_flags,
 )
 from kernelcast.exporter.replay.source import TraceSource
 from kernelcast.exporter.replay.trace import Trace
@@ -64,6 +65,25 @@ MaxBytes = Annotated[
 Rank = Annotated[str | None, typer.Option("--rank", help="Its rank; default the recording's own.")]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """A recording, and what replaces its own names.
+
+    Attributes:
+        kind: The profiler that made it.
+        file: Where it is.
+        program: Name of the program; None for the file's name.
+        rank: The program's rank; None for the recording's own.
+        hostname: The host's name; None for this machine's.
+    """
+
+    kind: str
+    file: Path
+    program: str | None
+    rank: str | None
+    hostname: str | None
+
+
 replay.command("record")(command(record_node))
 replay.command("capture")(command(convert_capture))
 
@@ -87,8 +107,18 @@ def kineto_command(  # noqa: PLR0913 - typer makes an option of each
     summary_file: SummaryFile = None,
 ) -> None:
     """Publish a trace of PyTorch's profiler (Kineto, Chrome trace JSON, gzip or plain), NVIDIA's or AMD's."""
-    arguments = locals()
-    _replay(partial(kineto.read, max_bytes=max_bytes), "kineto", arguments)
+    run = RunOptions(
+        config=config,
+        bootstrap_servers=bootstrap_servers,
+        kernels=kernels,
+        speed=speed,
+        interval=interval,
+        log_level=log_level,
+        log_format=log_format,
+        summary_file=summary_file,
+    )
+    read = partial(kineto.read, max_bytes=max_bytes)
+    _replay(read, RecordingOptions("kineto", file, program=program, rank=rank, hostname=hostname), run)
 
 
 @replay.command("nsys")
@@ -109,24 +139,33 @@ def nsys_command(  # noqa: PLR0913 - typer makes an option of each
     summary_file: SummaryFile = None,
 ) -> None:
     """Publish an export of Nsight Systems (nsys export --type sqlite)."""
-    _replay(nsys.read, "nsys", locals())
+    run = RunOptions(
+        config=config,
+        bootstrap_servers=bootstrap_servers,
+        kernels=kernels,
+        speed=speed,
+        interval=interval,
+        log_level=log_level,
+        log_format=log_format,
+        summary_file=summary_file,
+    )
+    _replay(nsys.read, RecordingOptions("nsys", file, program=program, rank=rank, hostname=hostname), run)
 
 
-def _replay(read: Callable[[Path], Trace], kind: str, arguments: dict[str, Any]) -> None:
-    path: Path = arguments["file"]
-    flags = run_flags(arguments)
-    settings = load("replay", RunSettings, path=arguments["config"], flags=flags, environ=os.environ)
+def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: RunOptions) -> None:
+    path = recording.file
+    settings = load("replay", RunSettings, path=run.config, flags=run.flags(), environ=os.environ)
     logging.configure(settings.log)
-    program = checked_program(arguments["program"] or path.name.split(".")[0] or path.name)
-    check_writable(arguments["summary_file"])
+    program = checked_program(recording.program or path.name.split(".")[0] or path.name)
+    check_writable(run.summary_file)
     trace = read(path)
     _introduce(path, trace)
     with Shutdown().signals() as shutdown, progress(path.name) as shown:
         source = TraceSource(
             trace,
             program=program,
-            rank=trace.rank if arguments["rank"] is None else arguments["rank"],
-            hostname=arguments["hostname"] or platform.node(),
+            rank=trace.rank if recording.rank is None else recording.rank,
+            hostname=recording.hostname or platform.node(),
             speed=settings.speed,
             start_ns=time.time_ns(),
         )
@@ -134,8 +173,8 @@ def _replay(read: Callable[[Path], Trace], kind: str, arguments: dict[str, Any])
         ticks = paced(shutdown, settings.interval_seconds)
         account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown)
     say(account.told(path.name, settings.kafka.bootstrap_servers))
-    if arguments["summary_file"] is not None:
-        write_json(arguments["summary_file"], summary(account, _about(kind, path, source)))
+    if run.summary_file is not None:
+        write_json(run.summary_file, summary(account, _about(recording.kind, path, source)))
     finish(account)
 
 

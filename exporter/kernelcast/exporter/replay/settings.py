@@ -1,8 +1,8 @@
 """What `kernelcast replay` and `kernelcast simulate` can be told, beside what to publish."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 from pydantic import BeforeValidator, Field
@@ -76,16 +76,29 @@ SummaryFile = Annotated[
 ]
 
 
-def run_flags(arguments: Mapping[str, Any]) -> dict[str, object]:
-    """The options above, as they were given, by the dotted names of their settings."""
-    return {
-        "kafka.bootstrap_servers": arguments["bootstrap_servers"],
-        "log.level": arguments["log_level"],
-        "log.format": arguments["log_format"],
-        "kernels": arguments["kernels"],
-        "speed": arguments["speed"],
-        "interval_seconds": arguments["interval"],
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options above as given on the command line; None where one was not given."""
+
+    config: ConfigFile
+    bootstrap_servers: BootstrapServers
+    kernels: Kernels
+    speed: Speed
+    interval: Interval
+    log_level: LogLevel
+    log_format: LogFormat
+    summary_file: SummaryFile
+
+    def flags(self) -> dict[str, object]:
+        """The options that are settings, by the dotted names of those."""
+        return {
+            "kafka.bootstrap_servers": self.bootstrap_servers,
+            "log.level": self.log_level,
+            "log.format": self.log_format,
+            "kernels": self.kernels,
+            "speed": self.speed,
+            "interval_seconds": self.interval,
+        }
 
 
 def checked_program(program: str) -> str:

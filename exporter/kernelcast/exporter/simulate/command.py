@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -28,10 +28,10 @@ from kernelcast.exporter.replay.settings import (
     Kernels,
     LogFormat,
     LogLevel,
+    RunOptions,
     RunSettings,
     Speed,
     SummaryFile,
-    run_flags,
 )
 from kernelcast.exporter.simulate.faults import BACKGROUNDS, FAULTS, parse, syntax
 from kernelcast.exporter.simulate.fleet import SimulatedFleet
@@ -128,22 +128,42 @@ def simulate_command(  # noqa: PLR0913 - typer makes an option of each
 
     With --speed max the whole --duration is published as a past that ends now.
     """
-    _simulate(locals(), truth=truth, summary_file=summary_file)
-
-
-def _simulate(arguments: dict[str, Any], *, truth: Path | None, summary_file: Path | None) -> None:
-    own = ("nodes", "gpus", "kernels_per_program", "rate", "seed")
-    flags = {
-        **run_flags(arguments),
-        **{name: arguments[name] for name in own},
-        "duration_seconds": arguments["duration"],
-        "fault": arguments["fault"] or None,
-        "background": arguments["background"] or None,
+    simulated = {
+        "nodes": nodes,
+        "gpus": gpus,
+        "kernels_per_program": kernels_per_program,
+        "rate": rate,
+        "seed": seed,
+        "duration_seconds": duration,
+        "fault": fault or None,
+        "background": background or None,
     }
-    settings = load("simulate", SimulateSettings, path=arguments["config"], flags=flags, environ=os.environ)
+    run = RunOptions(
+        config=config,
+        bootstrap_servers=bootstrap_servers,
+        kernels=kernels,
+        speed=speed,
+        interval=interval,
+        log_level=log_level,
+        log_format=log_format,
+        summary_file=summary_file,
+    )
+    _simulate(simulated, run, truth=truth)
+
+
+def _simulate(simulated: Mapping[str, object], run: RunOptions, *, truth: Path | None) -> None:
+    """Publish the fleet.
+
+    Args:
+        simulated: What to simulate, by the names of its settings; None where an option was not given.
+        run: How to publish it.
+        truth: Where to write what really happened.
+    """
+    flags = {**run.flags(), **simulated}
+    settings = load("simulate", SimulateSettings, path=run.config, flags=flags, environ=os.environ)
     logging.configure(settings.log)
     simulation = settings.simulation()
-    check_writable(truth, summary_file)
+    check_writable(truth, run.summary_file)
     fleet = _fleet(settings, simulation)
     say(_told(simulation))
     with Shutdown().signals() as shutdown, progress("simulate") as shown:
@@ -155,8 +175,8 @@ def _simulate(arguments: dict[str, Any], *, truth: Path | None, summary_file: Pa
     say(account.told("simulate", settings.kafka.bootstrap_servers))
     if truth is not None:
         write_json(truth, fleet.ground_truth())
-    if summary_file is not None:
-        write_json(summary_file, summary(account, _about(settings)))
+    if run.summary_file is not None:
+        write_json(run.summary_file, summary(account, _about(settings)))
     finish(account)
 
 
