@@ -13,8 +13,8 @@ from tests.unit.bridge.delta_streams import ORDER, Meter, request
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.freeze import freeze, thaw
-from kernelcast.bridge.delta.merging import MOST_BUCKETS
 from kernelcast.bridge.delta.snapshot import Part, Snapshot, load
+from kernelcast.bridge.series.exponential import MOST_BUCKETS
 from kernelcast.columnar import HAS_SUM, HistogramColumns
 
 
@@ -183,6 +183,16 @@ def test_any_split_of_observations_comes_to_the_histogram_of_all(
     assert scale <= min(scale for _, scale in deltas)
     assert side(out, last, "positive") == buckets_of([value for value in every if value > 0], scale)
     assert side(out, last, "negative") == buckets_of([-value for value in every if value < 0], scale)
+
+
+def test_snapshots_of_exponential_totals_keep_the_layout_that_older_bridges_read() -> None:
+    meter = Meter()
+    meter.take(exponential(0, [-5.0, 0.0, 0.0, 3.0, 3.0, 9.0], 0, threshold=0.25))
+    rows = meter.totals.rows
+    frozen = freeze(rows, rows.with_total(rows.in_use()), {0: 0})
+    threshold_bits = int(np.float64(0.25).view(np.int64))
+    capacity = int(rows.columns.capacity[rows.in_use()[0]])
+    assert frozen["blocks"].tolist() == [0, threshold_bits, 2, 1, 3, 2, 1, capacity, 2, 0, 1, 1]
 
 
 def restarted(meter: Meter) -> Meter:

@@ -22,11 +22,11 @@ from kernelcast.bridge.delta.columns import (
 from kernelcast.bridge.delta.histograms import add_histograms
 from kernelcast.bridge.delta.identity import digest
 from kernelcast.bridge.delta.incoming import HistogramPoints, sound_histograms
-from kernelcast.bridge.delta.merging import MOST_BUCKETS
 from kernelcast.bridge.delta.rows import Rows
 from kernelcast.bridge.delta.sequence import Incoming, Order, sequence
 from kernelcast.bridge.delta.sums import NumberTotals, add_numbers
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
+from kernelcast.bridge.series.exponential import MOST_BUCKETS
 from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, SeriesIdentity, Temporality
 
 KEPT_WORDS: Final = 4096

@@ -15,12 +15,12 @@ from kernelcast.bridge.delta.columns import (
     DeltaColumns,
     Gaps,
 )
-from kernelcast.bridge.delta.merging import HEAD
 from kernelcast.bridge.delta.rows import Rows
 from kernelcast.bridge.delta.sequence import remember_all
 from kernelcast.bridge.delta.snapshot import BEGIN_ANEW
 from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import Int64Array
+from kernelcast.bridge.series.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
 from kernelcast.wire.errors import WireError
 
 PLAIN = (
@@ -123,7 +123,7 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
     kind, words = columns["kind"], columns["words"]
     starts = np.cumsum(words) - words
     fits = np.isin(kind, (NUMBER, EXPLICIT, EXPONENTIAL)) & (words >= 0) & ((kind == NUMBER) == (words == 0))
-    fits &= (kind != EXPONENTIAL) | (words >= HEAD)
+    fits &= (kind != EXPONENTIAL) | (words >= HEADER_WORDS)
     if fits.all():
         blocks = columns["blocks"]
         for i in np.flatnonzero(kind != NUMBER).tolist():
@@ -135,7 +135,8 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
 def _words_of(kind: int, block: Int64Array) -> int:
     if kind == EXPLICIT:
         return max(2 * int(block[0]) + 2, 1)
-    return HEAD + int(block[4]) + int(block[6]) if block[4] >= 0 and block[6] >= 0 else NOTHING
+    positive, negative = int(block[POSITIVE_LENGTH_WORD]), int(block[NEGATIVE_LENGTH_WORD])
+    return HEADER_WORDS + positive + negative if positive >= 0 and negative >= 0 else NOTHING
 
 
 @kernel
@@ -166,7 +167,7 @@ def used_words(columns: DeltaColumns, words: Int64Array, rows: Int64Array) -> In
         if columns.kind[row] == EXPLICIT:
             used[i] = max(2 * words[block] + 2, 1)
         elif columns.kind[row] == EXPONENTIAL:
-            used[i] = HEAD + words[block + 4] + words[block + 6]
+            used[i] = HEADER_WORDS + words[block + POSITIVE_LENGTH_WORD] + words[block + NEGATIVE_LENGTH_WORD]
     return used
 
 

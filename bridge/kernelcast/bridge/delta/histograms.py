@@ -18,10 +18,20 @@ from kernelcast.bridge.delta.columns import (
     DeltaColumns,
 )
 from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
-from kernelcast.bridge.delta.merging import HEAD, NO_BUCKETS, merge_explicit, merge_exponential, same_bounds
+from kernelcast.bridge.delta.merging import NO_BUCKETS, merge_explicit, merge_exponential, same_bounds
 from kernelcast.bridge.delta.sums import UNKNOWN_TIME_NS
 from kernelcast.bridge.machine import bare_kernel, part, routine
 from kernelcast.bridge.series.columns import Int64Array, UInt8Array
+from kernelcast.bridge.series.exponential import (
+    HEADER_WORDS,
+    NEGATIVE_LENGTH_WORD,
+    NEGATIVE_OFFSET_WORD,
+    POSITIVE_LENGTH_WORD,
+    POSITIVE_OFFSET_WORD,
+    SCALE_WORD,
+    ZERO_COUNT_WORD,
+    ZERO_THRESHOLD_WORD,
+)
 from kernelcast.columnar import EXPLICIT as POINT_EXPLICIT
 from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
 from kernelcast.columnar import NO_RECORDED_VALUE
@@ -144,15 +154,17 @@ def show_total(columns: DeltaColumns, row: int, words: Int64Array, out: Histogra
         out.ends[BUCKETS, i + 1] = counts + bounds + 1
         return
     out.rows[i].flags = np.uint8(summed)
-    out.rows[i].scale, out.rows[i].zero_threshold = np.int32(words[block]), doubles[block + 1]
-    out.rows[i].zero_count = np.uint64(words[block + 2])
-    out.rows[i].positive_offset, length = np.int32(words[block + 3]), words[block + 4]
-    out.rows[i].negative_offset, negative_length = np.int32(words[block + 5]), words[block + 6]
+    out.rows[i].scale = np.int32(words[block + SCALE_WORD])
+    out.rows[i].zero_threshold = doubles[block + ZERO_THRESHOLD_WORD]
+    out.rows[i].zero_count = np.uint64(words[block + ZERO_COUNT_WORD])
+    out.rows[i].positive_offset = np.int32(words[block + POSITIVE_OFFSET_WORD])
+    out.rows[i].negative_offset = np.int32(words[block + NEGATIVE_OFFSET_WORD])
+    length, negative_length = words[block + POSITIVE_LENGTH_WORD], words[block + NEGATIVE_LENGTH_WORD]
     at, negative_at = out.ends[POSITIVE, i], out.ends[NEGATIVE, i]
     for j in range(length):
-        data[POSITIVE, at + j] = np.uint64(words[block + HEAD + j])
+        data[POSITIVE, at + j] = np.uint64(words[block + HEADER_WORDS + j])
     for j in range(negative_length):
-        data[NEGATIVE, negative_at + j] = np.uint64(words[block + HEAD + length + j])
+        data[NEGATIVE, negative_at + j] = np.uint64(words[block + HEADER_WORDS + length + j])
     out.ends[POSITIVE, i + 1] = at + length
     out.ends[NEGATIVE, i + 1] = negative_at + negative_length
 

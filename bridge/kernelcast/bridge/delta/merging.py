@@ -1,8 +1,7 @@
 """Parts that add a delta histogram's buckets to its total.
 
 A total stands in a block of words. Explicit: how many bounds (NO_BUCKETS with count and sum alone), the bounds' bits,
-one count more than bounds. Exponential: scale, bits of the zero threshold, zero count, offset and length of the
-positive buckets, offset and length of the negative ones, capacity; then the positive counts, then the negative ones.
+one count more than bounds. Exponential: as `series.exponential` lays it out.
 
 Exponential histograms are merged at the smaller scale: at one scale less, bucket i holds what 2i and 2i+1 held. Where
 zero thresholds differ the larger one counts, widened to the end of any bucket that it cuts.
@@ -15,12 +14,21 @@ import numpy as np
 from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
 from kernelcast.bridge.machine import part, routine
 from kernelcast.bridge.series.columns import Int64Array
+from kernelcast.bridge.series.exponential import (
+    CAPACITY_WORD,
+    HEADER_WORDS,
+    MOST_BUCKETS,
+    NEGATIVE_LENGTH_WORD,
+    NEGATIVE_OFFSET_WORD,
+    POSITIVE_LENGTH_WORD,
+    POSITIVE_OFFSET_WORD,
+    SCALE_WORD,
+    ZERO_COUNT_WORD,
+    ZERO_THRESHOLD_WORD,
+)
 from kernelcast.bridge.series.points import UInt64Array
 
 NO_BUCKETS = -1
-HEAD = 8
-MOST_BUCKETS = 320
-"""Of one side of a total: twice what SDKs send at most; beyond, it is kept at a smaller scale."""
 LARGEST_DOUBLE = 1.7976931348623157e308
 
 
@@ -107,11 +115,13 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     threshold, zeros = point_threshold, np.int64(points.rows[i].zero_count)
     differs = False
     if not begin:
-        known_scale, known_offset, known = int(words[block]), int(words[block + 3]), int(words[block + 4])
-        known_negative_offset, known_negative = int(words[block + 5]), int(words[block + 6])
-        known_threshold = words.view(np.float64)[block + 1]
+        known_scale = int(words[block + SCALE_WORD])
+        known_offset, known = int(words[block + POSITIVE_OFFSET_WORD]), int(words[block + POSITIVE_LENGTH_WORD])
+        known_negative_offset = int(words[block + NEGATIVE_OFFSET_WORD])
+        known_negative = int(words[block + NEGATIVE_LENGTH_WORD])
+        known_threshold = words.view(np.float64)[block + ZERO_THRESHOLD_WORD]
         differs = known_threshold != point_threshold
-        threshold, zeros = max(known_threshold, point_threshold), zeros + words[block + 2]
+        threshold, zeros = max(known_threshold, point_threshold), zeros + words[block + ZERO_COUNT_WORD]
     scale = min(point_scale, known_scale) + 1
     low, high, low_negative, high_negative = 0, MOST_BUCKETS, 0, 0
     while high - low >= MOST_BUCKETS or high_negative - low_negative >= MOST_BUCKETS:
@@ -132,32 +142,32 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
             else (known_negative_offset >> known_shift) - 1,
         )
     length, negative_length = high - low + 1, high_negative - low_negative + 1
-    if HEAD + length + negative_length > capacity:
-        return HEAD + length + negative_length
+    if HEADER_WORDS + length + negative_length > capacity:
+        return HEADER_WORDS + length + negative_length
     for j in range(max(length, negative_length)):
         scratch[j] = scratch[MOST_BUCKETS + j] = 0
     for j in range(first, last + 1):
         scratch[((offset + j) >> shift) - low] += np.int64(positive[start + j])
     for j in range(known):
-        scratch[((known_offset + j) >> known_shift) - low] += words[block + HEAD + j]
+        scratch[((known_offset + j) >> known_shift) - low] += words[block + HEADER_WORDS + j]
     for j in range(first_negative, last_negative + 1):
         at = MOST_BUCKETS + ((negative_offset + j) >> shift) - low_negative
         scratch[at] += np.int64(negative[negative_start + j])
     for j in range(known_negative):
         at = MOST_BUCKETS + ((known_negative_offset + j) >> known_shift) - low_negative
-        scratch[at] += words[block + HEAD + known + j]
+        scratch[at] += words[block + HEADER_WORDS + known + j]
     while differs:
         widened, taken = absorb(scratch, 0, low, high, scale, threshold)
         widened, more = absorb(scratch, MOST_BUCKETS, low_negative, high_negative, scale, widened)
         zeros += taken + more
         differs, threshold = widened > threshold, widened
-    words[block], words[block + 2] = scale, zeros
-    words.view(np.float64)[block + 1] = threshold
-    words[block + 3], words[block + 4] = low, length
-    words[block + 5], words[block + 6] = low_negative, negative_length
-    words[block + 7] = capacity
+    words[block + SCALE_WORD], words[block + ZERO_COUNT_WORD] = scale, zeros
+    words.view(np.float64)[block + ZERO_THRESHOLD_WORD] = threshold
+    words[block + POSITIVE_OFFSET_WORD], words[block + POSITIVE_LENGTH_WORD] = low, length
+    words[block + NEGATIVE_OFFSET_WORD], words[block + NEGATIVE_LENGTH_WORD] = low_negative, negative_length
+    words[block + CAPACITY_WORD] = capacity
     for j in range(length):
-        words[block + HEAD + j] = scratch[j]
+        words[block + HEADER_WORDS + j] = scratch[j]
     for j in range(negative_length):
-        words[block + HEAD + length + j] = scratch[MOST_BUCKETS + j]
+        words[block + HEADER_WORDS + length + j] = scratch[MOST_BUCKETS + j]
     return 0

@@ -3,6 +3,9 @@
 A block of int64 words: HEADER_WORDS of header, then the counts of the positive buckets, then of the negative ones, not
 cumulative. Bucket i of an array covers (base**(offset + i), base**(offset + i + 1)] with base = 2**(2**-scale), as
 opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint, defines it.
+
+The running totals of `delta` are such blocks, too, and their snapshots on Kafka contain them word by word: another
+layout needs another `delta.snapshot.VERSION`, and a reader of this one.
 """
 
 from typing import Final
