@@ -16,7 +16,7 @@ from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, Parts
-from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, open_nvml, pynvml_for
+from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, boot_id, open_nvml, pynvml_for
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
 from kernelcast.exporter.nvml.counters_file import CountersFile
@@ -103,7 +103,9 @@ def assembled(
         for source in sources:
             stack.callback(source.close)
         out = stack.enter_context(outlet(settings, hostname, registry))
-        publisher = Publisher(out.sender, hostname_label=settings.hostname_label)
+        # A recording's GPUs are another machine's.
+        own_boot_id = boot_id() if settings.nvml_recording is None else ""
+        publisher = Publisher(out.sender, hostname_label=settings.hostname_label, boot_id=own_boot_id)
         exposition = Exposition(registry, hostname_label=settings.hostname_label)
         hints = None
         if out.producer is not None:

@@ -247,6 +247,14 @@ def _up_labels(device: Device, source: str) -> Labels:
     return tuple((name, value) for name, value in device.device_labels(source) if name in UP_LABELS)
 
 
+def boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
+    """This machine's boot id, the same in all its containers until it is started again; empty where there is none."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
 def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
     """When this machine started, Unix nanoseconds: to the second, and the same at each call.
 

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.exporter.aggregate import ProgramSamples
+from kernelcast.wire.resource import BOOT_ID
 from kernelcast.wire.topics import DEVICE, KERNELS
 
 SERVICE_NAME: Final = "kernelcast-exporter"
@@ -47,13 +48,15 @@ class Publisher:
         producer: Where messages go.
         hostname_label: What the label `Hostname` is called on the way out: dcgm-exporter renamed it to `hostname`
             after 4.8.2, and dashboards of either kind must work.
+        boot_id: This machine's boot id; empty where the samples are not of this machine, or it cannot be read. It
+            tells two machines of one host name apart, since `service.instance.id` is the host name.
 
     Attributes:
         messages, points, size_bytes: What was sent since the start.
     """
 
-    def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL) -> None:
-        self._producer = producer
+    def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL, boot_id: str = "") -> None:
+        self._producer, self._boot_id = producer, boot_id
         self._hostname_label = hostname_label
         self._ended: EndedSeries[tuple[str, str]] = EndedSeries()
         self.messages = 0
@@ -80,16 +83,17 @@ class Publisher:
     def _send(self, topic: str, key: str, hostname: str, samples: Iterable[Sample]) -> None:
         if self._hostname_label != HOSTNAME_LABEL:
             samples = [rename_hostname(sample, self._hostname_label) for sample in samples]
-        for export in encode(resource_of(hostname), samples, scope=SCOPE):
+        for export in encode(resource_of(hostname, self._boot_id), samples, scope=SCOPE):
             self._producer.send(topic, key=key.encode(), value=export.body)
             self.messages += 1
             self.points += export.points
             self.size_bytes += len(export.body)
 
 
-def resource_of(hostname: str) -> Resource:
+def resource_of(hostname: str, boot_id: str = "") -> Resource:
     """Who writes the series of a host."""
-    return Resource((("host.name", hostname), ("service.instance.id", hostname), ("service.name", SERVICE_NAME)))
+    boot = ((BOOT_ID, boot_id),) if boot_id else ()
+    return Resource((("host.name", hostname), *boot, ("service.instance.id", hostname), ("service.name", SERVICE_NAME)))
 
 
 def hostname_of(sample: Sample) -> str:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter import devices
-from kernelcast.exporter.devices import DcgmWatch, KnownGpus, boot_time_ns, open_nvml
+from kernelcast.exporter.devices import DcgmWatch, KnownGpus, boot_id, boot_time_ns, open_nvml
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
@@ -172,6 +172,11 @@ def test_the_start_of_the_machine_is_the_same_at_each_restart_of_the_exporter(tm
     stat = tmp_path / "stat"
     stat.write_text("cpu  1 2 3\nbtime 1795198510\nprocesses 7\n")
     assert boot_time_ns(stat) == 1_795_198_510_000_000_000
+
+
+def test_the_boot_id_is_the_machines_and_absent_where_the_system_has_none(tmp_path: Path) -> None:
+    assert len(boot_id()) == 36
+    assert boot_id(tmp_path / "none") == ""
 
 
 def test_gpus_that_are_not_written_are_known_all_the_same() -> None:

@@ -47,6 +47,13 @@ def test_a_programs_samples_are_keyed_by_program_and_name_their_host_as_writer()
     assert (point.start_time_unix_nano, point.time_unix_nano) == (1_000, 2_000)
 
 
+def test_two_machines_of_one_host_name_are_told_apart_by_their_boot_ids() -> None:
+    outbox = Outbox()
+    for machine in ("a", "b"):
+        Publisher(outbox, boot_id=machine).kernels(ProgramSamples("node1", "train", (launches(),)))
+    assert [resource(request)["kernelcast.boot.id"] for _, _, request in outbox.sent] == ["a", "b"]
+
+
 def test_device_samples_are_keyed_by_their_own_host() -> None:
     outbox = Outbox()
     samples = [
