@@ -6,7 +6,10 @@ from typing import Final
 import numpy as np
 from prometheus_client import CollectorRegistry, Histogram
 
-from kernelcast.bridge.series.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, Int64Array
+from kernelcast.bridge.by_producer import CountedByProducer
+from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
+from kernelcast.bridge.series.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
+from kernelcast.bridge.series.producers import Conflicts
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
@@ -31,6 +34,7 @@ class Instruments:
         self.formats = counter(rows.FORMATS, registry)
         self.points = counter(rows.POINTS, registry)
         self.discarded = counter(rows.DISCARDED_POINTS, registry)
+        self.identity_conflicts = CountedByProducer(rows.IDENTITY_CONFLICTS, (*SIGNS, OUTCOMES[OVERLAP]), registry)
         self.clamped = counter(rows.CLAMPED_POINTS, registry)
         self.decode_failures = counter(rows.DECODE_FAILURES, registry)
         self.series = gauge(rows.SERIES, registry)
@@ -86,6 +90,12 @@ class Instruments:
         self.other_replicas.inc(int(outcomes[OTHER_REPLICA]))
         if outcomes[CLAMPED]:
             self.clamped.inc(int(outcomes[CLAMPED]))
+
+    def count_conflicts(self, conflicts: Conflicts) -> None:
+        """Count signs that live producers share an identity."""
+        for producer, signs in conflicts:
+            for sign, count in signs.items():
+                self.identity_conflicts.count(producer, sign, count)
 
     def scraped(self, seconds: float, size: int) -> None:
         """Note an encoding."""

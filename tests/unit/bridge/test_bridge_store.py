@@ -220,9 +220,14 @@ class SlowStore:
             start_ns = old.start_ns
         if old is not None and old.writer != writer and not self._free(old, start_ns, origin):
             return
+        if old is not None and old.writer == writer and self._both_live(old, start_ns, time_ns):
+            if not self._silent(old, origin):
+                return
+            old = None
         self._live(writer, append_ms)
         if old is not None and old.writer == writer and not self._newer(old, (start_ns, time_ns), origin):
             return
+        old = self.held.get(series)
         new = Held(writer, start_ns, time_ns, partition, offset, append_ms, point.value)
         if old is not None:
             new.append_ms = max(append_ms, old.append_ms)
@@ -244,13 +249,21 @@ class SlowStore:
 
     def _free(self, old: Held, start_ns: int, origin: tuple[int, int, int]) -> bool:
         """Whether a series may go to another writer."""
+        return start_ns > self._clamped(old.time_ns, old.append_ms) or self._silent(old, origin)
+
+    def _both_live(self, old: Held, start_ns: int, time_ns: int) -> bool:
+        """Whether a point of a series' own writer comes from a process that began earlier and still runs."""
+        return 0 < start_ns < old.start_ns - 2_000_000_000 and time_ns > old.time_ns
+
+    def _silent(self, old: Held, origin: tuple[int, int, int]) -> bool:
+        """Whether a series' writer has stopped."""
         partition, _, append_ms = origin
-        if start_ns > self._clamped(old.time_ns, old.append_ms) or append_ms - old.append_ms > self.takeover_ms:
+        if append_ms - old.append_ms > self.takeover_ms:
             return True
         if partition != old.partition and not {partition, old.partition} <= self.exposed:
             return False
         interval_ms = self.intervals.get(old.writer)
-        return interval_ms is not None and append_ms - self.appends[old.writer] > max(2 * interval_ms, 1_000)
+        return interval_ms is not None and append_ms - self.appends[old.writer] > max(1.5 * interval_ms, 1_000)
 
     def _newer(self, old: Held, when: tuple[int, int], origin: tuple[int, int, int]) -> bool:
         """Whether a point of a series' own writer is its newest."""

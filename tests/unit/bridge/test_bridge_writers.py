@@ -1,95 +1,14 @@
 """Who may write a series: a restarted producer takes over soon, two live ones are noticed and counted."""
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE
-from tests.unit.bridge.fleet import Site, come_from, exposed_store, page, samples
+from tests.unit.bridge.fleet import Site, page, samples
+from tests.unit.bridge.rivals import EPOCH_SECONDS, KINDS, SECOND_NS, Producers, export
 
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.remote_write_schema import LABEL, WRITE_REQUEST
 from kernelcast.bridge.series.columns import OLDER, SECOND_WRITER, STORED
-from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.columnar import Decoder
 
-EPOCH_SECONDS = 1_000_000
-SECOND_NS = 10**9
 INTERVAL_SECONDS = 10
-KINDS = ("gauge", "counter", "histogram", "exponential")
-SHOWN = {"gauge": "v", "counter": "v_total", "histogram": "v_count", "exponential": "v_count"}
-
-
-def attribute(key: str, value: str | int) -> KeyValue:
-    known = AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)
-    return KeyValue(key=key, value=known)
-
-
-def export(
-    kind: str,
-    value: int,
-    at_seconds: float,
-    *,
-    resource: dict[str, Any],
-    start_seconds: float | None = None,
-    name: str = "v",
-) -> bytes:
-    """A message with one point; without a start time where `start_seconds` is None."""
-    request = ExportMetricsServiceRequest()
-    of = request.resource_metrics.add()
-    of.resource.attributes.extend(attribute(key, text) for key, text in resource.items())
-    metric = of.scope_metrics.add().metrics.add(name=name)
-    start_ns = 0 if start_seconds is None else round((EPOCH_SECONDS + start_seconds) * SECOND_NS)
-    times = {"time_unix_nano": round((EPOCH_SECONDS + at_seconds) * SECOND_NS), "start_time_unix_nano": start_ns}
-    if kind == "gauge":
-        metric.gauge.data_points.add(as_int=value, **times)
-    elif kind == "counter":
-        metric.sum.aggregation_temporality, metric.sum.is_monotonic = CUMULATIVE, True
-        metric.sum.data_points.add(as_int=value, **times)
-    elif kind == "histogram":
-        metric.histogram.aggregation_temporality = CUMULATIVE
-        counts = {"bucket_counts": [value, 0], "explicit_bounds": [1.0]}
-        metric.histogram.data_points.add(count=value, sum=1.0, **counts, **times)
-    else:
-        metric.exponential_histogram.aggregation_temporality = CUMULATIVE
-        metric.exponential_histogram.data_points.add(count=value, zero_count=value, **times)
-    return request.SerializeToString()
-
-
-@dataclass
-class Producers:
-    """Producers of one job and instance that write one series into a store."""
-
-    kind: str
-    store: SeriesStore = field(default_factory=exposed_store)
-    decoder: Decoder = field(default_factory=Decoder)
-    offset: int = 0
-    outcomes: dict[int, int] = field(default_factory=dict)
-
-    def send(
-        self,
-        value: int,
-        at_seconds: float,
-        *,
-        pid: int = 1,
-        start_seconds: float | None = None,
-        partition: int = 0,
-        key_hash: int = 1,
-    ) -> None:
-        self.offset += 1
-        resource = {"service.name": "train", "service.instance.id": "node1", "process.pid": pid}
-        body = export(self.kind, value, at_seconds, start_seconds=start_seconds, resource=resource)
-        origin = come_from(partition, self.offset, round((EPOCH_SECONDS + at_seconds) * 1e3), key_hash)
-        counts = self.store.apply(self.decoder.decode([body]), origin, self.decoder)
-        for code in (STORED, OLDER, SECOND_WRITER):
-            self.outcomes[code] = self.outcomes.get(code, 0) + int(counts[code])
-
-    @property
-    def shown(self) -> float:
-        [value] = [value for (name, _), value in samples(page(self.store)).items() if name == SHOWN[self.kind]]
-        return value
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,8 +41,8 @@ def test_two_producers_that_alternate_stay_apart_and_the_second_is_counted(kind:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_late_message_of_the_first_of_two_live_producers_hands_nothing_over(kind: str) -> None:
     producers = Producers(kind)
-    first = [(number + (0.9 if number == 10 else 0.0), 1) for number in range(20)]
-    second = [(number + 0.85, 2) for number in range(20)]
+    first = [(number + (0.4 if number == 10 else 0.0), 1) for number in range(20)]
+    second = [(number + 0.35, 2) for number in range(20)]
     for at_intervals, pid in sorted(first + second):
         producers.send(pid, at_intervals * INTERVAL_SECONDS, pid=pid)
         assert producers.shown == 1

@@ -22,6 +22,7 @@ from kernelcast.bridge.delta.columns import (
 from kernelcast.bridge.delta.histograms import add_histograms
 from kernelcast.bridge.delta.identity import digest
 from kernelcast.bridge.delta.incoming import HistogramPoints, sound_histograms
+from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import Rows
 from kernelcast.bridge.delta.sequence import Incoming, Order, sequence
 from kernelcast.bridge.delta.sums import NumberTotals, add_numbers
@@ -55,6 +56,7 @@ class Accumulator:
 
     Attributes:
         rows: The totals.
+        producers: Lost points by producer.
         positions: By partition number, the offset as of which its totals are valid: below, nothing is added.
     """
 
@@ -68,6 +70,7 @@ class Accumulator:
         self._order = order
         self._of_wire: dict[Source, Int32Array] = {}
         self.rows = Rows(most_series)
+        self.producers = DeltaProducers()
         self.positions: Int64Array = np.zeros(16, np.int64)
 
     def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> tuple[Decoded, Int64Array]:
@@ -86,10 +89,12 @@ class Accumulator:
         numbers, histograms = decoded.numbers, decoded.histograms
         rows = self._look_up(source, numbers.series)
         if rows is not None:
-            numbers = self._numbers(rows, numbers, messages, counts)
+            outcomes, numbers = self._numbers(rows, numbers, messages)
+            counts += self._counted(source, numbers.series, outcomes)
         rows = self._look_up(source, histograms.series)
         if rows is not None:
-            histograms = self._histograms(rows, histograms, messages, counts)
+            outcomes, histograms = self._histograms(rows, histograms, messages)
+            counts += self._counted(source, histograms.series, outcomes)
         if numbers is decoded.numbers and histograms is decoded.histograms:
             return decoded, counts
         return replace(decoded, numbers=numbers, histograms=histograms), counts
@@ -98,8 +103,9 @@ class Accumulator:
         """Series numbers that may stand for other series from now on."""
         of_wire = self._of_wire.get(source)
         if of_wire is not None:
-            known = np.asarray(numbers, np.int64)
+            known = np.asarray(numbers, np.int32)
             of_wire[known[known < len(of_wire)]] = UNSEEN
+            self.producers.forget(source, known)
 
     def free(self, rows: Int64Array) -> None:
         """Drop totals; their series begin anew should they return."""
@@ -168,6 +174,7 @@ class Accumulator:
             if isinstance(identity, SeriesIdentity) and identity.temporality is Temporality.DELTA:
                 row = self.rows.admit(digest(identity), identity)
                 of_wire[number] = REFUSED if row == NOTHING else row
+                self.producers.learn(source, number, identity)
 
     def _judge(self, incoming: Incoming) -> tuple[UInt8Array, Int64Array]:
         self.rows.make_room_for_gaps(len(incoming.row))
@@ -175,9 +182,14 @@ class Accumulator:
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, self.positions, self._order, times)
         return outcomes, times
 
+    def _counted(self, source: Source, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
+        """Shape (PASSED + 1,), how many points came to what; noted by producer, too."""
+        self.producers.count(source, numbers, outcomes)
+        return np.bincount(outcomes, minlength=PASSED + 1)
+
     def _numbers(
-        self, rows: Int32Array, points: NumberColumns, messages: MessageColumns, counts: Int64Array
-    ) -> NumberColumns:
+        self, rows: Int32Array, points: NumberColumns, messages: MessageColumns
+    ) -> tuple[UInt8Array, NumberColumns]:
         flags = self.rows.columns.flags[rows]
         may_fall = ((flags & MONOTONIC) == 0) | (rows < 0)
         sound = (np.isfinite(points.value) & (may_fall | (points.value >= 0))).view(np.uint8)
@@ -191,8 +203,7 @@ class Accumulator:
             points.flags.copy(),
         )
         add_numbers(self.rows.columns, totals, outcomes, times)
-        counts += np.bincount(outcomes, minlength=len(counts))
-        return NumberColumns(
+        return outcomes, NumberColumns(
             points.series,
             points.message,
             totals.start_ns.view(np.uint64),
@@ -203,8 +214,8 @@ class Accumulator:
         )
 
     def _histograms(
-        self, rows: Int32Array, points: HistogramColumns, messages: MessageColumns, counts: Int64Array
-    ) -> HistogramColumns:
+        self, rows: Int32Array, points: HistogramColumns, messages: MessageColumns
+    ) -> tuple[UInt8Array, HistogramColumns]:
         taken = HistogramPoints.of(rows, points)
         outcomes, times = self._judge(_incoming(rows, points, sound_histograms(taken), messages))
         out = taken.blank(max(KEPT_WORDS, 2 * max(len(points.positive), len(points.negative), len(points.buckets))))
@@ -218,8 +229,7 @@ class Accumulator:
                 self.rows.enlarge_block(int(rows[at]), needed)
             else:
                 out = out.longer()
-        counts += np.bincount(outcomes, minlength=len(counts))
-        return out.columns(points)
+        return outcomes, out.columns(points)
 
 
 def _incoming(

@@ -63,6 +63,9 @@ OUTCOMES: Final = {
 }
 """Values of the label `outcome` of the counter of delta points."""
 
+LOST: Final = (OLDER, MALFORMED, SPREAD, LIMIT)
+"""Codes that say that a point's value is in no total and never will be."""
+
 LAST_ADDED: Final = OVERFLOW
 """Codes up to this one say that the point's value is in the total."""
 

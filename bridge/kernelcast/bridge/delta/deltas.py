@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, Source, named
+from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
 from kernelcast.bridge.delta.freeze import freeze, thaw
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.sequence import Order
@@ -28,6 +29,7 @@ from kernelcast.bridge.delta.state import IDENTITY_BYTES, StateTopic
 from kernelcast.bridge.intake.ownership import Key, Partition
 from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.series.producers import Conflicts
 from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import BrokerError, WireError
 
@@ -76,6 +78,7 @@ class Deltas:
         self._written: set[str] = set()
         self._restored = self._torn = False
         self._forgotten_gaps = 0
+        self._overlaps: Conflicts = []
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topics: set[str] = set()
 
@@ -158,9 +161,15 @@ class Deltas:
         rows = self._totals.rows
         brought = set(np.unique(rows.columns.partition[rows.in_use()]).tolist())
         self.topics = {topic for (topic, _), number in self._owned.items() if number in brought}
+        self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))
         self._instruments.forgotten_gaps.inc(self._totals.forgotten_gaps - self._forgotten_gaps)
         self._forgotten_gaps = self._totals.forgotten_gaps
+
+    def take_conflicts(self) -> Conflicts:
+        """Signs that live producers share an identity, since the last call: points that overlap."""
+        conflicts, self._overlaps = self._overlaps, []
+        return conflicts
 
     def revoked(self, partitions: Sequence[Partition], *, lost: bool) -> None:
         """Write what partitions hold, unless others own them already, and drop it."""
@@ -178,6 +187,13 @@ class Deltas:
     def close(self) -> None:
         """Write everything that is still ours."""
         self._write_all(self._snapshots())
+
+    def _count_by_producer(self) -> None:
+        for producer, outcome, count in self._totals.producers.take():
+            if outcome == OVERLAP:
+                self._overlaps.append((producer, {OUTCOMES[OVERLAP]: count}))
+            else:
+                self._instruments.lost.count(producer, OUTCOMES[outcome], count)
 
     def _snapshots(self) -> dict[str, list[Key]]:
         """What is written, and the partitions in it; nothing of those that are not read from their start yet."""

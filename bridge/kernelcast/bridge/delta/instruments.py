@@ -4,7 +4,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.bridge.delta.columns import OUTCOMES
+from kernelcast.bridge.by_producer import CountedByProducer
+from kernelcast.bridge.delta.columns import LOST, OUTCOMES
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import bridge as rows
 
@@ -22,6 +23,7 @@ class DeltaInstruments:
         self.snapshots = counter(rows.DELTA_SNAPSHOTS, registry)
         self.snapshot_bytes = counter(rows.DELTA_SNAPSHOT_BYTES, registry)
         self.beginnings = counter(rows.DELTA_BEGINNINGS, registry)
+        self.lost = CountedByProducer(rows.LOST_DELTA_POINTS, (OUTCOMES[code] for code in LOST), registry)
         for outcome in OUTCOMES.values():
             self.points.labels(outcome)
         for outcome in SNAPSHOTS:

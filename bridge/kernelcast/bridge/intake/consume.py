@@ -237,6 +237,7 @@ class Intake:
         self._ask_again([partition for partition in owned if partition.waits or partition.gate is None])
         self._ask_whether_settled()
         self._open_gates()
+        self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
         self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL

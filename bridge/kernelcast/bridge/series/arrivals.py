@@ -51,7 +51,7 @@ class Arrivals:
                 continue
             refused.append(PLACED)
             heading = Heading(place.name, place.kind, place.help, place.unit, place.part_of, place.cumulative)
-            origin = Origin(place.writer, place.producer, place.target)
+            origin = Origin(place.writer, place.producer, place.target, place.host)
             rows.append(
                 (
                     headings.setdefault(heading, len(headings)),

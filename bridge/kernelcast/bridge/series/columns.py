@@ -59,6 +59,18 @@ MEMBERSHIP: Final = 15
 """Above 0: which series are exposed has changed."""
 COUNTS: Final = 16
 
+# Signs that two live producers share one identity, a job and an instance: columns of `ProducerColumns.conflicts`.
+BY_RESOURCE: Final = 0
+"""A point was refused because another resource (or format) writes its series."""
+BY_START_TIME: Final = 1
+"""A point was refused because its series began later, yet the point is newer: two start times are in use."""
+BY_KEY: Final = 2
+"""A series returned to the message key, or the partition, that it came under before the last one."""
+BY_HOST: Final = 3
+"""A producer returned to the host that it came from before the last one."""
+SIGNS: Final = ("resource", "start_time", "key", "host")
+"""Values of the label `sign`, by these numbers; `delta` adds `overlap`."""
+
 DISCARD_CAUSES: Final = {
     WIRE_ONLY: "wire_only",
     TEMPORALITY: "temporality",
@@ -87,6 +99,7 @@ class SeriesColumns(NamedTuple):
         append_ms: Broker's append time of that message.
         hashed: Hash of the family's name and the labels, the same in every process.
         key_hash: Key of the message that brought it, as in `MessageColumns`.
+        former_key: Low half of the key hash before the last change of `key_hash`; 0 before the first change.
         block: Where its bucket counts start, -1 without; exponential ones as `exponential` lays them out.
         writer: Number of the resource and scope that write it; OWN.
         producer: Number of the job and instance that it was admitted for.
@@ -107,6 +120,7 @@ class SeriesColumns(NamedTuple):
     append_ms: Int64Array
     hashed: Int64Array
     key_hash: Int64Array
+    former_key: Int32Array
     block: Int64Array
     writer: Int32Array
     producer: Int32Array
@@ -164,11 +178,17 @@ class ProducerColumns(NamedTuple):
         append_ms: Newest append time of its points, stored or older than what is stored; 0 before the first.
         time_ns: Newest event time of them.
         partition: Where the last of them came from, -1 before the first.
+        host: Hash of the host that the last of them came from; 0 where none is known.
+        former_host: The one before it.
+        conflicts: Shape (producers, len(SIGNS)): signs of a shared identity, since they were last collected.
     """
 
     append_ms: Int64Array
     time_ns: Int64Array
     partition: Int32Array
+    host: Int32Array
+    former_host: Int32Array
+    conflicts: Int64Array
 
 
 class WriterColumns(NamedTuple):
@@ -177,10 +197,12 @@ class WriterColumns(NamedTuple):
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
         interval_ms: Longest gap between such append times, which decreases as time passes; 0 before two.
+        host: Hash of the host that its resource names; 0 where it names none.
     """
 
     append_ms: Int64Array
     interval_ms: Int32Array
+    host: Int32Array
 
 
 class MessageColumns(NamedTuple):
@@ -225,7 +247,7 @@ def empty_series(capacity: int) -> SeriesColumns:
     """Slots, all free."""
     kinds: dict[str, type] = {"value": np.float64, "state": np.uint8, "flags": np.uint8}
     kinds |= dict.fromkeys(
-        ("writer", "producer", "label_set", "interval_ms", "partition", "family", "schema"), np.int32
+        ("former_key", "writer", "producer", "label_set", "interval_ms", "partition", "family", "schema"), np.int32
     )
     arrays: dict[str, Any] = {name: np.zeros(capacity, kinds.get(name, np.int64)) for name in SeriesColumns._fields}
     return SeriesColumns(**arrays)
@@ -251,12 +273,19 @@ def empty_label_sets(capacity: int) -> LabelSetColumns:
 
 def empty_producers(capacity: int) -> ProducerColumns:
     """Producers of which nothing has come."""
-    return ProducerColumns(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.full(capacity, -1, np.int32))
+    return ProducerColumns(
+        np.zeros(capacity, np.int64),
+        np.zeros(capacity, np.int64),
+        np.full(capacity, -1, np.int32),
+        np.zeros(capacity, np.int32),
+        np.zeros(capacity, np.int32),
+        np.zeros((capacity, len(SIGNS)), np.int64),
+    )
 
 
 def empty_writers(capacity: int) -> WriterColumns:
     """Writers of which no point has come."""
-    return WriterColumns(np.zeros(capacity, np.int64), np.zeros(capacity, np.int32))
+    return WriterColumns(np.zeros(capacity, np.int64), np.zeros(capacity, np.int32), np.zeros(capacity, np.int32))
 
 
 def copy_into(larger: C, smaller: C) -> C:

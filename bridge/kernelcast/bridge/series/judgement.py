@@ -6,7 +6,12 @@ import numpy as np
 
 from kernelcast.bridge.machine import part
 from kernelcast.bridge.series.columns import (
+    BY_HOST,
+    BY_KEY,
+    BY_RESOURCE,
+    BY_START_TIME,
     EMPTY,
+    NO_KEY,
     OLDER,
     OTHER_REPLICA,
     OWN,
@@ -20,13 +25,16 @@ from kernelcast.bridge.series.columns import (
     WireColumns,
     WriterColumns,
 )
+from kernelcast.bridge.series.producers import NOBODY
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LONGEST_INTERVAL_MS: Final = 2**31 - 1
 MEMORY_SHIFT: Final = 3
 """A long gap between two points is forgotten over 2**3 = 8 times its length."""
-SILENT_INTERVALS: Final = 2
-"""A writer has missed a point when the next one after it is due, too: a point that is merely late is not missed."""
+SILENT_INTERVALS: Final = 1.5
+"""A writer has missed a point that is half an interval late."""
+SAME_START_NS: Final = 2_000_000_000
+"""Start times this near to each other may be one: some producers compute theirs for each point, in whole seconds."""
 SHORTEST_SILENCE_MS: Final = 1_000
 """No shorter gap shows that a writer has stopped: batching and pauses of the process delay messages by as much."""
 
@@ -144,8 +152,22 @@ def has_fallen_silent(tables: Tables, slot: int, origin: Origin, rules: Rules) -
     exposed = tables.exposed
     if partition != origin.partition and (exposed[partition] == 0 or exposed[origin.partition] == 0):
         return False
-    longest_ms = max(SILENT_INTERVALS * np.int64(writers.interval_ms[writer]), SHORTEST_SILENCE_MS)
+    longest_ms = max(SILENT_INTERVALS * writers.interval_ms[writer], SHORTEST_SILENCE_MS)
     return bool(origin.append_ms - writers.append_ms[writer] > longest_ms)
+
+
+@part
+def with_older_start(tables: Tables, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
+    """What becomes of a point that began before its series.
+
+    A process that has been replaced by another one sends no points that are newer than the other's. Where they are
+    newer, both run: the one that began later keeps the series as long as it lives.
+    """
+    start_ns, time_ns = when
+    known_start, known_time = tables.series.start_ns[slot], tables.series.time_ns[slot]
+    if known_start - start_ns <= SAME_START_NS or time_ns <= known_time:
+        return OLDER
+    return STORED if has_fallen_silent(tables, slot, origin, rules) else SECOND_WRITER
 
 
 @part
@@ -173,7 +195,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int,
         return STORED if free else SECOND_WRITER
     known_start, known_time = series.start_ns[slot], series.time_ns[slot]
     if start_ns != known_start and start_ns != 0 and known_start != 0:  # noqa: PLR1714  numba: no sets
-        return STORED if start_ns > known_start else OLDER
+        return STORED if start_ns > known_start else with_older_start(tables, slot, origin, when, rules)
     if time_ns != known_time:
         later = is_later(series, slot, time_ns, origin.append_ms, rules.tolerance_ns)
         return STORED if later else OLDER
@@ -221,14 +243,45 @@ def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
 
 
 @part
-def note_append(writers: WriterColumns, writer: int, append_ms: int) -> None:
-    """Note the append time of a writer's point, and learn its interval; only the first point of a message does both."""
+def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> None:
+    """Note the append time of a writer's point, learn its interval, and note its producer's host.
+
+    Only the first point of a message has anything to note.
+    """
+    writers = tables.writers
     known_ms = writers.append_ms[writer]
     if append_ms > known_ms:
         writers.append_ms[writer] = append_ms
         if known_ms > 0:
             gap_ms = append_ms - known_ms
             writers.interval_ms[writer] = learned(writers.interval_ms[writer], gap_ms, gap_ms)
+        note_host(tables.producers, producer, writers.host[writer])
+
+
+@part
+def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
+    """Note where a producer's points come from: once from another host is a move, back again is a second producer."""
+    known = producers.host[producer]
+    if host == 0 or host == known or producer == NOBODY:  # noqa: PLR1714  numba: no sets
+        return
+    if host == producers.former_host[producer]:
+        producers.conflicts[producer, BY_HOST] += 1
+    producers.former_host[producer] = known
+    producers.host[producer] = host
+
+
+@part
+def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, producer: int, key_hash: int) -> None:
+    """Before a point is stored, compare its key with its series': another one is a move, back again a second producer.
+
+    A producer that writes under ever other keys, to spread its messages, returns to none.
+    """
+    known = series.key_hash[slot]
+    if key_hash == known or key_hash == NO_KEY or known == NO_KEY:  # noqa: PLR1714, SIM109  numba: no sets
+        return
+    if np.int32(key_hash) == series.former_key[slot]:
+        producers.conflicts[producer, BY_KEY] += 1
+    series.former_key[slot] = np.int32(known)
 
 
 @part
@@ -274,10 +327,19 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 
 @part
 def tried(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
-    """`judge`, and a sign of life of the producer and the writer unless it is not the series' writer."""
+    """`judge`, and a sign of life of the producer and the writer unless it is not the series' writer.
+
+    Signs that the producer's identity is shared are counted.
+    """
     verdict = judge(tables, wire, slot, origin, when, rules)
-    if verdict != SECOND_WRITER:
-        note_append(tables.writers, tables.wires.writer[wire], origin.append_ms)
-        time_ns = clamp(when[1], origin.append_ms, rules.tolerance_ns)
-        hear(tables.producers, tables.wires.producer[wire], origin, time_ns)
+    producers, producer, writer = tables.producers, tables.wires.producer[wire], tables.wires.writer[wire]
+    if verdict == SECOND_WRITER:
+        owner = tables.series.writer[slot]
+        if owner != OWN:
+            producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
+        return verdict
+    note_append(tables, writer, producer, origin.append_ms)
+    hear(producers, producer, origin, clamp(when[1], origin.append_ms, rules.tolerance_ns))
+    if verdict == STORED:
+        note_key(tables.series, slot, producers, producer, origin.key_hash)
     return verdict

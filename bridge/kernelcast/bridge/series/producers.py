@@ -12,6 +12,7 @@ from kernelcast.bridge.series.columns import (
     OTHER_REPLICA,
     PRODUCER_LIMIT,
     SERIES_LIMIT,
+    SIGNS,
     Int64Array,
     ProducerColumns,
     UInt8Array,
@@ -25,8 +26,16 @@ from kernelcast.bridge.series.interning import Interning
 NOBODY: Final = 0
 """The row of those that have none of their own: without a name, or beyond the limit."""
 MOST_PRODUCERS: Final = 100_000
+MOST_COLLECTED: Final = 1000
+"""Producers whose conflicts are collected by name at once; those of others are collected together."""
+OTHERS: Final = ("other", "")
+"""Job and instance of those."""
 LIMITS: Final = {SERIES_LIMIT: "series_limit", METRIC_LIMIT: "metric_limit", PRODUCER_LIMIT: "producer_limit"}
 """Why a series is refused for want of room; the index of each is its column in a survey."""
+
+
+Conflicts = list[tuple[tuple[str, str], dict[str, int]]]
+"""By job and instance, signs that the identity is shared: how often each was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,20 @@ class Producers:
         self.columns.append_ms[gone] = 0
         self.columns.time_ns[gone] = 0
         self.columns.partition[gone] = -1
+        for column in (self.columns.host, self.columns.former_host, self.columns.conflicts):
+            column[gone] = 0
+
+    def take_conflicts(self) -> Conflicts:
+        """The signs of shared identities since the last call."""
+        conflicts = self.columns.conflicts
+        rows = np.flatnonzero(conflicts[: self.used].any(axis=1))
+        counts = conflicts[rows].tolist()
+        named = [(self._names[row], signs) for row, signs in zip(rows.tolist(), counts, strict=True)]
+        if len(named) > MOST_COLLECTED:
+            rest = conflicts[rows[MOST_COLLECTED:]].sum(axis=0).tolist()
+            named = [*named[:MOST_COLLECTED], (OTHERS, rest)]
+        conflicts[rows] = 0
+        return [(name, dict(zip(SIGNS, signs, strict=True))) for name, signs in named]
 
     def survey(self, wires: WireColumns, survey: Survey) -> None:
         """Add what an input's series numbers say, those of refused series included."""

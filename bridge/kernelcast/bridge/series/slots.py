@@ -272,6 +272,7 @@ class Slots:
         series.partition[slots] = -1
         series.append_ms[slots] = series.interval_ms[slots] = 0
         series.key_hash[slots] = NO_KEY
+        series.former_key[slots] = 0
         series.block[slots] = -1
         series.schema[slots] = schema
 

@@ -34,7 +34,7 @@ from kernelcast.bridge.series.layout import Layouts, Snapshot
 from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy
 from kernelcast.bridge.series.points import HistogramPoints, NumberPoints, histogram_points, number_points
-from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers, Survey
+from kernelcast.bridge.series.producers import NOBODY, Conflicts, ProducerRules, Producers, Survey
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits, Slots
 from kernelcast.bridge.series.view import ALL, View
@@ -210,6 +210,11 @@ class SeriesStore:
             if not heartbeats.untold:
                 return
 
+    def take_conflicts(self) -> Conflicts:
+        """Signs that live producers share an identity, since the last call."""
+        with self._lock:
+            return self.producers.take_conflicts()
+
     def occupancy(self) -> Occupancy:
         """How near the limits are, and what they and other conflicts keep out."""
         with self._lock:
@@ -299,7 +304,7 @@ class SeriesStore:
         series = np.bincount(origin, minlength=len(arrivals.origins)).tolist()
         pairs = zip(arrivals.origins, series, strict=True)
         producers = np.array([self.producers.number(origin.producer, count) for origin, count in pairs], np.int32)
-        writers = np.array([self._writers.number(origin.writer) for origin in arrivals.origins], np.int32)
+        writers = np.array([self._writers.number(one.writer, one.host) for one in arrivals.origins], np.int32)
         columns.slot[placed] = slots = self._slots.admit(arrivals, producers[origin])
         columns.writer[placed] = writers[origin]
         columns.producer[placed] = producers[origin]

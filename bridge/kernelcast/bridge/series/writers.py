@@ -1,6 +1,7 @@
 """The writers of series: one row per resource and scope, or per format with a job and an instance."""
 
 from collections.abc import Hashable
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,12 @@ class Writers:
         self._interning: Interning[Hashable] = Interning()
         self.columns: WriterColumns = empty_writers(16)
 
-    def number(self, writer: Hashable) -> int:
-        """The number of a writer."""
+    def number(self, writer: Hashable, host: str = "") -> int:
+        """The number of a writer, whose resource names a host, or none."""
         number = self._interning.number(writer)
         if number >= len(self.columns.append_ms):
             self.columns = copy_into(empty_writers(grown(number, number + 1)), self.columns)
+        self.columns.host[number] = (crc32(host.encode()) >> 1) | 1 if host else 0
         return number
 
     @property

@@ -6,9 +6,13 @@ from functools import lru_cache
 from typing import Final
 
 from kernelcast.columnar import Attributes
+from kernelcast.wire.resource import BOOT_ID
 
 PRODUCER_KEYS: Final = ("service.namespace", "service.name", "service.instance.id")
 """What `job` and `instance` are made of."""
+
+HOST_KEYS: Final = (BOOT_ID, "host.id")
+"""Attributes that tell hosts apart although their names are the same; the first that is there counts."""
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9]+")
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -54,6 +58,18 @@ def producer_of(resource: Attributes) -> tuple[str, str]:
     known = dict(resource)
     job = "/".join(part for part in (known.get("service.namespace"), known.get("service.name")) if part)
     return job, known.get("service.instance.id", "")
+
+
+@lru_cache(maxsize=4096)
+def host_of(resource: Attributes) -> str:
+    """The host that a resource with a named instance comes from; empty where it says nothing that is unique.
+
+    Without `service.instance.id` the resource claims no identity of its own, so several hosts may share it.
+    """
+    known = dict(resource)
+    if not known.get("service.instance.id"):
+        return ""
+    return next((f"{key}={known[key]}" for key in HOST_KEYS if known.get(key)), "")
 
 
 def target_of(resource: Attributes) -> Attributes:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
 from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES, Heading
 from kernelcast.bridge.series.schemas import bound_text
-from kernelcast.bridge.translation.attributes import joined, producer_labels, producer_of, rendered, target_of
+from kernelcast.bridge.translation.attributes import host_of, joined, producer_labels, producer_of, rendered, target_of
 from kernelcast.bridge.translation.settings import WITH_SUFFIXES, TranslationSettings
 from kernelcast.columnar import Attributes, MetricIdentity, PointType, SeriesIdentity, Temporality
 from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, unit_words
@@ -59,6 +59,7 @@ class Placement:
         producer: Its `job` and `instance`, empty where nobody named them.
         target: The resource's other attributes, where `target_info` is to tell them.
         part_of: The summary whose sums or counts these are; else empty.
+        host: The host that the resource names, by an id that no other host has; empty where it names none.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Placement:
     producer: tuple[str, str] = ("", "")
     target: Attributes = ()
     part_of: str = ""
+    host: str = ""
 
 
 class Style(NamedTuple):
@@ -100,6 +102,7 @@ class Origin(NamedTuple):
     writer: Hashable
     producer: tuple[str, str]
     target: Attributes
+    host: str = ""
 
 
 def scope_of(names: tuple[str, str, str], attributes: Attributes) -> Scope:
@@ -149,8 +152,8 @@ class Translator:
         if labels is None:
             return LABELS_TOO_LONG
         name, kind, text, unit, part_of, cumulative = named.heading
-        writer, producer, target = self.origin(identity.resource, scope, named.style)
-        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of)
+        writer, producer, target, host = self.origin(identity.resource, scope, named.style)
+        return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host)
 
     def named(self, metric: MetricIdentity | SeriesIdentity) -> Named | int:
         """The family of a metric's series, or the reason why they are not stored."""
@@ -172,7 +175,7 @@ class Translator:
     def origin(self, resource: Attributes, scope: Scope, style: Style) -> Origin:
         """Where series come from."""
         target = self._target(resource) if self._target_info and not style.catalogued else ()
-        return Origin((resource, scope, style.catalogued), producer_of(resource), target)
+        return Origin((resource, scope, style.catalogued), producer_of(resource), target, host_of(resource))
 
     def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: Style) -> bytes | None:
         """The labels of a series; None where they are too long."""

@@ -94,6 +94,16 @@ PRODUCER_REFUSED: Final = Metric(
     labels=("job", "instance", "cause"),
     source=_BRIDGE,
 )
+IDENTITY_CONFLICTS: Final = Metric(
+    "kernelcast_producer_identity_conflicts_total",
+    Kind.COUNTER,
+    "Signs that two live producers share one identity (job and instance), by sign. Points refused: resource (another "
+    "resource writes the series), start_time (the series began later, yet the point is newer). Counted only: key (a "
+    "series returned to its former message key or partition), host (points come in turn from two hosts), overlap "
+    "(delta points that begin before the last one ended). Of 100 producers, the others are `other`.",
+    labels=("job", "instance", "sign"),
+    source=_BRIDGE,
+)
 TARGET_INFO: Final = Metric(
     "target_info",
     Kind.INFO,
@@ -175,6 +185,14 @@ DELTA_POINTS: Final = _counter(
     "the total: replayed (read again after a restart), duplicate, older (too late, its gap is not known), no_value, "
     "malformed, spread (its series moves between partitions), limit.",
     "outcome",
+)
+LOST_DELTA_POINTS: Final = Metric(
+    "kernelcast_producer_lost_delta_points_total",
+    Kind.COUNTER,
+    "Delta points that are in no total, by producer and outcome: older (also while the producer's clock is set back), "
+    "malformed, spread, limit. Of 100 producers, the others are `other`.",
+    labels=("job", "instance", "outcome"),
+    source=_BRIDGE,
 )
 DELTA_SERIES: Final = _gauge("delta_series", "Delta series whose running totals are held.")
 DELTA_FORGOTTEN_GAPS: Final = _counter(
@@ -264,6 +282,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     PRODUCER_UP,
     PRODUCER_AGE,
     PRODUCER_REFUSED,
+    IDENTITY_CONFLICTS,
     TARGET_INFO,
     REMOVED_SERIES,
     TOMBSTONES,
@@ -284,6 +303,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     SCRAPE_DURATION,
     SCRAPE_BYTES,
     DELTA_POINTS,
+    LOST_DELTA_POINTS,
     DELTA_SERIES,
     DELTA_FORGOTTEN_GAPS,
     DELTA_SNAPSHOTS,

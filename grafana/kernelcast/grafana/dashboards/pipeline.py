@@ -11,7 +11,7 @@ from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 def rows() -> tuple[Row, ...]:
     """Is it up, does it flow, does it keep up, is anything lost, and how does each daemon fare."""
     flow = (_points(), _lag(), _delay(), _acknowledged())
-    losses = (_unreadable(), _not_stored(), _lost(), _dead_letters())
+    losses = (_unreadable(), _not_stored(), _shared_identities(), _lost_deltas(), _lost(), _dead_letters())
     health = (Row("Pipeline", (_up(), *flow)), Row("Losses", losses))
     daemon_row = Row("Bridge and predictor", daemons.panels(), collapsed=True)
     return (*health, exporters.row(), probes.row(), daemon_row)
@@ -72,6 +72,27 @@ def _not_stored() -> Placed:
     )
     discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS, extra=('cause!="wire_only"',)))
     return time_series(text, [Query(f"sum by (cause) ({discarded})", "{{cause}}")], Axis("cps", low=0))
+
+
+def _shared_identities() -> Placed:
+    text = Text(
+        "Identities shared by two live producers",
+        "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a line "
+        "that stays means that each needs a service.instance.id or host name of its own.",
+    )
+    conflicts = promql.rate(promql.series(bridge.IDENTITY_CONFLICTS))
+    query = Query(f"sum by (job, instance, sign) ({conflicts}) > 0", "{{job}} {{instance}} {{sign}}")
+    return time_series(text, [query], Axis("cps", low=0))
+
+
+def _lost_deltas() -> Placed:
+    text = Text(
+        "Delta points lost, by producer",
+        "Delta points that are in no total. `older`: they are late, or the producer's clock has been set back.",
+    )
+    lost = promql.rate(promql.series(bridge.LOST_DELTA_POINTS))
+    query = Query(f"sum by (job, instance, outcome) ({lost}) > 0", "{{job}} {{instance}} {{outcome}}")
+    return time_series(text, [query], Axis("cps", low=0))
 
 
 def _lost() -> Placed:

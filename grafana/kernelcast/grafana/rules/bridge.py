@@ -77,15 +77,19 @@ def _nearly_full() -> Alert:
 
 
 def _second_writer(profile: Profile) -> Alert:
-    discarded = f'{promql.name(bridge.DISCARDED_POINTS)}{{cause="second_writer"}}'
+    conflicts = f"{promql.name(bridge.IDENTITY_CONFLICTS)}[{profile.window(RATE_WINDOW_SECONDS)}]"
     return Alert(
         name="KernelcastSecondWriter",
-        expr=f"increase({discarded}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
-        hold_seconds=5 * MINUTE,
+        expr=f"sum by (job, instance) (increase({conflicts})) > 0",
+        # A restart with another resource is refused for an interval or two: it has left the window by then.
+        hold_seconds=2 * RATE_WINDOW_SECONDS,
         severity=Severity.WARNING,
-        summary="Two processes write the same series",
-        description="A second live writer of a series is shut out, so that totals stay true; its points are discarded.",
-        action="Look for two exporters on one host, or two hosts with one name.",
+        summary="Two live producers call themselves {{ $labels.job }} {{ $labels.instance }}",
+        description="They write under one identity. Where they write the same series, the points of one of them are "
+        "refused; gauges without anything that tells the producers apart change between the values of both.",
+        action="Look for two exporters on one host, two hosts with one name, or a topic that is read together with its "
+        "mirror. Give each producer a service.instance.id (or host name) of its own. The label sign of "
+        "kernelcast_producer_identity_conflicts_total says how they were recognised.",
         dashboard=PIPELINE,
     )
 

@@ -1,0 +1,64 @@
+"""Counters with the labels job and instance, in a bounded number of series."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.bridge.series.producers import OTHERS
+from kernelcast.runtime.instruments import counter
+from kernelcast.wire.catalogue import Metric
+
+MOST_PRODUCERS: Final = 100
+IDLE_SECONDS: Final = 3600.0
+"""A producer without a new count for this long gives its place to another."""
+
+Name = tuple[str, str]
+"""Job and instance."""
+
+
+class CountedByProducer:
+    """A counter by job, instance and one more label; for one thread.
+
+    At most `MOST_PRODUCERS` producers have series of their own; all others count as `other`. So the counter has at most
+    `(MOST_PRODUCERS + 1) * len(kinds)` series.
+    """
+
+    def __init__(
+        self,
+        row: Metric,
+        kinds: Iterable[str],
+        registry: CollectorRegistry,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Count by the values of the third label, `kinds`."""
+        self._counter, self._monotonic = counter(row, registry), monotonic
+        self._kinds = tuple(kinds)
+        self._counted_seconds: dict[Name, float] = {}
+        for kind in self._kinds:
+            self._counter.labels(*OTHERS, kind)
+
+    def count(self, producer: Name, kind: str, count: int) -> None:
+        """Add to a producer's count."""
+        if count:
+            self._counter.labels(*self._listed(producer), kind).inc(count)
+
+    def _listed(self, producer: Name) -> Name:
+        now_seconds = self._monotonic()
+        known = self._counted_seconds
+        if known.pop(producer, None) is None and len(known) >= MOST_PRODUCERS and not self._made_room(now_seconds):
+            return OTHERS
+        if producer != OTHERS:
+            known[producer] = now_seconds  # at the end: the first is the one without a new count for longest
+        return producer
+
+    def _made_room(self, now_seconds: float) -> bool:
+        oldest = next(iter(self._counted_seconds))
+        if now_seconds - self._counted_seconds[oldest] < IDLE_SECONDS:
+            return False
+        del self._counted_seconds[oldest]
+        for kind in self._kinds:
+            self._counter.remove(*oldest, kind)
+        return True
