@@ -136,3 +136,18 @@ def test_two_formats_that_alternate_stay_apart_and_the_second_is_counted(one: st
     site = mixed(*written)
     assert value_shown(site) == [1]
     assert site.own("kernelcast_bridge_discarded_points_total", cause="second_writer") == 10
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_one_identity_in_topics_mirrored_from_two_data_centres_is_counted_in_every_format(written: str) -> None:
+    site = Site(formats={topic: TopicFormat.model_validate(written) for topic in ("east", "west")})
+    site.kafka.assign(site.intake, ("east", 0), ("west", 0))
+    site.read_all()
+    for number in range(5):
+        for value, (topic, after) in enumerate((("east", 0), ("west", 5))):
+            at_seconds = number * INTERVAL_SECONDS + after
+            site.kafka.write(topic, 0, WRITTEN[written](value, at_seconds), (EPOCH_SECONDS + at_seconds) * 1000)
+            site.read_all()
+    site.run(2)
+    conflicts = "kernelcast_producer_identity_conflicts_total"
+    assert site.own(conflicts, job="train", instance="node1", sign="key") == 8
