@@ -4,13 +4,21 @@ import ctypes
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import confluent_kafka
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupState, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    ConsumerGroupState,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # its package does not export it to type checkers
 from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
@@ -221,6 +229,25 @@ class Consumer:
             partition if partition.offset >= 0 else self._beyond_index(partition, timeout_seconds)
             for partition in found
         ]
+
+    def newest_timestamps_ms(
+        self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> dict[tuple[str, int], int]:
+        """The newest timestamp in each partition; absent where there is no message, or no answer.
+
+        Brokers before Kafka 3.0 (KIP-734) and librdkafka's mock cluster do not say.
+        """
+        newest: Any = OffsetSpec
+        asked = {TopicPartition(one.topic, one.partition): newest.max_timestamp() for one in partitions}
+        found: dict[tuple[str, int], int] = {}
+        with broker_errors("asking for the newest timestamps"):
+            answers = self._admin().list_offsets(asked, request_timeout=timeout_seconds) if asked else {}
+        for partition, answer in answers.items():
+            with suppress(KafkaException):
+                timestamp_ms = int(answer.result().timestamp)
+                if timestamp_ms > 0:
+                    found[partition.topic, partition.partition] = timestamp_ms
+        return found
 
     def committed(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS

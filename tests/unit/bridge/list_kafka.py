@@ -77,6 +77,7 @@ class ListKafka:
     at_once: int = 1
     answers: bool = True
     questions: int = 0
+    names_newest: bool = True
 
     def write(self, topic: str, partition: int, body: bytes | None, append_ms: int, **further: Any) -> None:
         log = self.logs.setdefault((topic, partition), [])
@@ -143,6 +144,12 @@ class ListKafka:
             TopicPartition(item.topic, item.partition, first(self.logs[item.topic, item.partition]))
             for item in partitions
         ]
+
+    def newest_timestamps_ms(self, partitions: Sequence[TopicPartition]) -> dict[tuple[str, int], int]:
+        if not self.names_newest:
+            return {}
+        logs = {(item.topic, item.partition): self.logs[item.topic, item.partition] for item in partitions}
+        return {key: max(record.append_ms for record in log) for key, log in logs.items() if log}
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         self.commits.update({(item.topic, item.partition): item.offset for item in offsets})

@@ -7,6 +7,12 @@ from tests.unit.bridge.list_kafka import MARKER, ListKafka
 P0, P1 = ("kernels", 0), ("kernels", 1)
 
 
+def make_old(site: Site) -> None:
+    """Give both partitions a message from before one time-to-live, as a topic has that was not made just now."""
+    for partition in (0, 1):
+        site.export(partition, launches(1, time_ns=1, name="before"), append_ms=1)
+
+
 def test_nothing_of_a_partition_shows_before_it_has_been_read_to_where_it_stood_at_assignment() -> None:
     site = Site()
     for number in range(1, 6):
@@ -70,13 +76,14 @@ def test_series_expire_in_a_partition_whose_last_offset_holds_no_message() -> No
 
 def test_a_partition_without_a_leader_waits_alone_and_is_read_from_where_it_should_have_been() -> None:
     site = Site()
+    make_old(site)
     for number in range(1, 4):
         site.export(0, launches(number, time_ns=number, name="a"))
         site.export(1, launches(number, time_ns=number, name="b"))
     site.kafka.leaderless = {P1}
     site.kafka.assign(site.intake, P0, P1)
     site.export(1, launches(4, time_ns=4, name="b"))
-    site.kafka.end(*P1, 4)
+    site.kafka.end(*P1, 5)
     site.read_all()
     assert values(site.store, LAUNCHES) == [3]
     site.kafka.leaderless = set()
@@ -150,6 +157,7 @@ def test_questions_to_a_broker_that_hangs_take_a_tenth_of_the_time_and_the_rest_
 
 def test_one_partition_that_lags_does_not_hide_the_others() -> None:
     site = Site()
+    make_old(site)
     site.export(0, launches(1, time_ns=1, name="a"))
     for number in range(5):
         site.export(1, launches(number, time_ns=number, name="b"))

@@ -26,6 +26,9 @@ class Answering(Protocol):
     def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
         """Where each partition stood at a time."""
 
+    def newest_timestamps_ms(self, partitions: Sequence[TopicPartition]) -> dict[Key, int]:
+        """The newest timestamp in each partition; absent where there is none or Kafka does not say."""
+
     def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """The group's committed offsets; negative where it has none."""
 
@@ -61,6 +64,15 @@ class Bounds:
                     break
                 found[partition.topic, partition.partition] = high if high > low else 0
         return found
+
+    def newest_ms(self, topics: set[str]) -> dict[Key, int]:
+        """The newest timestamps of all partitions of some topics, other replicas' included."""
+        try:
+            led = [key for key, leader in self._source.leaders().items() if leader >= 0 and key[0] in topics]
+            return self._source.newest_timestamps_ms([TopicPartition(*key) for key in led]) if led else {}
+        except BrokerError as error:
+            self._log.info("newest append times unknown", topics=len(topics), reason=str(error))
+            return {}
 
     def committed(self, keys: Sequence[Key]) -> dict[Key, int]:
         """What the group has committed, where it has."""

@@ -1,6 +1,6 @@
 """From Kafka into the store: partitions that come and go, batches, ages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,8 @@ COMMIT_SECONDS: Final = 5.0
 REWIND_MARGIN_SECONDS: Final = 5.0
 """How much more than a time-to-live is read again, for messages that were on their way."""
 EXPIRIES_PER_TTL: Final = 30
+SILENT_SECONDS: Final = 5.0
+"""After so long without a message Kafka is asked for its newest append time."""
 SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
 """A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
 
@@ -124,8 +126,10 @@ class Intake:
             assigned = self.ownership.assign(
                 key, start=starts.get(key), gate=gates.get(key), now_seconds=self._clock.monotonic()
             )
+            assigned.young = starts.get(key) == 0
             self._store.expose(assigned.number, exposed=False)
             self._instruments.expect(key[0])
+        self._learn_time({topic for topic, _ in keys})
         for key, offset in self._bounds.committed(keys).items():
             self.ownership.judged_before(key, offset)
         taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
@@ -241,15 +245,21 @@ class Intake:
         self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
-            oldest_ms, heard_ms = self.ownership.oldest_ms(self._ttl_ms, now_seconds), self.ownership.heard_ms()
-            removed, forgotten = self._store.expire(oldest_ms, heard_ms)
-            self._deltas.expire(oldest_ms)
-            self._instruments.removed.labels("expired").inc(removed)
-            self._forget(forgotten)
+            self._ask_for_time(owned)
+            self._expire(owned)
         if now_seconds >= self._commit_due:
             self._commit_due = now_seconds + COMMIT_SECONDS
             self._commit(owned)
         self._report()
+
+    def _expire(self, partitions: Sequence[Partition]) -> None:
+        """Remove what has ended in some partitions."""
+        numbers = {partition.number for partition in partitions}
+        oldest_ms = _of(numbers, self.ownership.oldest_ms(self._ttl_ms, self._clock.monotonic()))
+        removed, forgotten = self._store.expire(oldest_ms, _of(numbers, self.ownership.heard_ms()))
+        self._deltas.expire(oldest_ms)
+        self._instruments.removed.labels("expired").inc(removed)
+        self._forget(forgotten)
 
     def _look_ahead(self, partition: Partition) -> None:
         """Learn where a partition ends now, and jump there if that is too far away."""
@@ -281,7 +291,11 @@ class Intake:
             instruments.series.labels(state).set(count)
 
     def _open_gates(self) -> None:
-        for partition in self.ownership.opened(self._clock.monotonic()):
+        """Expose partitions that have caught up, without what has ended in them: it may live on in other partitions."""
+        opened = self.ownership.opened(self._clock.monotonic())
+        if opened:
+            self._expire(opened)
+        for partition in opened:
             self._store.expose(partition.number, exposed=True)
 
     def _starts(self, keys: Sequence[Key]) -> dict[Key, int]:
@@ -289,6 +303,20 @@ class Intake:
         broker_ms = self.ownership.broker_ms(self._clock.monotonic())
         now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
         return self._bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
+
+    def _learn_time(self, topics: set[str]) -> None:
+        """Learn Kafka's newest append time of some topics; a producer's time from the future counts as now."""
+        now_ms = self._clock.now_ns() // 1_000_000
+        newest_ms = self._bounds.newest_ms(topics) if topics else {}
+        self.ownership.note_newest({key: min(append_ms, now_ms) for key, append_ms in newest_ms.items()})
+
+    def _ask_for_time(self, owned: Sequence[Partition]) -> None:
+        """Ask for the newest append time while nothing is read, so that what has moved to other replicas ends here."""
+        began_seconds = self._clock.monotonic()
+        silent = began_seconds - self.ownership.read_at_seconds >= SILENT_SECONDS
+        if silent and began_seconds >= self._questions_due:
+            self._learn_time({partition.key[0] for partition in owned if partition.newest_append_ms})
+            self._budget(began_seconds)
 
     def _ask_again(self, partitions: Sequence[Partition]) -> None:
         """Ask again where that failed before; a partition that is read to its end needs no gate.
@@ -324,6 +352,7 @@ class Intake:
 
     def _begin(self, partition: Partition, start: int) -> None:
         """Read a partition from where it should have been read from when it was assigned."""
+        partition.young = start == 0
         start = self._deltas.begun(partition, start)
         try:
             self._source.seek(TopicPartition(*partition.key, start))
@@ -347,3 +376,7 @@ class Intake:
         for source, numbers in forgotten:
             source.forget(numbers)
             self._deltas.forget(source, numbers)
+
+
+def _of(numbers: set[int], by_number: Mapping[int, int]) -> dict[int, int]:
+    return {number: value for number, value in by_number.items() if number in numbers}

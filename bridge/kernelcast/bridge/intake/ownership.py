@@ -7,9 +7,15 @@ may lie in several partitions, so there all that were assigned together are expo
 Ages are told by Kafka's own clock. A partition that still lags is judged by the newest append time that was read from
 it, so lag expires nothing. One that has been read to its end is judged by what Kafka's clock must show by now at least:
 an append time, plus the time that has passed here since it was read. The local wall clock is never asked.
+
+Series move between partitions when a topic gets more of them, or when a producer chooses them otherwise. The old
+partition still holds the last values from before the move. A replica that reads it again must not expose them beside
+the live ones, so the silence of a partition that has been read to its end is measured by append times alone: from its
+own newest to the newest of all partitions, those of other replicas included. The partitions of a topic that has grown
+within one time-to-live are exposed together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +23,9 @@ UNKNOWN_OFFSET: Final = -1
 STUCK_SECONDS: Final = 60.0
 """So long the others wait for a partition of which nothing can be read. What was written meanwhile is newer than what
 it holds, as long as writers export more often."""
+
+ANSWER_SLACK_MS: Final = 5_000
+"""The newest append time that Kafka names may belong to a marker of a transaction, a little after the last message."""
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -40,6 +49,10 @@ class Partition:
         passed: Whether its series are exposed.
         held_ms: The append time by which series are judged until `held_until` is reached, after messages were skipped.
         held_until: Offset; negative where nothing was skipped.
+        young: Whether its whole log is younger than one time-to-live, as that of an added partition is.
+        behind_ms: By how much its append times are behind the newest of all partitions, because the clock of its broker
+            is; measured by what is read while it is exposed.
+        named_ms: Its newest append time as Kafka named it when asked; 0 before that.
     """
 
     key: Key
@@ -55,6 +68,9 @@ class Partition:
     passed: bool = False
     held_ms: int = 0
     held_until: int = UNKNOWN_OFFSET
+    young: bool = False
+    behind_ms: int = 0
+    named_ms: int = 0
 
     @property
     def lag(self) -> int:
@@ -73,12 +89,18 @@ class Partition:
         """Whether everything has been read that was there at assignment."""
         return not self.waits and self.gate is not None and self.position >= self.gate
 
+    @property
+    def silent(self) -> bool:
+        """Whether time passes for its series although nothing comes: all of it has been read, as far as is known."""
+        return self.at_end and self.named_ms <= self.newest_append_ms + ANSWER_SLACK_MS
+
 
 class Ownership:
     """The assigned partitions.
 
     Attributes:
         stable: Whether the group has given an answer since the last change; an empty assignment is an answer.
+        read_at_seconds: When a message was last read; a monotonic clock.
     """
 
     def __init__(self, *, joint: bool = False) -> None:
@@ -94,7 +116,8 @@ class Ownership:
         self._cohort = 0
         self._broker_ms: float | None = None
         self._broker_seen_at_seconds = 0.0
-        self._read_at_seconds = 0.0
+        self._newest_append_ms = 0
+        self.read_at_seconds = 0.0
         self.stable = False
 
     def number(self, key: Key) -> int:
@@ -172,12 +195,26 @@ class Ownership:
         partition.high = max(partition.high, partition.position)
         partition.judged_to = max(partition.judged_to, partition.position)
         partition.newest_append_ms = max(partition.newest_append_ms, append_ms)
-        partition.moved_at_seconds = self._read_at_seconds = now_seconds
+        partition.moved_at_seconds = self.read_at_seconds = now_seconds
         if partition.position >= partition.held_until:
             partition.held_until = UNKNOWN_OFFSET
+        self._newest_append_ms = max(self._newest_append_ms, append_ms)
+        if partition.at_end:
+            partition.behind_ms = self._newest_append_ms - partition.newest_append_ms
         reading = self.broker_ms(now_seconds)
-        if reading is None or append_ms > reading:
-            self._broker_ms, self._broker_seen_at_seconds = float(append_ms), now_seconds
+        if reading is None or self._newest_append_ms > reading:
+            self._broker_ms, self._broker_seen_at_seconds = float(self._newest_append_ms), now_seconds
+
+    def note_newest(self, newest_ms: Mapping[Key, int]) -> None:
+        """Note the newest append times of partitions, ours and others, as Kafka names them.
+
+        This tells the time where nothing is read: all series of our partitions may have moved to another replica's.
+        """
+        for key, append_ms in newest_ms.items():
+            partition = self._partitions.get(key)
+            if partition is not None:
+                partition.named_ms = append_ms
+        self._newest_append_ms = max(self._newest_append_ms, *newest_ms.values(), 0)
 
     def jump(self, partition: Partition, *, to: int, high: int) -> None:
         """Note that messages are skipped.
@@ -214,16 +251,25 @@ class Ownership:
         """Partitions that have caught up since the last call, now marked as passed."""
         hidden = [partition for partition in self._partitions.values() if not partition.passed]
         ready = [partition for partition in hidden if partition.caught_up]
-        if self._joint and ready:
+        if ready:
             late = {
-                partition.cohort
+                self._together(partition)
                 for partition in hidden
                 if not partition.caught_up and now_seconds - partition.moved_at_seconds < STUCK_SECONDS
             }
-            ready = [partition for partition in ready if partition.cohort not in late]
+            apart = set() if self._joint else late - self._grown()
+            ready = [partition for partition in ready if self._together(partition) not in late - apart]
         for partition in ready:
             partition.passed = True
         return ready
+
+    def _together(self, partition: Partition) -> tuple[int, str]:
+        """What partitions have in common that may be exposed together: their assignment; in a group, also the topic."""
+        return partition.cohort, "" if self._joint else partition.key[0]
+
+    def _grown(self) -> set[tuple[int, str]]:
+        """Assignments of topics that have grown within one time-to-live: their series may have moved."""
+        return {self._together(partition) for partition in self._partitions.values() if partition.young}
 
     def broker_ms(self, now_seconds: float) -> float | None:
         """What Kafka's clock shows at least; None before the first message."""
@@ -245,18 +291,19 @@ class Ownership:
     def heard_ms(self) -> dict[int, int]:
         """By partition number, the append time up to which its series would have been heard if they had said anything.
 
-        While a partition is read, that is its newest message. Once all of it is read, the time counts that has passed
-        here since, but only up to the last message of any partition: when all are silent, Kafka itself may be. Every
-        partition is judged by its own broker's clock. Where a series may lie in several, it has been heard only up to
-        where all have been read.
+        While a partition is read, that is its newest message. Once all of it is read, it is the newest append time of
+        any partition: when all are silent, Kafka itself may be. When a partition was read does not count, as it may be
+        read again long after. A broker's clock that is behind the others' is allowed for, once a message of its
+        partition has shown that. Where a series may lie in several, it has been heard only up to where all have been
+        read.
         """
         heard = {}
         for partition in self._partitions.values():
             if partition.held_until >= 0:
                 heard[partition.number] = partition.held_ms
             elif partition.newest_append_ms or not partition.at_end:
-                silent_seconds = self._read_at_seconds - partition.moved_at_seconds if partition.at_end else 0.0
-                heard[partition.number] = partition.newest_append_ms + max(0, round(silent_seconds * 1e3))
+                elsewhere_ms = self._newest_append_ms - partition.behind_ms if partition.silent else 0
+                heard[partition.number] = max(partition.newest_append_ms, elsewhere_ms)
         return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
 
     def readiness(self) -> tuple[bool, str]:

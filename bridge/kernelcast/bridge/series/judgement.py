@@ -233,7 +233,9 @@ def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
     """A series' interval after another gap between append times: the longest one, ever less of it as time passes.
 
     A new series begins with `unlearned_ms`, so that the first points, which may come in a burst, do not shorten its
-    life. Points of one message, or from before what is known, teach nothing.
+    life. It is 0 while a partition is read again: one time-to-live of points shows each gap that a series survives, and
+    a series that has ended must not live longer here than where it was read before. Points of one message, or from
+    before what is known, teach nothing.
     """
     if gap_ms <= 0:
         return interval_ms
@@ -317,7 +319,8 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         changes += 1
     if known != EMPTY:
         gap_ms = origin.append_ms - series.append_ms[slot]
-        series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, rules.unlearned_ms)
+        unlearned_ms = rules.unlearned_ms if exposed[origin.partition] != 0 else 0
+        series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
     series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
     series.key_hash[slot] = origin.key_hash
     series.writer[slot] = wires.writer[wire]
