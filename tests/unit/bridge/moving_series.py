@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, field
 
+from tests.unit.bridge.delta_streams import Delta, sums
 from tests.unit.bridge.fleet import LAUNCHES, Site, launches, page, samples
 from tests.unit.bridge.list_kafka import ListKafka, ManualClock, StateLog
 
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.intake.consume import Policy
 
+ORDERS = "orders_total"
 STEP_NS = 1_000_000_000
 
 
@@ -16,7 +18,8 @@ class Group:
     """Bridges that share logs, commits, snapshots and time; `falls` compares what any of them exposes.
 
     Attributes:
-        counts: The true value of each series.
+        counts: The true value of each series that is written as a cumulative one, from 1 up.
+        sold: The true total of each series that is written as deltas of one.
         falls: Each value that was exposed below one exposed before: series, before, after.
     """
 
@@ -26,8 +29,10 @@ class Group:
     kafka: ListKafka = field(default_factory=ListKafka)
     bridges: list[Site] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+    sold: dict[str, int] = field(default_factory=dict)
     falls: list[tuple[str, float, float]] = field(default_factory=list)
-    _highest: dict[str, float] = field(default_factory=dict)
+    _highest: dict[tuple[str, str], float] = field(default_factory=dict)
+    _sold_ns: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.state = StateLog(self.clock)
@@ -67,12 +72,21 @@ class Group:
             writer = self.bridges[0] if self.bridges else Site(kafka=self.kafka, clock=self.clock)
             writer.export(partition, sample, keyed=name.encode())
 
+    def sell(self, partition: int, name: str) -> None:
+        """Write a delta of one since the series' last one."""
+        self.sold[name] = self.sold.get(name, 0) + 1
+        now_ns = self.clock.now_ns()
+        body = sums([Delta(self._sold_ns.get(name, now_ns - STEP_NS), now_ns, 1, name)])
+        self._sold_ns[name] = now_ns
+        self.kafka.write("kernels", partition, body, now_ns // 1_000_000, keyed=name.encode())
+
     def live(self, seconds: int, where: dict[str, int]) -> None:
         """Let time pass: each second every series is written to its partition, and every bridge takes a step."""
         for _ in range(seconds):
             self.clock.seconds += 1
             for name, partition in where.items():
                 self.write(partition, name)
+                self.sell(partition, name)
             self.step()
 
     def step(self) -> None:
@@ -96,9 +110,10 @@ class Group:
 
     def look(self) -> None:
         """Compare what is exposed with what was exposed before."""
-        for metric in (LAUNCHES, "orders_total"):
+        for metric in (LAUNCHES, ORDERS):
             for site in self.bridges:
                 for name, value in self.shown(site, metric).items():
-                    if value < self._highest.get(name, 0.0):
-                        self.falls.append((name, self._highest[name], value))
-                    self._highest[name] = max(value, self._highest.get(name, 0.0))
+                    highest = self._highest.get((metric, name), 0.0)
+                    if value < highest:
+                        self.falls.append((name, highest, value))
+                    self._highest[metric, name] = max(value, highest)

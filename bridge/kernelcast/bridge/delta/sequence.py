@@ -242,7 +242,9 @@ def sequence(
         points: The points.
         positions: By partition number, the offset as of which its totals are valid.
         order: See `Order`.
-        times: Shape (n,); filled with the time to show each series' total with as of each point.
+        times: Shape (n,); filled with the time to show each series' total with as of each point, and with NOTHING where
+            a partition that the series has left is read again: its total is that of the other partition, which may
+            still be catching up.
 
     Returns:
         Shape (n,): what becomes of each point.
@@ -264,13 +266,15 @@ def sequence(
             continue
         message = point_messages[i]
         partition, append_ms = partitions[message], appends[message]
-        row_appends[row] = max(append_ms, row_appends[row])
-        row_keys[row] = keys[message]
+        newest = append_ms >= row_appends[row]
+        if newest:
+            row_appends[row], row_keys[row] = append_ms, keys[message]
         if row_partitions[row] == NOTHING:
             row_partitions[row] = partition
+        left = settle_ms > 0 and not newest and row_partitions[row] != partition
         if offsets[message] < positions[partition]:
             outcomes[i] = REPLAYED
-        elif scattered(columns, row, partition, append_ms, settle_ms):
+        elif not left and scattered(columns, row, partition, append_ms, settle_ms):
             outcomes[i] = SPREAD
         elif flags[i] & NO_RECORDED_VALUE:
             outcomes[i] = NO_VALUE
@@ -279,7 +283,7 @@ def sequence(
         else:
             latest_ns = append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns
             outcomes[i] = place(columns, gaps, row, starts[i], ends[i], latest_ns, most_gaps)
-        times[i] = shown(outcomes[i], lasts[row], shown_times, row)
+        times[i] = NOTHING if left else shown(outcomes[i], lasts[row], shown_times, row)
     return outcomes
 
 

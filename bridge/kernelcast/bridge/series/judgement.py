@@ -220,15 +220,6 @@ def refused(tables: Tables, wire: int, origin: Origin, time_ns: int, tolerance_n
 
 
 @part
-def moves(state: int, owner: int, partition: int, exposed: UInt8Array) -> bool:
-    """Whether a series goes over to the partition that brought its newest point.
-
-    One whose owner is exposed stays with it while the other partition is still catching up: it must not vanish.
-    """
-    return owner != partition and (state == EMPTY or exposed[owner] == 0 or exposed[partition] != 0)
-
-
-@part
 def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
     """A series' interval after another gap between append times: the longest one, ever less of it as time passes.
 
@@ -292,6 +283,11 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 ) -> int:
     """Write all of a point that is to be stored but its value.
 
+    The series goes over to the partition that brought the point, even if that is still hidden: then the series is
+    hidden, too, until the partition has caught up. Example: another replica has exposed 470 of partition 7, which is
+    read again here, while 179 from before the series moved is exposed of partition 3. Neither 179 nor the 340 that
+    partition 7 brings first may be exposed any longer.
+
     Args:
         tables: What changes.
         wire: The point's series number.
@@ -308,12 +304,11 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     known, owner = series.state[slot], series.partition[slot]
     changes = 0
     exposed = tables.exposed
-    if moves(known, owner, origin.partition, exposed):
+    if owner != origin.partition:
         if known == EMPTY or exposed[owner] != exposed[origin.partition]:
             changes += 1
-        series.partition[slot] = owner = origin.partition
-    if owner == origin.partition:
-        series.offset[slot] = origin.offset
+        series.partition[slot] = origin.partition
+    series.offset[slot] = origin.offset
     if known != state:
         series.state[slot] = state
         changes += 1

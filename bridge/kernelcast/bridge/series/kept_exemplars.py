@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.expose.exemplars import Exemplar
-from kernelcast.bridge.series.columns import LIVE, NOT_A_HISTOGRAM, FloatArray, WireColumns
+from kernelcast.bridge.series.columns import LIVE, NOT_A_HISTOGRAM, FloatArray, MessageColumns, WireColumns
 from kernelcast.bridge.series.slots import Slots
 from kernelcast.bridge.translation.attributes import joined
 from kernelcast.columnar import EXPLICIT, Decoded, PointExemplar, PointType, exemplars_of
@@ -120,11 +120,14 @@ class KeptExemplars:
             self._copy = dict(self._kept)
         return self._copy
 
-    def note(self, decoded: Decoded, wires: WireColumns, slots: Slots) -> None:
+    def note(self, decoded: Decoded, messages: MessageColumns, wires: WireColumns, slots: Slots) -> None:
         """Keep the exemplars of a batch whose points have been stored.
+
+        Those of a partition that a series has left, and which is read again, are passed over.
 
         Args:
             decoded: The batch.
+            messages: Where each message came from.
             wires: Where its series go.
             slots: Where they are.
         """
@@ -137,6 +140,8 @@ class KeptExemplars:
             wire = int(columns.series[row])
             slot = int(wires.slot[wire])
             if slot < 0 or not _takes(slots, slot, int(wires.writer[wire])):
+                continue
+            if messages.partition[columns.message[row]] != slots.series.partition[slot]:
                 continue
             if len(raw) > MOST_BYTES_OF_A_POINT:
                 self.dropped += 1

@@ -123,7 +123,7 @@ class SeriesStore:
             if len(numbers.series):
                 store_numbers(self._tables(wires), numbers, messages, self._rules, counts)
             self._store_histograms(wires, histograms, messages, counts)
-            self._exemplars.note(decoded, wires.columns, self._slots)
+            self._exemplars.note(decoded, messages, wires.columns, self._slots)
             announced = self._heartbeats is not None and self._heartbeats.announce()
             self._changed(membership=bool(counts[MEMBERSHIP]) or announced)
         return counts
