@@ -15,6 +15,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
@@ -33,6 +34,9 @@ CLOSE_SECONDS: Final = 5.0
 """How long `close` waits by default. librdkafka itself waits for as long as a broker leaves a commit unanswered."""
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
 """What `committed` gives for a partition of which the group has committed nothing."""
+
+NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Sixteen zero bytes, as librdkafka writes an id that the broker did not give."""
 
 
 class Rebalance(Protocol):
@@ -86,6 +90,7 @@ class Consumer:
         self._settings, self._group_id = settings, group_id
         self._asking: Any = None
         self._rebalancing = self._leaves = self._abandoned = False
+        self._has_controller: bool | None = None
         self._revoking = threading.Lock()
         self._closed = True  # until there is something to close
         self._ends: list[TopicPartition] = []
@@ -229,6 +234,27 @@ class Consumer:
             partition if partition.offset >= 0 else self._beyond_index(partition, timeout_seconds)
             for partition in found
         ]
+
+    def topic_ids(self, topics: Iterable[str], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, str]:
+        """Kafka's ids of topics (KIP-516): one that is deleted and created again has another.
+
+        Absent are topics that do not exist, and all of them before Kafka 2.8 and on the embedded broker, which names a
+        controller that is none of its brokers.
+        """
+        admin, wanted, found = self._admin(), sorted(set(topics)), dict[str, str]()
+        with broker_errors("asking for the topics' ids"):
+            if self._has_controller is None:
+                metadata = admin.list_topics(timeout=timeout_seconds)
+                self._has_controller = metadata.controller_id in metadata.brokers
+            if not wanted or not self._has_controller:
+                return {}
+            answers = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_seconds)
+        for name, answer in answers.items():
+            with suppress(KafkaException):
+                topic_id = str(answer.result().topic_id)
+                if topic_id != NO_TOPIC_ID:
+                    found[name] = topic_id
+        return found
 
     def newest_timestamps_ms(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS

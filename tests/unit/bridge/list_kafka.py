@@ -1,6 +1,6 @@
 """A Kafka of lists, what the bridge keeps in it, and a clock that is a number."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,8 @@ class ListKafka:
     answers: bool = True
     questions: int = 0
     names_newest: bool = True
+    ids: dict[str, str] = field(default_factory=dict)
+    notes: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def write(self, topic: str, partition: int, body: bytes | None, append_ms: int, **further: Any) -> None:
         log = self.logs.setdefault((topic, partition), [])
@@ -151,11 +153,18 @@ class ListKafka:
         logs = {(item.topic, item.partition): self.logs[item.topic, item.partition] for item in partitions}
         return {key: max(record.append_ms for record in log) for key, log in logs.items() if log}
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        if not self.answers:
+            raise BrokerError("no answer")
+        return {topic: self.ids[topic] for topic in topics if topic in self.ids}
+
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         self.commits.update({(item.topic, item.partition): item.offset for item in offsets})
+        self.notes.update({(item.topic, item.partition): item.metadata or "" for item in offsets})
 
     def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        return [TopicPartition(p.topic, p.partition, self.commits.get((p.topic, p.partition), -1)) for p in partitions]
+        keys = [(item.topic, item.partition) for item in partitions]
+        return [TopicPartition(*key, self.commits.get(key, -1), self.notes.get(key, "")) for key in keys]
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
         for start in partitions:

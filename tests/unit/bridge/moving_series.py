@@ -40,7 +40,13 @@ class Group:
     def bridge(self, *partitions: int, at_once: int = 1000) -> Site:
         """Start a bridge that is given some partitions."""
         site = Site(
-            kafka=ListKafka(self.kafka.logs, commits=self.kafka.commits, at_once=at_once),
+            kafka=ListKafka(
+                self.kafka.logs,
+                commits=self.kafka.commits,
+                at_once=at_once,
+                ids=self.kafka.ids,
+                notes=self.kafka.notes,
+            ),
             clock=self.clock,
             state=self.state,
             policy=Policy(self.ttl_seconds, grouped=self.grouped),
@@ -63,6 +69,14 @@ class Group:
     def kill(self, site: Site) -> None:
         """End a bridge without a word."""
         self.bridges.remove(site)
+
+    def recreate(self, topic_id: str = "") -> None:
+        """Delete the topic and create it again; bridges that read it go on at their offsets, as in a log that grows."""
+        for key in self.kafka.logs:
+            self.kafka.logs[key] = []
+        self.kafka.commits.clear()
+        if topic_id:
+            self.kafka.ids["kernels"] = topic_id
 
     def write(self, partition: int, *names: str) -> None:
         """Raise series by one and write them to a partition."""

@@ -6,6 +6,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.unit.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, Slow, sums
 
 from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.sequence import Order
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 
 SECOND_NS = 10**9
@@ -221,3 +222,10 @@ def test_any_points_in_any_order_come_to_what_the_slow_way_says(points: list[Del
         assert (start, value) == (series.start, series.total)
         assert series.last <= time <= series.last + expected.get("filled", 0)
     assert meter.counted == expected
+
+
+def test_a_partition_that_is_read_later_than_another_is_not_taken_for_a_clock_that_was_put_right() -> None:
+    meter = Meter(Accumulator(Order(10 * 10**9, settle_ms=0, most_gaps=128), most_series=10))
+    for begin, end, partition in ((100, 110, 0), (170, 180, 0), (110, 140, 1), (140, 170, 1), (180, 190, 0)):
+        meter.sums(Delta(begin * 10**9, end * 10**9, 1), partition=partition, append_ms=end * 1000)
+    assert meter.counted == {"first": 1, "gap": 1, "filled": 2, "added": 1}

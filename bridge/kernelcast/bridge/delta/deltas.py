@@ -75,6 +75,7 @@ class Deltas:
         self._owned: dict[Key, int] = {}
         self._waiting: dict[Key, int] = {}
         self._due: dict[str, float] = {}
+        self._topic_ids: dict[str, str] = {}
         self._written: set[str] = set()
         self._restored = self._torn = False
         self._forgotten_gaps = 0
@@ -102,6 +103,20 @@ class Deltas:
             if partition.waits:
                 self._waiting[key] = position
         return restored
+
+    def identify(self, topic_ids: Mapping[str, str]) -> None:
+        """Note Kafka's ids of topics: totals that are kept belong to the topic with the same one."""
+        self._topic_ids.update(topic_ids)
+
+    def clamp(self, partition: Partition) -> None:
+        """Note where a partition ends: totals that are valid as of an offset beyond that are of another log."""
+        gate, key, number = partition.gate, partition.key, partition.number
+        position = self._waiting.get(key, int(self._totals.positions[number]))
+        if not gate or position <= gate:
+            return
+        if self._policy.by_partition:
+            self._totals.free(self._totals.rows.of_partition(number))
+        self.start_over(partition, partition.judged_to)
 
     def begun(self, partition: Partition, start: int) -> int:
         """Note that a partition that waited can be read from where it should have been; returns where that is."""
@@ -132,7 +147,10 @@ class Deltas:
 
     def start_over(self, partition: Partition, first: int) -> None:
         """Note that a partition's offsets have begun anew."""
-        self._totals.at(partition.number, first)
+        if partition.key in self._waiting:
+            self._waiting[partition.key] = first
+        else:
+            self._totals.at(partition.number, first)
 
     def forget(self, source: Source, numbers: NDArray[np.int32]) -> None:
         """Series numbers that may stand for other series from now on."""
@@ -223,7 +241,8 @@ class Deltas:
             return False
         positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
         columns = freeze(rows, chosen, number_of)
-        snapshot = Snapshot(secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns)
+        topic_ids = {topic: self._topic_ids[topic] for topic, _ in keys if topic in self._topic_ids}
+        snapshot = Snapshot(secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns, topic_ids)
         try:
             self._instruments.snapshot_bytes.inc(self._state.write(what, snapshot, self._settled))
         except BrokerError as error:
@@ -245,7 +264,7 @@ class Deltas:
             wanted = {ALL: list(by_key)} if by_key and not self._restored else {}
         self._restored = self._restored or bool(wanted)
         try:
-            found = self._state.read(list(wanted)) if wanted else {}
+            found = self._state.read(list(wanted), lambda one: not self._foreign(one, by_key)) if wanted else {}
         except BrokerError as error:
             self._instruments.beginnings.labels("unread").inc(len(partitions))
             self._log.warning("totals of delta series not read", reason=str(error))
@@ -260,6 +279,9 @@ class Deltas:
     def _put_back(self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition]) -> dict[Key, int]:
         cause, reason = self._unfit(found, partitions)
         if not cause and isinstance(found, Snapshot):
+            foreign = self._foreign(found, partitions)
+            self._refused("other_log", "; ".join(foreign.values()), foreign)
+            partitions = {key: partition for key, partition in partitions.items() if key not in foreign}
             numbers = {i: partitions[key].number for i, (key, _) in enumerate(found.positions) if key in partitions}
             try:
                 series = thaw(self._totals.rows, found.columns, numbers)
@@ -270,10 +292,26 @@ class Deltas:
                 self._written |= {_what(key) for key in partitions} if self._policy.by_partition else {ALL}
                 self._log.info("totals of delta series restored", partitions=len(partitions), series=series)
                 return {key: offset for key, offset in found.positions if key in partitions}
-        self._instruments.beginnings.labels(cause).inc(len(partitions))
-        if cause != "missing":
-            self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
+        self._refused(cause, reason, partitions)
         return {}
+
+    def _refused(self, cause: str, reason: str, partitions: Mapping[Key, object]) -> None:
+        self._instruments.beginnings.labels(cause).inc(len(partitions))
+        if cause != "missing" and partitions:
+            self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
+
+    def _foreign(self, found: Snapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
+        """Partitions whose totals in a snapshot are those of another log of the same name, and how that shows."""
+        foreign = {}
+        for key, offset in found.positions:
+            ours, topic = partitions.get(key), key[0]
+            known = self._topic_ids.get(topic, "")
+            written = found.topic_ids.get(topic, known)
+            if ours is not None and known and written != known:
+                foreign[key] = f"the snapshot is of topic {topic} with id {written}, which now has id {known}"
+            elif ours is not None and ours.gate and offset > ours.gate:
+                foreign[key] = f"the snapshot is as of offset {offset}, {topic}/{key[1]} ends at {ours.gate}"
+        return foreign
 
     def _unfit(self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition]) -> tuple[str, str]:
         """Why a snapshot cannot be used: cause and reason; empty where it can."""
@@ -285,11 +323,8 @@ class Deltas:
         longest_seconds = self._policy.settings.snapshot_max_age_seconds
         if age_seconds > longest_seconds:
             return "too_old", f"the snapshot is {age_seconds:.0f} s old; the limit is {longest_seconds:g} s"
-        for key, offset in found.positions:
-            ours = partitions.get(key)
-            if ours is not None and ours.gate and offset > ours.gate:
-                return "other_log", f"the snapshot is as of offset {offset}, {key[0]}/{key[1]} ends at {ours.gate}"
-        return "", ""
+        foreign = self._foreign(found, partitions)
+        return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
 
 
 def _what(key: Key) -> str:

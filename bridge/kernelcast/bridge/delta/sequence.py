@@ -42,6 +42,7 @@ from kernelcast.bridge.series.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar import NO_RECORDED_VALUE
 
 NANOSECONDS_PER_MILLISECOND = 1_000_000
+NO_LIMIT_NS = 2**63 - 1
 
 
 class Incoming(NamedTuple):
@@ -281,7 +282,8 @@ def sequence(
         elif not sound[i]:
             outcomes[i] = MALFORMED
         else:
-            latest_ns = append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns
+            # A message that was appended before one that is known says nothing about the producer's present clock.
+            latest_ns = append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns if newest else NO_LIMIT_NS
             outcomes[i] = place(columns, gaps, row, starts[i], ends[i], latest_ns, most_gaps)
         times[i] = NOTHING if left else shown(outcomes[i], lasts[row], shown_times, row)
     return outcomes

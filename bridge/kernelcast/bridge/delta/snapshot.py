@@ -7,8 +7,8 @@ one, nor parts of two for one. Numbers are little-endian, histograms' blocks are
 import json
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import cramjam
@@ -60,12 +60,14 @@ class Snapshot:
         written_ns: When, by the writer's clock.
         positions: Next offset by partition; `columns["partition"]` counts them.
         columns: One array per name of COLUMNS and TAILS; `digest` of shape (n, 16).
+        topic_ids: Kafka's ids of the topics, where it tells them: offsets count in the log of that topic only.
     """
 
     identity: bytes
     written_ns: int
     positions: tuple[tuple[Key, int], ...]
     columns: dict[str, NDArray[Any]]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def progress(self) -> int:
@@ -77,6 +79,7 @@ class Snapshot:
         head = {
             "written_ns": self.written_ns,
             "positions": [[topic, partition, offset] for (topic, partition), offset in self.positions],
+            "topic_ids": dict(self.topic_ids),
             "lengths": {name: len(self.columns[name]) for name in (*COLUMNS, *TAILS)},
         }
         text = json.dumps(head, separators=(",", ":")).encode()
@@ -134,7 +137,7 @@ def load(parts: Sequence[Part]) -> Snapshot:
         if written != len(whole):
             raise WireError(f"snapshot is {written} bytes and says {len(whole)}; {BEGIN_ANEW}")
         return _parse(ordered[0].identity, memoryview(whole))
-    except (cramjam.DecompressionError, ValueError, KeyError, TypeError, struct.error) as error:
+    except (cramjam.DecompressionError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise WireError(f"snapshot cannot be read: {error}; {BEGIN_ANEW}") from error
 
 
@@ -156,4 +159,5 @@ def _parse(identity: bytes, whole: memoryview) -> Snapshot:
     ):
         raise WireError(f"snapshot's arrays do not belong together; {BEGIN_ANEW}")
     positions = tuple(((str(topic), int(number)), int(offset)) for topic, number, offset in head["positions"])
-    return Snapshot(identity, int(head["written_ns"]), positions, columns)
+    topic_ids = {str(topic): str(topic_id) for topic, topic_id in head.get("topic_ids", {}).items()}
+    return Snapshot(identity, int(head["written_ns"]), positions, columns, topic_ids)

@@ -133,8 +133,13 @@ class StateTopic:
         """Wait until Kafka has what was written, at most so long."""
         self._producer.flush(timeout_seconds)
 
-    def read(self, what: list[str]) -> dict[str, Snapshot | WireError]:
+    def read(self, what: list[str], fits: Callable[[Snapshot], bool]) -> dict[str, Snapshot | WireError]:
         """The snapshot of each that knows most, or why none is of use; what has none is absent.
+
+        Args:
+            what: Which of the owner's.
+            fits: Whether a snapshot is of the present log. One that is not, because its topic was deleted and created
+                again, is given only where there is no other: its offsets are beyond all others.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -150,22 +155,26 @@ class StateTopic:
             for partition in there:
                 wanted = by_partition.get(partition.partition, [])
                 if wanted:
-                    found |= self._read_partition(reader, partition, wanted)
+                    found |= self._read_partition(reader, partition, wanted, fits)
         finally:
             reader.close()
         return found
 
-    def _read_partition(self, reader: StateReader, partition: Any, what: list[str]) -> dict[str, Snapshot | WireError]:
+    def _read_partition(
+        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[Snapshot], bool]
+    ) -> dict[str, Snapshot | WireError]:
         since_ns = self._now_ns() - round(RECENT_SECONDS * 1e9)
         (recent,) = reader.offsets_for_time([partition], since_ns)
-        found = self._collect(reader, recent, what)
+        found = self._collect(reader, recent, what, fits)
         missing = [one for one in what if not isinstance(found.get(one), Snapshot)]
         if missing and recent.offset > 0:
             partition.offset = OFFSET_BEGINNING
-            found |= self._collect(reader, partition, missing)
+            found |= self._collect(reader, partition, missing, fits)
         return found
 
-    def _collect(self, reader: StateReader, partition: Any, what: list[str]) -> dict[str, Snapshot | WireError]:
+    def _collect(
+        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[Snapshot], bool]
+    ) -> dict[str, Snapshot | WireError]:
         prefixes = {self._prefix(one): one for one in what}
         slots: dict[str, dict[bytes, dict[int, bytes]]] = {one: {} for one in what}
         for message in to_end(reader, [partition]):
@@ -185,7 +194,7 @@ class StateTopic:
             own = self._prefix(one) + f"/{self._writer}/".encode()
             keys = {slot + f"/{number}".encode() for slot, parts in by_slot.items() for number in parts}
             writing.others |= {key for key in keys if not key.startswith(own)}
-            best = _best([list(parts.values()) for parts in by_slot.values() if parts])
+            best = _best([list(parts.values()) for parts in by_slot.values() if parts], fits)
             if best is not None:
                 found[one] = best
         return found
@@ -224,19 +233,16 @@ class _Tally:
             self._settled(self._trouble or None)
 
 
-def _best(slots: list[list[bytes]]) -> Snapshot | WireError | None:
-    """The snapshot that knows most; the reason why there is none; None where there is nothing at all."""
-    best: Snapshot | None = None
+def _best(slots: list[list[bytes]], fits: Callable[[Snapshot], bool]) -> Snapshot | WireError | None:
+    """The snapshot that fits and knows most; the reason why there is none; None where there is nothing at all."""
+    found: list[Snapshot] = []
     trouble: WireError | None = None
     for messages in slots:
         try:
-            snapshot = _whole([Part.of(message) for message in messages])
+            found.append(_whole([Part.of(message) for message in messages]))
         except WireError as error:
             trouble = error
-            continue
-        if best is None or (snapshot.progress, snapshot.written_ns) > (best.progress, best.written_ns):
-            best = snapshot
-    return best or trouble
+    return max(found, key=lambda one: (fits(one), one.progress, one.written_ns), default=trouble)
 
 
 def _whole(parts: list[Part]) -> Snapshot:

@@ -3,7 +3,7 @@
 They are asked leader by leader, so that a broker that is away keeps waiting only the partitions it leads.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
 
@@ -25,6 +25,9 @@ class Answering(Protocol):
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
         """Where each partition stood at a time."""
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's ids of topics; absent where there is no such topic or Kafka tells none."""
 
     def newest_timestamps_ms(self, partitions: Sequence[TopicPartition]) -> dict[Key, int]:
         """The newest timestamp in each partition; absent where there is none or Kafka does not say."""
@@ -65,6 +68,14 @@ class Bounds:
                 found[partition.topic, partition.partition] = high if high > low else 0
         return found
 
+    def topic_ids(self, topics: set[str]) -> dict[str, str]:
+        """The ids of topics; a topic that is deleted and created again has another."""
+        try:
+            return self._source.topic_ids(topics) if topics else {}
+        except BrokerError as error:
+            self._log.info("topic ids unknown", topics=len(topics), reason=str(error))
+            return {}
+
     def newest_ms(self, topics: set[str]) -> dict[Key, int]:
         """The newest timestamps of all partitions of some topics, other replicas' included."""
         try:
@@ -74,14 +85,18 @@ class Bounds:
             self._log.info("newest append times unknown", topics=len(topics), reason=str(error))
             return {}
 
-    def committed(self, keys: Sequence[Key]) -> dict[Key, int]:
-        """What the group has committed, where it has."""
+    def committed(self, keys: Sequence[Key], topic_ids: Mapping[str, str]) -> dict[Key, int]:
+        """What the group has committed, where it has; not what it has committed of a topic with another id."""
         try:
             found = self._source.committed([TopicPartition(*key) for key in keys]) if keys else []
         except BrokerError as error:
             self._log.warning("committed offsets unknown; dead letters may be repeated", reason=str(error))
             return {}
-        return {key: item.offset for key, item in zip(keys_of(found), found, strict=True) if item.offset >= 0}
+        return {
+            key: item.offset
+            for key, item in zip(keys_of(found), found, strict=True)
+            if item.offset >= 0 and not (item.metadata and topic_ids.get(key[0], item.metadata) != item.metadata)
+        }
 
     def _by_leader(self, keys: Sequence[Key]) -> Iterator[list[TopicPartition]]:
         if not keys:

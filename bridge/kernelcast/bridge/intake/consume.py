@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import structlog
-from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.deltas import Deltas
@@ -34,6 +34,8 @@ COMMIT_SECONDS: Final = 5.0
 REWIND_MARGIN_SECONDS: Final = 5.0
 """How much more than a time-to-live is read again, for messages that were on their way."""
 EXPIRIES_PER_TTL: Final = 30
+IDS_SECONDS: Final = 10.0
+"""So often Kafka is asked for the ids of topics."""
 SILENT_SECONDS: Final = 5.0
 """After so long without a message Kafka is asked for its newest append time."""
 SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
@@ -108,7 +110,7 @@ class Intake:
         self._policy, self._deltas = policy, parts.deltas
         self._ttl_ms = round(policy.ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
-        self._upkeep_due = self._commit_due = self._expiry_due = self._questions_due = 0.0
+        self._upkeep_due = self._commit_due = self._expiry_due = self._questions_due = self._ids_due = 0.0
         self.ownership = Ownership(joint=not policy.grouped)
         self.freshness = Freshness(parts.instruments, parts.clock)
         self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
@@ -120,6 +122,7 @@ class Intake:
         self._instruments.rebalances.labels("assigned").inc()
         self.ownership.next_cohort()
         keys = keys_of(partitions)
+        self._identify({topic for topic, _ in keys})
         starts = self._starts(keys)
         gates = self._bounds.gates([key for key in keys if key in starts])
         for key in keys:
@@ -130,7 +133,7 @@ class Intake:
             self._store.expose(assigned.number, exposed=False)
             self._instruments.expect(key[0])
         self._learn_time({topic for topic, _ in keys})
-        for key, offset in self._bounds.committed(keys).items():
+        for key, offset in self._bounds.committed(keys, self.ownership.topic_ids).items():
             self.ownership.judged_before(key, offset)
         taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
         for key, offset in self._deltas.assigned(taken).items():
@@ -183,10 +186,8 @@ class Intake:
         batch = Batch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
         for reached in batch.partitions:
             if self.ownership.start_over(reached.partition, reached.first):
-                topic, number = reached.partition.key
-                self._instruments.offset_restarts.labels(topic).inc()
                 self._deltas.start_over(reached.partition, reached.first)
-                self._log.warning("offsets begin anew", topic=topic, partition=number, offset=reached.first)
+                self._note_restart(reached.partition, reached.first)
         exposed = frozenset(partition.number for partition in self.ownership.owned() if partition.passed)
         for segment, tombstones in batch.segments():
             self._store_points(segment, exposed)
@@ -240,6 +241,7 @@ class Intake:
             self._look_ahead(partition)
         self._ask_again([partition for partition in owned if partition.waits or partition.gate is None])
         self._ask_whether_settled()
+        self._ask_for_ids(owned)
         self._open_gates()
         self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
         self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
@@ -331,8 +333,41 @@ class Intake:
         for partition in partitions:
             if partition.waits and partition.key in starts and partition.key in gates:
                 self._begin(partition, starts[partition.key])
-            partition.gate = gates.get(partition.key)
+            self.ownership.learn_gate(partition, gates.get(partition.key))
+            self._deltas.clamp(partition)
         self._budget(began_seconds)
+
+    def _ask_for_ids(self, owned: Sequence[Partition]) -> None:
+        """Find out now and then whether topics have been deleted and created again: the offset need not show it."""
+        began_seconds = self._clock.monotonic()
+        if began_seconds >= max(self._ids_due, self._questions_due):
+            self._ids_due = began_seconds + IDS_SECONDS
+            self._identify({partition.key[0] for partition in owned})
+            self._budget(began_seconds)
+
+    def _identify(self, topics: set[str]) -> None:
+        """Learn the ids of topics; one that was deleted and created again is read from its beginning."""
+        topic_ids = self._bounds.topic_ids(topics)
+        created = self.ownership.identify(topic_ids)
+        self._deltas.identify(topic_ids)
+        for partition in self.ownership.owned():
+            if partition.key[0] in created:
+                self._read_new_log(partition)
+
+    def _read_new_log(self, partition: Partition) -> None:
+        topic, number = partition.key
+        try:
+            self._source.seek(TopicPartition(topic, number, OFFSET_BEGINNING))
+        except BrokerError as error:
+            self._log.warning("not read from its beginning", topic=topic, partition=number, reason=str(error))
+        self.ownership.restart(partition, 0)
+        self._deltas.start_over(partition, 0)
+        self._note_restart(partition, 0)
+
+    def _note_restart(self, partition: Partition, first: int) -> None:
+        topic, number = partition.key
+        self._instruments.offset_restarts.labels(topic).inc()
+        self._log.warning("offsets begin anew", topic=topic, partition=number, offset=first)
 
     def _ask_whether_settled(self) -> None:
         """Ask the group where its protocol does not say that there is nothing (more) for this member."""
@@ -364,8 +399,11 @@ class Intake:
 
     def _commit(self, partitions: Sequence[Partition]) -> None:
         """For lag monitors, and so that nothing is put aside twice; a restart reads one time-to-live again anyway."""
+        ids = self.ownership.topic_ids
         offsets = [
-            TopicPartition(*partition.key, partition.position) for partition in partitions if partition.position >= 0
+            TopicPartition(*partition.key, partition.position, ids.get(partition.key[0], ""))
+            for partition in partitions
+            if partition.position >= 0
         ]
         try:
             self._source.commit(offsets)

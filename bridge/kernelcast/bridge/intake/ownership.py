@@ -101,6 +101,7 @@ class Ownership:
     Attributes:
         stable: Whether the group has given an answer since the last change; an empty assignment is an answer.
         read_at_seconds: When a message was last read; a monotonic clock.
+        topic_ids: Kafka's ids of topics, where it tells them.
     """
 
     def __init__(self, *, joint: bool = False) -> None:
@@ -113,6 +114,7 @@ class Ownership:
         self._partitions: dict[Key, Partition] = {}
         self._numbers: dict[Key, int] = {}
         self._judged_to: dict[Key, int] = {}
+        self.topic_ids: dict[str, str] = {}
         self._cohort = 0
         self._broker_ms: float | None = None
         self._broker_seen_at_seconds = 0.0
@@ -149,7 +151,29 @@ class Ownership:
         partition.waits, partition.cohort, partition.moved_at_seconds = start is None, self._cohort, now_seconds
         partition.judged_to = self._judged_to.get(key, 0)
         self._partitions[key] = partition
+        self.learn_gate(partition, gate)
         return partition
+
+    def learn_gate(self, partition: Partition, gate: int | None) -> None:
+        """Note where a partition ends.
+
+        An offset beyond that is of a log that has gone: all of the present one is new. Only where Kafka's id says that
+        the topic is the same, its end has been lost (an unclean leader election).
+        """
+        partition.gate = gate
+        if gate is not None and partition.judged_to > gate:
+            partition.judged_to = gate if partition.key[0] in self.topic_ids else 0
+
+    def identify(self, topic_ids: Mapping[str, str]) -> set[str]:
+        """Note the ids of topics.
+
+        Returns:
+            Those that were deleted and created again: the offsets that are remembered of them are forgotten.
+        """
+        created = {topic for topic, known in self.topic_ids.items() if topic_ids.get(topic, known) != known}
+        self.topic_ids.update(topic_ids)
+        self._judged_to = {key: offset for key, offset in self._judged_to.items() if key[0] not in created}
+        return created
 
     def begin_at(self, key: Key, offset: int) -> int:
         """Have a partition that has not been read yet begin at another offset, which is given back."""
@@ -166,8 +190,8 @@ class Ownership:
         """Note that a former owner has judged all messages before an offset."""
         partition = self._partitions.get(key)
         if partition is not None:
-            end = max(partition.high, partition.gate if partition.gate is not None else offset)
-            partition.judged_to = min(max(partition.judged_to, offset), end)
+            partition.judged_to = max(partition.judged_to, offset)
+            self.learn_gate(partition, partition.gate)
 
     def start_over(self, partition: Partition, first: int) -> bool:
         """Note where a batch begins; before what was read already, the topic has been made anew.
@@ -177,10 +201,14 @@ class Ownership:
         """
         if partition.waits or first >= partition.position:
             return False
+        self.restart(partition, first)
+        return True
+
+    def restart(self, partition: Partition, first: int) -> None:
+        """Forget the offsets of a log that has gone; another one is read from its first message on."""
         partition.position = partition.high = first
         partition.gate = 0 if partition.passed else None
         partition.judged_to, partition.held_until = 0, UNKNOWN_OFFSET
-        return True
 
     def advance(self, partition: Partition, *, position: int, append_ms: int, now_seconds: float) -> None:
         """Note what was read.

@@ -1,0 +1,242 @@
+"""Topics that grow, or are deleted and created again, under bridges that come and go: every total holds."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, AGGREGATION_TEMPORALITY_DELTA
+from tests.service.conftest import Broker
+from tests.service.replicas import Replicas
+from tests.service.servers import get, wait_for
+
+from kernelcast.runtime.consumer import Consumer
+from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.wire.topics import STATE
+
+pytestmark = pytest.mark.service
+TOPIC = "grown"
+KINDS = tuple(f"kind{number}" for number in range(6))
+LINE = re.compile(r'^(worked|sold)_total{.*kind="(\w+)".*} (\S+)$', re.MULTILINE)
+QUICK = {"topic.metadata.refresh.interval.ms": 1000, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
+SETTINGS = {
+    "topics": [TOPIC],
+    "group_id": TOPIC,
+    "ttl_seconds": 40,
+    "ttl_floor_seconds": 3,
+    "deltas": {"snapshot_seconds": 1},
+    "kafka": {"properties": QUICK},
+}
+MOVED_SECONDS = 12
+"""So long ago series moved when a second bridge joins: they have ended in their old partitions, and are read again."""
+
+
+class Shop:
+    """Counts one of each kind five times a second, cumulative and as deltas; the kind is the key."""
+
+    def __init__(self, kafka: Broker) -> None:
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUICK_PRODUCER})
+        self._start_ns = self._last_ns = time.time_ns()
+        self.partitions, self.count = 2, 0
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Count until the block ends, and have Kafka acknowledge all."""
+        closed = threading.Event()
+
+        def run() -> None:
+            while not closed.wait(0.2):
+                self._count()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            closed.set()
+            thread.join()
+            assert self._producer.flush(30) == 0
+
+    def _count(self) -> None:
+        now_ns, self.count = time.time_ns(), self.count + 1
+        for number, kind in enumerate(KINDS):
+            request = ExportMetricsServiceRequest()
+            metrics = request.resource_metrics.add().scope_metrics.add().metrics
+            for name, temporality, start_ns, value in (
+                ("worked", AGGREGATION_TEMPORALITY_CUMULATIVE, self._start_ns, self.count),
+                ("sold", AGGREGATION_TEMPORALITY_DELTA, self._last_ns, 1),
+            ):
+                total = metrics.add(name=name).sum
+                total.aggregation_temporality, total.is_monotonic = temporality, True
+                point = total.data_points.add(start_time_unix_nano=start_ns, time_unix_nano=now_ns, as_int=value)
+                attribute = point.attributes.add(key="kind")
+                attribute.value.string_value = kind
+            self._producer.produce(TOPIC, request.SerializeToString(), kind.encode(), number % self.partitions)
+        self._producer.poll(0)
+        self._last_ns = now_ns
+
+
+QUICK_PRODUCER = {"topic.metadata.refresh.interval.ms": 500, "acks": "all", "log_level": 2}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one page showed, and the seconds before and after the answer."""
+
+    began: float
+    ended: float
+    values: dict[tuple[str, str], float]
+
+
+class Pages(threading.Thread):
+    """Reads the pages of all replicas again and again."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        super().__init__(daemon=True)
+        self._replicas, self._stopping = replicas, threading.Event()
+        self.looks: list[Look] = []
+
+    def run(self) -> None:
+        """Look; called by `start`."""
+        while not self._stopping.wait(0.2):
+            for index in range(self._replicas.count):
+                began = time.monotonic()
+                try:
+                    body = get(f"{self._replicas.url(index)}/metrics", 5)
+                except OSError:
+                    continue
+                values = {(name, kind): float(value) for name, kind, value in LINE.findall(body)}
+                self.looks.append(Look(began, time.monotonic(), values))
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stopping.set()
+        self.join(20)
+
+    def falls(self) -> list[tuple[str, str, float, float]]:
+        """Every value that was lower than one seen before on any replica: name, kind, before, after."""
+        found = []
+        highest: dict[tuple[str, str], tuple[float, float]] = {}
+        for look in self.looks:
+            for series, value in look.values.items():
+                known, ended = highest.get(series, (0.0, 0.0))
+                if value < known and look.began >= ended:
+                    found.append((*series, known, value))
+                highest[series] = (value, look.ended)
+        return found
+
+
+def exposed(replicas: Replicas, *indexes: int) -> dict[tuple[str, str], list[float]]:
+    """What replicas expose of each series."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for index in indexes:
+        for name, kind, value in LINE.findall(get(f"{replicas.url(index)}/metrics")):
+            found.setdefault((name, kind), []).append(float(value))
+    return found
+
+
+def all_of(worked: int, sold: int) -> dict[tuple[str, str], list[float]]:
+    """Every series on one replica."""
+    return {(name, kind): [float(value)] for name, value in (("worked", worked), ("sold", sold)) for kind in KINDS}
+
+
+def asked(found: Callable[[], bool]) -> Callable[[], bool]:
+    """A check that fails while a replica does not answer."""
+
+    def check() -> bool:
+        try:
+            return found()
+        except OSError:
+            return False
+
+    return check
+
+
+def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_topic_is_created_again(
+    shared_kafka: Broker, tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": shared_kafka.bootstrap_servers})
+    topics = [NewTopic(TOPIC, 2, 1), NewTopic(STATE.name, 2, 1, config={"cleanup.policy": "compact"})]
+    for made in admin.create_topics(topics).values():
+        made.result()
+    shop = Shop(shared_kafka)
+    with Replicas(tmp_path, shared_kafka.bootstrap_servers, 2, **SETTINGS) as replicas:
+        replicas.start(0)
+        pages = Pages(replicas)
+        pages.start()
+        try:
+            with shop.open():
+                wait_for("every series", lambda: exposed(replicas, 0).keys() == all_of(0, 0).keys())
+                time.sleep(3)
+                for grown in admin.create_partitions([NewPartitions(TOPIC, 4)]).values():
+                    grown.result()
+                time.sleep(1)
+                shop.partitions = 4
+                time.sleep(MOVED_SECONDS)
+                replicas.start(1)
+                time.sleep(3)
+                replicas.servers[0].kill()
+                replicas.start(0)
+                time.sleep(3)
+                assert replicas.servers[1].stop() == 0
+                replicas.start(1)
+            wait_for("all totals", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, shop.count)), 40)
+            assert pages.falls() == []
+            before = shop.count
+            pages.looks.clear()
+            for deleted in admin.delete_topics([TOPIC]).values():
+                deleted.result()
+            time.sleep(2)
+            for made in admin.create_topics(topics[:1]).values():
+                made.result()
+            shop.partitions = 2
+            time.sleep(2)
+            with shop.open():
+                time.sleep(5)
+            created = shop.count - before
+            wait_for("the new log", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)), 40)
+            for server in replicas.servers:
+                server.kill()
+            replicas.start(0, 1)
+            wait_for("its totals again", asked(lambda: exposed(replicas, 0, 1) == all_of(shop.count, created)), 40)
+        finally:
+            pages.stop()
+    falls = pages.falls()
+    assert {name for name, _, _, _ in falls} <= {"sold"}, falls
+    assert len(falls) <= len(KINDS), falls  # totals of deltas begin anew with a new log: one reset each
+
+
+def test_kafka_names_newest_timestamps_and_the_ids_of_topics(shared_kafka: Broker) -> None:
+    admin = AdminClient({"bootstrap.servers": shared_kafka.bootstrap_servers})
+    topic = NewTopic("named", 2, 1, config={"message.timestamp.type": "LogAppendTime"})
+    for made in admin.create_topics([topic]).values():
+        made.result()
+    consumer = Consumer(KafkaSettings(bootstrap_servers=shared_kafka.bootstrap_servers), group_id="named")
+    try:
+        parts = consumer.partitions("named")
+        assert consumer.newest_timestamps_ms(parts) == {}
+        began_ms = time.time_ns() // 1_000_000
+        producer = Producer({"bootstrap.servers": shared_kafka.bootstrap_servers})
+        producer.produce("named", b"x", partition=1, timestamp=1)
+        assert producer.flush(10) == 0
+        ((key, newest_ms),) = consumer.newest_timestamps_ms(parts).items()
+        assert key == ("named", 1)
+        assert began_ms - 1000 <= newest_ms <= time.time_ns() // 1_000_000 + 1000
+        first = consumer.topic_ids(["named", "absent"])
+        assert set(first) == {"named"}
+        for deleted in admin.delete_topics(["named"]).values():
+            deleted.result()
+        wait_for("the topic's end", lambda: consumer.topic_ids(["named"]) == {})
+        for made in admin.create_topics([topic]).values():
+            made.result()
+        wait_for("another id", lambda: consumer.topic_ids(["named"]).get("named", first["named"]) != first["named"])
+    finally:
+        consumer.close()
