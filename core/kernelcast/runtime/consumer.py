@@ -4,24 +4,16 @@ import ctypes
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import confluent_kafka
 import structlog
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    ConsumerGroupState,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupState, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec  # its package does not export it to type checkers
 from prometheus_client import CollectorRegistry
 
+from kernelcast.runtime import queries
 from kernelcast.runtime.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
 from kernelcast.runtime.connection_errors import ConnectionErrors
 from kernelcast.runtime.instruments import counter
@@ -34,9 +26,6 @@ CLOSE_SECONDS: Final = 5.0
 """How long `close` waits by default. librdkafka itself waits for as long as a broker leaves a commit unanswered."""
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
 """What `committed` gives for a partition of which the group has committed nothing."""
-
-NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Sixteen zero bytes, as librdkafka writes an id that the broker did not give."""
 
 
 class Rebalance(Protocol):
@@ -236,44 +225,19 @@ class Consumer:
         ]
 
     def topic_ids(self, topics: Iterable[str], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, str]:
-        """Kafka's ids of topics (KIP-516): one that is deleted and created again has another.
-
-        Absent are topics that do not exist, and all of them before Kafka 2.8 and on the embedded broker, which names a
-        controller that is none of its brokers.
-        """
-        admin, wanted, found = self._admin(), sorted(set(topics)), dict[str, str]()
+        """Kafka's ids of topics; see `queries.topic_ids`."""
         with broker_errors("asking for the topics' ids"):
             if self._has_controller is None:
-                metadata = admin.list_topics(timeout=timeout_seconds)
+                metadata = self._admin().list_topics(timeout=timeout_seconds)
                 self._has_controller = metadata.controller_id in metadata.brokers
-            if not wanted or not self._has_controller:
-                return {}
-            answers = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_seconds)
-        for name, answer in answers.items():
-            with suppress(KafkaException):
-                topic_id = str(answer.result().topic_id)
-                if topic_id != NO_TOPIC_ID:
-                    found[name] = topic_id
-        return found
+            return queries.topic_ids(self._admin(), topics, timeout_seconds) if self._has_controller else {}
 
     def newest_timestamps_ms(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> dict[tuple[str, int], int]:
-        """The newest timestamp in each partition; absent where there is no message, or no answer.
-
-        Brokers before Kafka 3.0 (KIP-734) and librdkafka's mock cluster do not say.
-        """
-        newest: Any = OffsetSpec
-        asked = {TopicPartition(one.topic, one.partition): newest.max_timestamp() for one in partitions}
-        found: dict[tuple[str, int], int] = {}
+        """The newest timestamp in each partition; see `queries.newest_timestamps_ms`."""
         with broker_errors("asking for the newest timestamps"):
-            answers = self._admin().list_offsets(asked, request_timeout=timeout_seconds) if asked else {}
-        for partition, answer in answers.items():
-            with suppress(KafkaException):
-                timestamp_ms = int(answer.result().timestamp)
-                if timestamp_ms > 0:
-                    found[partition.topic, partition.partition] = timestamp_ms
-        return found
+            return queries.newest_timestamps_ms(self._admin(), partitions, timeout_seconds)
 
     def committed(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+from confluent_kafka import OFFSET_END, TopicPartition
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.deltas import Deltas
@@ -13,9 +13,9 @@ from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.aside import FirstTime
 from kernelcast.bridge.intake.batch import Aside, Batch, Message, decode
-from kernelcast.bridge.intake.bounds import Answering, Bounds
 from kernelcast.bridge.intake.freshness import Freshness
-from kernelcast.bridge.intake.ownership import Key, Ownership, Partition, keys_of
+from kernelcast.bridge.intake.inquiry import Asked, Inquiry
+from kernelcast.bridge.intake.ownership import Ownership, Partition, keys_of
 from kernelcast.bridge.intake.skip import Skipper
 from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.share import Share
@@ -31,18 +31,10 @@ PAUSED_SECONDS: Final = 5.0
 """Whoever was stopped for longer, as a suspended machine is, does not know yet what has been written meanwhile: nothing
 expires before as much time has passed again."""
 COMMIT_SECONDS: Final = 5.0
-REWIND_MARGIN_SECONDS: Final = 5.0
-"""How much more than a time-to-live is read again, for messages that were on their way."""
 EXPIRIES_PER_TTL: Final = 30
-IDS_SECONDS: Final = 10.0
-"""So often Kafka is asked for the ids of topics."""
-SILENT_SECONDS: Final = 5.0
-"""After so long without a message Kafka is asked for its newest append time."""
-SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
-"""A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
 
 
-class Source(Answering, Protocol):
+class Source(Asked, Protocol):
     """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
@@ -51,14 +43,8 @@ class Source(Answering, Protocol):
     def ends(self) -> list[TopicPartition]:
         """Partitions read to their end since the last call, with the offset after it."""
 
-    def settled(self) -> bool:
-        """Whether the group has given this member just what it has; False where it will say so unasked."""
-
     def known_high(self, partition: TopicPartition) -> int:
         """The next offset to be written as far as is known; asks nobody."""
-
-    def seek(self, partition: TopicPartition) -> None:
-        """Go on reading an assigned partition at another offset."""
 
     def commit(self, offsets: Sequence[TopicPartition]) -> None:
         """Commit the offsets of the next messages to be read."""
@@ -110,21 +96,23 @@ class Intake:
         self._policy, self._deltas = policy, parts.deltas
         self._ttl_ms = round(policy.ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
-        self._upkeep_due = self._commit_due = self._expiry_due = self._questions_due = self._ids_due = 0.0
+        self._upkeep_due = self._commit_due = self._expiry_due = 0.0
         self.ownership = Ownership(joint=not policy.grouped)
         self.freshness = Freshness(parts.instruments, parts.clock)
         self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
-        self._bounds = Bounds(parts.source)
-        self.skipper = Skipper(parts.source, self._bounds, parts.instruments, parts.clock)
+        self._inquiry = Inquiry(
+            parts.source, self.ownership, parts.deltas, parts.instruments, parts.clock, ttl_ms=self._ttl_ms
+        )
+        self.skipper = Skipper(parts.source, self._inquiry.bounds, parts.instruments, parts.clock)
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Start reading partitions one time-to-live ago, hidden until they have caught up."""
         self._instruments.rebalances.labels("assigned").inc()
         self.ownership.next_cohort()
         keys = keys_of(partitions)
-        self._identify({topic for topic, _ in keys})
-        starts = self._starts(keys)
-        gates = self._bounds.gates([key for key in keys if key in starts])
+        self._inquiry.identify({topic for topic, _ in keys})
+        starts = self._inquiry.starts(keys)
+        gates = self._inquiry.bounds.gates([key for key in keys if key in starts])
         for key in keys:
             assigned = self.ownership.assign(
                 key, start=starts.get(key), gate=gates.get(key), now_seconds=self._clock.monotonic()
@@ -132,8 +120,8 @@ class Intake:
             assigned.young = starts.get(key) == 0
             self._store.expose(assigned.number, exposed=False)
             self._instruments.expect(key[0])
-        self._learn_time({topic for topic, _ in keys})
-        for key, offset in self._bounds.committed(keys, self.ownership.topic_ids).items():
+        self._inquiry.learn_time({topic for topic, _ in keys})
+        for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
             self.ownership.judged_before(key, offset)
         taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
         for key, offset in self._deltas.assigned(taken).items():
@@ -187,7 +175,7 @@ class Intake:
         for reached in batch.partitions:
             if self.ownership.start_over(reached.partition, reached.first):
                 self._deltas.start_over(reached.partition, reached.first)
-                self._note_restart(reached.partition, reached.first)
+                self._inquiry.note_restart(reached.partition, reached.first)
         exposed = frozenset(partition.number for partition in self.ownership.owned() if partition.passed)
         for segment, tombstones in batch.segments():
             self._store_points(segment, exposed)
@@ -239,15 +227,15 @@ class Intake:
         self.skipper.kept_whole |= self._deltas.topics
         for partition in owned:
             self._look_ahead(partition)
-        self._ask_again([partition for partition in owned if partition.waits or partition.gate is None])
-        self._ask_whether_settled()
-        self._ask_for_ids(owned)
+        self._inquiry.ask_again([partition for partition in owned if partition.waits or partition.gate is None])
+        self._inquiry.ask_whether_settled()
+        self._inquiry.ask_for_ids(owned)
         self._open_gates()
         self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
         self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
-            self._ask_for_time(owned)
+            self._inquiry.ask_for_time(owned)
             self._expire(owned)
         if now_seconds >= self._commit_due:
             self._commit_due = now_seconds + COMMIT_SECONDS
@@ -299,103 +287,6 @@ class Intake:
             self._expire(opened)
         for partition in opened:
             self._store.expose(partition.number, exposed=True)
-
-    def _starts(self, keys: Sequence[Key]) -> dict[Key, int]:
-        """Where one time-to-live ago was, by Kafka's clock where that is known, else by ours."""
-        broker_ms = self.ownership.broker_ms(self._clock.monotonic())
-        now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
-        return self._bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
-
-    def _learn_time(self, topics: set[str]) -> None:
-        """Learn Kafka's newest append time of some topics; a producer's time from the future counts as now."""
-        now_ms = self._clock.now_ns() // 1_000_000
-        newest_ms = self._bounds.newest_ms(topics) if topics else {}
-        self.ownership.note_newest({key: min(append_ms, now_ms) for key, append_ms in newest_ms.items()})
-
-    def _ask_for_time(self, owned: Sequence[Partition]) -> None:
-        """Ask for the newest append time while nothing is read, so that what has moved to other replicas ends here."""
-        began_seconds = self._clock.monotonic()
-        silent = began_seconds - self.ownership.read_at_seconds >= SILENT_SECONDS
-        if silent and began_seconds >= self._questions_due:
-            self._learn_time({partition.key[0] for partition in owned if partition.newest_append_ms})
-            self._budget(began_seconds)
-
-    def _ask_again(self, partitions: Sequence[Partition]) -> None:
-        """Ask again where that failed before; a partition that is read to its end needs no gate.
-
-        Until Kafka has said where a partition is to be read from, it is read from its end, hidden.
-        """
-        began_seconds = self._clock.monotonic()
-        if not partitions or began_seconds < self._questions_due:
-            return
-        starts = self._starts([partition.key for partition in partitions if partition.waits])
-        gates = self._bounds.gates([p.key for p in partitions if not p.waits or p.key in starts])
-        for partition in partitions:
-            if partition.waits and partition.key in starts and partition.key in gates:
-                self._begin(partition, starts[partition.key])
-            self.ownership.learn_gate(partition, gates.get(partition.key))
-            self._deltas.clamp(partition)
-        self._budget(began_seconds)
-
-    def _ask_for_ids(self, owned: Sequence[Partition]) -> None:
-        """Find out now and then whether topics have been deleted and created again: the offset need not show it."""
-        began_seconds = self._clock.monotonic()
-        if began_seconds >= max(self._ids_due, self._questions_due):
-            self._ids_due = began_seconds + IDS_SECONDS
-            self._identify({partition.key[0] for partition in owned})
-            self._budget(began_seconds)
-
-    def _identify(self, topics: set[str]) -> None:
-        """Learn the ids of topics; one that was deleted and created again is read from its beginning."""
-        topic_ids = self._bounds.topic_ids(topics)
-        created = self.ownership.identify(topic_ids)
-        self._deltas.identify(topic_ids)
-        for partition in self.ownership.owned():
-            if partition.key[0] in created:
-                self._read_new_log(partition)
-
-    def _read_new_log(self, partition: Partition) -> None:
-        topic, number = partition.key
-        try:
-            self._source.seek(TopicPartition(topic, number, OFFSET_BEGINNING))
-        except BrokerError as error:
-            self._log.warning("not read from its beginning", topic=topic, partition=number, reason=str(error))
-        self.ownership.restart(partition, 0)
-        self._deltas.start_over(partition, 0)
-        self._note_restart(partition, 0)
-
-    def _note_restart(self, partition: Partition, first: int) -> None:
-        topic, number = partition.key
-        self._instruments.offset_restarts.labels(topic).inc()
-        self._log.warning("offsets begin anew", topic=topic, partition=number, offset=first)
-
-    def _ask_whether_settled(self) -> None:
-        """Ask the group where its protocol does not say that there is nothing (more) for this member."""
-        began_seconds = self._clock.monotonic()
-        if self.ownership.stable or began_seconds < self._questions_due:
-            return
-        try:
-            self.ownership.stable = self._source.settled()
-        except BrokerError as error:
-            self._log.warning("the group's state is unknown", reason=str(error))
-        self._budget(began_seconds)
-
-    def _budget(self, began_seconds: float) -> None:
-        """Ask nothing for a while: as many times as long as the question took."""
-        spent_seconds = self._clock.monotonic() - began_seconds
-        self._questions_due = began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
-
-    def _begin(self, partition: Partition, start: int) -> None:
-        """Read a partition from where it should have been read from when it was assigned."""
-        partition.young = start == 0
-        start = self._deltas.begun(partition, start)
-        try:
-            self._source.seek(TopicPartition(*partition.key, start))
-        except BrokerError as error:
-            self._log.warning("not begun yet", topic=partition.key[0], reason=str(error))
-            return
-        partition.waits, partition.position = False, max(start, -1)
-        partition.moved_at_seconds = self._clock.monotonic()
 
     def _commit(self, partitions: Sequence[Partition]) -> None:
         """For lag monitors, and so that nothing is put aside twice; a restart reads one time-to-live again anyway."""

@@ -157,19 +157,15 @@ class Ownership:
     def learn_gate(self, partition: Partition, gate: int | None) -> None:
         """Note where a partition ends.
 
-        An offset beyond that is of a log that has gone: all of the present one is new. Only where Kafka's id says that
-        the topic is the same, its end has been lost (an unclean leader election).
+        An offset beyond that is of a log that has gone, and all of the present one is new; unless Kafka's id says that
+        the topic is the same: then its end has been lost (an unclean leader election).
         """
         partition.gate = gate
         if gate is not None and partition.judged_to > gate:
             partition.judged_to = gate if partition.key[0] in self.topic_ids else 0
 
     def identify(self, topic_ids: Mapping[str, str]) -> set[str]:
-        """Note the ids of topics.
-
-        Returns:
-            Those that were deleted and created again: the offsets that are remembered of them are forgotten.
-        """
+        """Note the ids of topics; gives those that were created again, of which remembered offsets are forgotten."""
         created = {topic for topic, known in self.topic_ids.items() if topic_ids.get(topic, known) != known}
         self.topic_ids.update(topic_ids)
         self._judged_to = {key: offset for key, offset in self._judged_to.items() if key[0] not in created}
@@ -292,7 +288,7 @@ class Ownership:
         return ready
 
     def _together(self, partition: Partition) -> tuple[int, str]:
-        """What partitions have in common that may be exposed together: their assignment; in a group, also the topic."""
+        """What partitions that are exposed together have in common: their assignment, and in a group their topic."""
         return partition.cohort, "" if self._joint else partition.key[0]
 
     def _grown(self) -> set[tuple[int, str]]:

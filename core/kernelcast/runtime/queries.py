@@ -1,0 +1,46 @@
+"""Questions that a consumer asks through an administrator's client: newest timestamps, ids of topics."""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin._listoffsets import OffsetSpec  # its package does not export it to type checkers
+
+NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Sixteen zero bytes, as librdkafka writes an id that the broker did not give."""
+
+
+def topic_ids(admin: Any, topics: Iterable[str], timeout_seconds: float) -> dict[str, str]:
+    """Kafka's ids of topics (KIP-516): one that is deleted and created again has another.
+
+    Absent are topics that do not exist, and all of them before Kafka 2.8 and on the embedded broker. That one names a
+    controller that is none of its brokers, for which librdkafka would wait until the timeout: do not ask it.
+    """
+    wanted, found = sorted(set(topics)), dict[str, str]()
+    answers = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_seconds) if wanted else {}
+    for name, answer in answers.items():
+        with suppress(KafkaException):
+            topic_id = str(answer.result().topic_id)
+            if topic_id != NO_TOPIC_ID:
+                found[name] = topic_id
+    return found
+
+
+def newest_timestamps_ms(
+    admin: Any, partitions: Sequence[TopicPartition], timeout_seconds: float
+) -> dict[tuple[str, int], int]:
+    """The newest timestamp in each partition; absent where there is no message, or no answer.
+
+    Brokers before Kafka 3.0 (KIP-734) and librdkafka's mock cluster do not say.
+    """
+    newest: Any = OffsetSpec
+    asked = {TopicPartition(one.topic, one.partition): newest.max_timestamp() for one in partitions}
+    found: dict[tuple[str, int], int] = {}
+    answers = admin.list_offsets(asked, request_timeout=timeout_seconds) if asked else {}
+    for partition, answer in answers.items():
+        with suppress(KafkaException):
+            timestamp_ms = int(answer.result().timestamp)
+            if timestamp_ms > 0:
+                found[partition.topic, partition.partition] = timestamp_ms
+    return found
