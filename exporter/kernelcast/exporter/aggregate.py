@@ -143,6 +143,14 @@ class Aggregator:
         if len(member.live) > MAX_PROCESSES:
             self._end(member, *member.live.popitem(last=False))
 
+    def recall(self, report: ProcessReport) -> None:
+        """Take in what a process reported to an earlier run of this exporter; it may have ended since."""
+        self.report(report)
+        member = self.members.get(_key(report))
+        process = member.live.get(report.process.nonce) if member is not None else None
+        if process is not None:
+            process.confirmed = False
+
     def outcome(self, outcome: Outcome) -> None:
         """Count what a program did with a hint."""
         member = self._addressee(outcome)

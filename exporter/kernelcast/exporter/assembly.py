@@ -90,7 +90,7 @@ def assembled(
         # A recording's GPUs and pids are another machine's, whose pods are not here.
         if nvml is not None and settings.nvml_recording is None:
             nvml.users = users
-        server = _probe_server(settings, hostname, nvml, registry)
+        server = _probe_server(settings, hostname, nvml, registry, state)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
         programs = ProgramUsers(server.processes, users.labels_of_pid)
         writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
@@ -154,16 +154,24 @@ def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics)
 
 
 def _probe_server(
-    settings: ExporterSettings, hostname: str, nvml: NvmlSource | None, registry: CollectorRegistry
+    settings: ExporterSettings,
+    hostname: str,
+    nvml: NvmlSource | None,
+    registry: CollectorRegistry,
+    state: StateFile | None,
 ) -> ProbeServer:
     resolver = DeviceResolver(hostname, lambda: nvml.devices if nvml is not None else ())
-    return ProbeServer(
+    server = ProbeServer(
         settings.socket_path,
         clock=time.time_ns,
         registry=registry,
         devices=resolver,
         allowed_uids=settings.allowed_uids,
     )
+    if state is not None:
+        server.keep_last_reports(state.final_reports)
+        state.after_save = server.saved
+    return server
 
 
 def _inbox(

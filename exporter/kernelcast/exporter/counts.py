@@ -35,7 +35,7 @@ class DaemonCounts:
         self._retired = counter(rows.PROGRAMS_RETIRED, registry)
         self._saves = counter(rows.STATE_SAVES, registry)
         self._ignored = _labelled(counter(rows.TOTALS_IGNORED, registry), ("fallen", "refused", "late"))
-        self._state_errors = _labelled(counter(rows.STATE_ERRORS, registry), ("save", "load"))
+        self._state_errors = _labelled(counter(rows.STATE_ERRORS, registry), ("save", "load", "final"))
         self._hints = _labelled(counter(rows.HINTS, registry), HINT_OUTCOMES)
         self._outcomes = _labelled(counter(rows.OUTCOMES, registry), ("published", "unmatched", "dropped"))
         self._nvml_errors = _labelled(counter(rows.NVML_ERRORS, registry), CALL_NAMES)
@@ -100,6 +100,7 @@ class DaemonCounts:
         self._follow(self._saves, state.saves)
         self._follow(self._state_errors["save"], state.errors)
         self._follow(self._state_errors["load"], state.refused)
+        self._follow(self._state_errors["final"], state.final_reports.errors)
 
     def _follow(self, shown: Counter, total: int) -> None:
         """Bring a counter up to a total that is kept elsewhere."""

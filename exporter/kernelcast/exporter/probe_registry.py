@@ -57,6 +57,9 @@ class ProbeRegistry:
         limits: Bounds.
         counts: Self metrics.
         ended: Whether a pid has ended; passed in for tests.
+
+    Attributes:
+        keep_unsaved: New sessions keep what a poll took until `saved` is called.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class ProbeRegistry:
         self._limits = limits
         self._counts = counts
         self._ended = ended
+        self.keep_unsaved = False
         self._entries: dict[str, Entry] = {}
         self._hints: OrderedDict[str, Hint] = OrderedDict()
         self._outcomes: deque[Outcome] = deque()
@@ -97,7 +101,7 @@ class ProbeRegistry:
             devices = tuple(self._devices(claim) for claim in hello.devices or (UNNAMED,))
         except DeviceError as error:
             return Refusal("device", str(error))
-        session = ProbeSession(process, hello, devices, self._limits)
+        session = ProbeSession(process, hello, devices, self._limits, keep_unsaved=self.keep_unsaved)
         self._entries[hello.nonce] = Entry(session, peer, connection)
         self._counts.processes.set(len(self._entries))
         return session
@@ -163,6 +167,15 @@ class ProbeRegistry:
                 del self._entries[nonce]
         self._counts.processes.set(len(self._entries))
         return tuple(found)
+
+    def saved(self) -> None:
+        """The state on disk holds what the last `reports` gave."""
+        for entry in self._entries.values():
+            entry.session.saved()
+
+    def has_ended(self, session: ProbeSession, peer: Peer) -> bool:
+        """Whether a process has said so, or its pid is gone."""
+        return session.ended or self._ended(peer.pid)
 
     def outcomes(self) -> list[Outcome]:
         """The outcomes since the last call."""

@@ -8,6 +8,7 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter.final_reports import Departure, FinalReports, sync
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_registry import Entry, ProbeRegistry, Refusal, Resolver
@@ -31,6 +33,8 @@ PACKETS_AT_ONCE: Final = 64
 """From one connection before the next has its turn."""
 STOP_SECONDS: Final = 2.0
 ERROR_PAUSE_SECONDS: Final = 0.1
+WRITE_INTERVAL_SECONDS: Final = 0.1
+"""Between two writes of last reports: programs that end meanwhile share the next one."""
 
 _log = get_logger(__name__)
 
@@ -69,6 +73,9 @@ class ProbeServer:
     A connection that ends with `Bye`, or whose process has ended, makes its last report final. A process whose
     connection broke otherwise may come back: its totals go on, they are not added again.
 
+    What a process reported since the state was last saved is written to `final_reports` when its connection ends, and
+    only then is the connection closed: whoever sees it closed after `Bye` knows that the totals survive a crash.
+
     Args:
         path: The socket.
         clock: Unix nanoseconds.
@@ -93,7 +100,10 @@ class ProbeServer:
         self._allowed_uids = allowed_uids
         self._limits = limits or ProbeLimits()
         self._counts = ProbeCounts(registry)
+        self._final_reports: FinalReports | None = None
         self._registry = ProbeRegistry(devices, self._limits, self._counts)
+        self._leaving: list[Connection] = []
+        self._next_write = 0.0
         self._lock = threading.Lock()
         self._connections: dict[int, Connection] = {}
         self._selector = selectors.DefaultSelector()
@@ -104,6 +114,11 @@ class ProbeServer:
         self._to_send: set[int] = set()
         self._socket: ProbeSocket | None = None
         self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
+
+    def keep_last_reports(self, final_reports: FinalReports) -> None:
+        """Write last reports to this log, which is opened and closed by its owner; call it before `start`."""
+        self._final_reports = final_reports
+        self._registry.keep_unsaved = True
 
     def start(self) -> None:
         """Open the socket and start the thread.
@@ -123,7 +138,16 @@ class ProbeServer:
     def poll(self, now_ns: int) -> Batch:
         """What every process told since the last call."""
         with self._lock:
+            if self._final_reports is not None:
+                self._final_reports.mark()
             return Batch(reports=self._registry.reports(now_ns))
+
+    def saved(self) -> None:
+        """The state on disk holds what the last poll brought."""
+        with self._lock:
+            self._registry.saved()
+            if self._final_reports is not None:
+                self._final_reports.release()
 
     def deliver(self, hint: Hint) -> int:
         """Queue a hint for every process it fits; also for those that register its tunable before it expires.
@@ -160,6 +184,7 @@ class ProbeServer:
             self._thread.join(STOP_SECONDS)
         for number in list(self._connections):
             self._drop(number)
+        self._write_last_reports()
         if self._socket:
             self._socket.close()
         for wake in (self._wake_read, self._wake_write):
@@ -176,7 +201,7 @@ class ProbeServer:
                 self._stopping.wait(ERROR_PAUSE_SECONDS)
 
     def _turn(self) -> None:
-        for key, events in self._selector.select():
+        for key, events in self._selector.select(self._patience_seconds()):
             if key.fileobj is self._wake_read:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_read.recv(4096)
@@ -188,6 +213,12 @@ class ProbeServer:
             ready, self._to_send = self._to_send, set()
         for number in ready:
             self._write(number)
+        if self._leaving and time.monotonic() >= self._next_write:
+            self._write_last_reports()
+
+    def _patience_seconds(self) -> float | None:
+        """How long the selector may wait; None for as long as nothing happens."""
+        return max(0.0, self._next_write - time.monotonic()) if self._leaving else None
 
     def _accept(self) -> None:
         if self._socket is None:
@@ -248,7 +279,10 @@ class ProbeServer:
             self._part(number, refusal.reason, refusal.message)
             return False
         self._counts.frames_used.inc()
-        return True
+        ended = connection.session is not None and connection.session.ended
+        if ended:
+            self._drop(number)
+        return not ended
 
     def _take(self, number: int, connection: Connection, frame: Frame) -> Refusal | None:
         with self._lock:
@@ -299,12 +333,31 @@ class ProbeServer:
             self._selector.modify(connection.socket, events)
 
     def _drop(self, number: int) -> None:
+        """Serve a connection no longer; it is closed once its last report is on disk."""
         connection = self._connections.pop(number)
         self._selector.unregister(connection.socket)
-        connection.socket.close()
         with self._lock:
             self._registry.leave(number, self._clock())
+        if self._final_reports is not None and connection.session is not None and connection.session.has_unsaved:
+            self._leaving.append(connection)
+        else:
+            connection.socket.close()
         self._counts.connections.set(len(self._connections))
+
+    def _write_last_reports(self) -> None:
+        """Write what the programs that are leaving reported last, with one sync for all, and close the connections."""
+        leaving, self._leaving = self._leaving, []
+        if self._final_reports is not None and leaving:
+            with self._lock:
+                file = self._final_reports.append(
+                    Departure(left.session, self._registry.has_ended(left.session, left.peer))
+                    for left in leaving
+                    if left.session is not None
+                )
+            sync(file)
+            self._next_write = time.monotonic() + WRITE_INTERVAL_SECONDS
+        for left in leaving:
+            left.socket.close()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):

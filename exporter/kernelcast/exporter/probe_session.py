@@ -1,6 +1,7 @@
 """What the daemon knows of one process: its totals as last told, and what has changed since they were last taken."""
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kernelcast.exporter.probe_limits import (
@@ -12,6 +13,7 @@ from kernelcast.exporter.probe_limits import (
     check_tunables,
     check_variants,
 )
+from kernelcast.exporter.probe_pending import PendingTotals
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.errors import EventError, FrameError
 from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event
@@ -30,7 +32,6 @@ from kernelcast.wire.frames import (
     Status,
     TunableClaim,
     Tunables,
-    VariantRow,
     VariantRows,
     encode,
 )
@@ -45,9 +46,18 @@ class ProbeSession:
         hello: How it introduced itself.
         devices: Its devices, completed, in its own order.
         limits: How much it may make the daemon hold.
+        keep_unsaved: Keep what a poll has taken until `saved` is called, so that `unsaved` has it.
     """
 
-    def __init__(self, process: Process, hello: Hello, devices: tuple[Device, ...], limits: ProbeLimits) -> None:
+    def __init__(
+        self,
+        process: Process,
+        hello: Hello,
+        devices: tuple[Device, ...],
+        limits: ProbeLimits,
+        *,
+        keep_unsaved: bool = False,
+    ) -> None:
         self.process = process
         self.hello = hello
         self.devices = devices
@@ -58,9 +68,9 @@ class ProbeSession:
         self._names: dict[int, KernelName] = {}
         self._names_bytes = 0
         self._told: dict[int, dict[int, KernelName]] = {}
-        self._new_rows: dict[int, dict[int, KernelRow]] = {}
-        self._new_counters: dict[int, Counters] = {}
-        self._new_variants: dict[int, dict[tuple[int, str], VariantRow]] = {}
+        self._new = PendingTotals()
+        self._taken = PendingTotals()
+        self._keep_unsaved = keep_unsaved
         self._variants: dict[int, dict[int, set[str]]] = {}
         self._variants_known = 0
         self._described: set[int] = set()
@@ -88,7 +98,7 @@ class ProbeSession:
                 self._take_rows(frame)
             case Counters():
                 check_counters(frame, len(self.devices))
-                self._new_counters[frame.device] = frame
+                self._new.counters[frame.device] = frame
                 self._active.add(frame.device)
             case VariantRows():
                 self._take_variants(frame)
@@ -109,15 +119,35 @@ class ProbeSession:
     def reports(self) -> list[ProcessReport]:
         """What is new since the last call, one report per device; all devices in use where the process has ended."""
         untold = self._active - self._described
-        new = self._new_counters.keys() | self._new_rows.keys() | self._new_variants.keys()
-        changed = self._active if self.ended else untold | new
+        changed = self._active if self.ended else untold | self._new.devices
         found = [self._report(device) for device in sorted(changed)]
-        self._new_rows = {}
-        self._new_counters = {}
-        self._new_variants = {}
+        if self._keep_unsaved:
+            self._taken.update(self._new)
+        self._new = PendingTotals()
         self._described |= changed
         self._buckets = 0
         return found
+
+    def saved(self) -> None:
+        """The state on disk holds what the last poll took."""
+        self._taken = PendingTotals()
+
+    def unsaved(self) -> Iterator[Frame]:
+        """What the state on disk does not hold of the process's totals."""
+        totals = PendingTotals()
+        totals.update(self._taken)
+        totals.update(self._new)
+        return totals.frames(self._names)
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether `unsaved` has anything."""
+        return bool(self._new.devices or self._taken.devices)
+
+    @property
+    def method(self) -> str:
+        """How the process is measured, as it said last."""
+        return self.status.method if self.status and self.status.method else self.hello.method
 
     def fits(self, hint: Hint) -> bool:
         """Whether a hint is for this process, and new: program, rank, tunable and, where both are known, GPU model."""
@@ -169,7 +199,7 @@ class ProbeSession:
 
     def _take_rows(self, frame: KernelRows) -> None:
         check_rows(frame, len(self.devices), self._names)
-        rows = self._new_rows.get(frame.device, {})
+        rows = self._new.rows.get(frame.device, {})
         added = sum(_buckets(row) - _buckets(rows.get(row.kernel)) for row in frame.rows)
         if self._buckets + added > self._limits.buckets:
             raise FrameError(
@@ -177,7 +207,7 @@ class ProbeSession:
                 "measure fewer kernels"
             )
         self._buckets += added
-        self._new_rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
+        self._new.rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
         self._active.add(frame.device)
 
     def _take_variants(self, frame: VariantRows) -> None:
@@ -197,7 +227,7 @@ class ProbeSession:
             )
         known.update(texts)
         self._variants_known = total
-        self._new_variants.setdefault(frame.device, {}).update(rows)
+        self._new.variants.setdefault(frame.device, {}).update(rows)
         self._active.add(frame.device)
 
     def _take_tunables(self, frame: Tunables) -> None:
@@ -219,9 +249,9 @@ class ProbeSession:
         return replace(outcome, program=process.program, rank=process.rank, hostname=home.hostname, uuid=home.uuid)
 
     def _report(self, device: int) -> ProcessReport:
-        rows = tuple(self._new_rows.get(device, {}).values())
+        rows = tuple(self._new.rows.get(device, {}).values())
         told = self._told.setdefault(device, {})
-        variants = self._new_variants.get(device, {})
+        variants = self._new.variants.get(device, {})
         names = {
             kernel: self._names[kernel] for kernel in [*(row.kernel for row in rows), *(key[0] for key in variants)]
         }
@@ -232,10 +262,10 @@ class ProbeSession:
             self.devices[device],
             names=new_names,
             rows=rows,
-            counters=self._new_counters.get(device),
+            counters=self._new.counters.get(device),
             variants=variants,
             tunables=None if device in self._described else self.tunables,
-            method=self.status.method if self.status and self.status.method else self.hello.method,
+            method=self.method,
             version=self.hello.version,
             status=self.status,
             final=self.ended,

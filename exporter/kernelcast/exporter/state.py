@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ import orjson
 
 from kernelcast.exporter import snapshot
 from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.final_reports import FinalReports
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 
@@ -23,7 +25,11 @@ VERSION: Final = b"2"
 READABLE: Final = (VERSION, b"1")
 """Versions that can be read; an older exporter refuses a newer file and starts afresh."""
 FILE_NAME: Final = "exporter.state"
+_FINAL_REPORTS: Final = "final_reports"
+"""In the document: up to which record of `FinalReports` it holds them; older exporters neither write nor read it."""
 _SEPARATORS: Final = (",", ":")
+
+Listener = Callable[[], None]
 
 _log = get_logger(__name__)
 
@@ -31,7 +37,12 @@ _log = get_logger(__name__)
 class StateFile:
     """Keeps one exporter's memory in a directory of its own.
 
+    Args:
+        directory: The exporter's own; made if it is not there.
+
     Attributes:
+        final_reports: What programs reported last, which the state may not hold yet.
+        after_save: Called when the state on disk holds what the last poll brought.
         saves: Snapshots written.
         errors: Snapshots that could not be written.
         refused: Files found that were corrupt or foreign; they are renamed, never deleted.
@@ -39,6 +50,8 @@ class StateFile:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
+        self.final_reports = FinalReports(directory)
+        self.after_save: Listener = lambda: None
         self._lock: int | None = None
         self._written = b""
         self.saves = 0
@@ -56,6 +69,7 @@ class StateFile:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.final_reports.open()
         except BlockingIOError:
             self.close()
             raise ConfigurationError(
@@ -70,25 +84,35 @@ class StateFile:
 
     def close(self) -> None:
         """Let others in; safe to call twice."""
+        self.final_reports.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def load(self, aggregator: Aggregator) -> bool:
         """Give a new aggregator the memory that was saved; False where there is none that can be used."""
+        document = self._load(aggregator)
+        since = document.get(_FINAL_REPORTS) if document is not None else None
+        restored = self.final_reports.restore(aggregator, since if isinstance(since, int) else None)
+        if restored:
+            _log.info("last reports restored", processes=restored)
+        return document is not None
+
+    def _load(self, aggregator: Aggregator) -> snapshot.Document | None:
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             self._refuse(str(error))
-            return False
+            return None
         try:
-            snapshot.restore(aggregator, _parse(content))
+            document = _parse(content)
+            snapshot.restore(aggregator, document)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             self._refuse(f"{type(error).__name__}: {error}")
-            return False
-        return True
+            return None
+        return document
 
     def save(self, aggregator: Aggregator, *, final: bool = False) -> None:
         """Write the aggregator's memory; a failure is counted and logged, and the old file is taken away.
@@ -102,8 +126,9 @@ class StateFile:
             aggregator: Whose memory.
             final: Nothing is published after this.
         """
-        body = _serialised(snapshot.take(aggregator, energy=final))
+        body = _serialised(snapshot.take(aggregator, energy=final) | {_FINAL_REPORTS: self.final_reports.polled})
         if body == self._written:
+            self.after_save()
             return
         try:
             self._replace(_header(body) + body)
@@ -115,6 +140,7 @@ class StateFile:
             return
         self._written = body
         self.saves += 1
+        self.after_save()
 
     def _replace(self, content: bytes) -> None:
         beside = self.path.with_suffix(".tmp")

@@ -135,7 +135,8 @@ STATE_SAVES: Final = Metric(
 STATE_ERRORS: Final = Metric(
     "kernelcast_exporter_state_errors_total",
     Kind.COUNTER,
-    "Snapshots that could not be saved, or found at the start and not usable (load).",
+    "Snapshots that could not be saved, or found at the start and not usable (load); last reports of programs that "
+    "could not be kept until the next snapshot (final).",
     labels=("operation",),
     source=_DAEMON,
 )

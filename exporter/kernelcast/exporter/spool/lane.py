@@ -61,6 +61,20 @@ class Lane:
             self._reader = self._head
 
     @property
+    def head(self) -> int:
+        """The number of the first record that is not settled."""
+        return self._head
+
+    @property
+    def next(self) -> int:
+        """The number that the next record gets."""
+        return self._next
+
+    def start_at(self, number: int) -> None:
+        """Give no record a number below this one from now on."""
+        self._next = max(self._next, number)
+
+    @property
     def size_bytes(self) -> int:
         """What the segments take on disk."""
         return sum(segment.size_bytes for segment in self._segments)
