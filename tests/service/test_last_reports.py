@@ -38,8 +38,7 @@ class Exporter:
             registry=CollectorRegistry(),
             devices=DeviceResolver("node", lambda: (GPU,)),
         )
-        self.server.keep_last_reports(self.state.final_reports)
-        self.state.after_save = self.server.saved
+        self.server.keep(self.state)
         self.server.start()
 
     def poll(self) -> None:

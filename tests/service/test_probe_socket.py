@@ -374,11 +374,13 @@ def test_the_settings_say_which_users_may_report(tmp_path: Path) -> None:
 
 def test_connections_beyond_the_limit_are_turned_away(tmp_path: Path) -> None:
     node = Node(tmp_path / "probe.sock", limits=ProbeLimits(connections=1))
-    with raw(node) as first, raw(node) as second:
-        assert second.recv(10) == b""
+    with raw(node) as first:
         for packet in encode(Hello("p", "n", 1, 1)):
             first.send(packet)
         eventually(lambda: len(node.server.processes()) == 1)
+        with raw(node) as second:
+            assert second.recv(10) == b""
+        assert node.server.processes()[0].connected
     node.server.close()
 
 

@@ -169,8 +169,7 @@ def _probe_server(
         allowed_uids=settings.allowed_uids,
     )
     if state is not None:
-        server.keep_last_reports(state.final_reports)
-        state.after_save = server.saved
+        server.keep(state)
     return server
 
 

@@ -1,5 +1,7 @@
 """What the probe socket says about itself, made from the catalogue's rows."""
 
+from typing import Final
+
 from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.instruments import counter, gauge
@@ -9,9 +11,13 @@ from kernelcast.wire.catalogue.exporter import (
     PROBE_FRAMES,
     PROBE_HINTS,
     PROBE_OUTCOMES_DROPPED,
+    PROBE_OUTCOMES_REFUSED,
     PROBE_PROCESSES,
     PROBE_REFUSED,
 )
+
+REFUSALS: Final = ("user", "limit", "displaced", "hello", "frames", "device", "foreign")
+"""Reasons to refuse or close a connection."""
 
 
 class ProbeCounts:
@@ -28,9 +34,10 @@ class ProbeCounts:
         self.frames_used = frames.labels("used")
         self.frames_bad = frames.labels("bad")
         refused = counter(PROBE_REFUSED, registry)
-        self.refused = {reason: refused.labels(reason) for reason in ("user", "limit", "frames", "device", "foreign")}
+        self.refused = {reason: refused.labels(reason) for reason in REFUSALS}
         hints = counter(PROBE_HINTS, registry)
         self.hints_delivered = hints.labels("delivered")
         self.hints_dropped = hints.labels("dropped")
         self.outcomes_dropped = counter(PROBE_OUTCOMES_DROPPED, registry)
+        self.outcomes_refused = counter(PROBE_OUTCOMES_REFUSED, registry)
         self.errors = counter(PROBE_ERRORS, registry)

@@ -24,6 +24,7 @@ class ProbeLimits:
 
     Attributes:
         connections: Programs connected at one time.
+        hello_seconds: How long a connection may last without `Hello`.
         processes: Processes remembered at one time, connected or not.
         devices: GPUs of one process.
         kernels: Kernels of one process.
@@ -38,6 +39,7 @@ class ProbeLimits:
     """
 
     connections: int = 256
+    hello_seconds: float = 5.0
     processes: int = 1024
     devices: int = 64
     kernels: int = 8192

@@ -3,16 +3,18 @@
 Not thread-safe; the server holds a lock.
 """
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from kernelcast.exporter.hint_receivers import HintReceivers
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_limits import ProbeLimits, check_hello
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, has_ended
 from kernelcast.exporter.report import ProcessReport
+from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.events import NANOSECONDS, Hint, Outcome
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello
@@ -20,6 +22,8 @@ from kernelcast.wire.identity import Device
 
 MAX_HINTS: Final = 1024
 UNNAMED: Final = DeviceClaim(uuid="")
+
+_log = get_logger(__name__)
 
 Resolver = Callable[[DeviceClaim], Device]
 
@@ -59,6 +63,7 @@ class ProbeRegistry:
         ended: Whether a pid has ended; passed in for tests.
 
     Attributes:
+        receivers: Which users' processes got which hint.
         keep_unsaved: New sessions keep what a poll took until `saved` is called.
     """
 
@@ -73,10 +78,12 @@ class ProbeRegistry:
         self._limits = limits
         self._counts = counts
         self._ended = ended
+        self.receivers = HintReceivers()
         self.keep_unsaved = False
         self._entries: dict[str, Entry] = {}
         self._hints: OrderedDict[str, Hint] = OrderedDict()
         self._outcomes: deque[Outcome] = deque()
+        self._departed: list[ProbeSession] = []
 
     def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | Refusal:
         """Take in a process, or take it back with all that it told before.
@@ -95,13 +102,14 @@ class ProbeRegistry:
             known.connection = connection
             known.session.rejoin(hello)
             return known.session
-        if len(self._entries) >= self._limits.processes:
+        if len(self._entries) >= self._limits.processes and not self._make_room(peer.uid):
             return Refusal("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
         try:
             devices = tuple(self._devices(claim) for claim in hello.devices or (UNNAMED,))
         except DeviceError as error:
             return Refusal("device", str(error))
         session = ProbeSession(process, hello, devices, self._limits, keep_unsaved=self.keep_unsaved)
+        session.uid = peer.uid
         self._entries[hello.nonce] = Entry(session, peer, connection)
         self._counts.processes.set(len(self._entries))
         return session
@@ -115,10 +123,7 @@ class ProbeRegistry:
         before = session.tunables
         outcome = session.take(frame)
         if outcome is not None:
-            if len(self._outcomes) >= self._limits.outcomes:
-                self._outcomes.popleft()
-                self._counts.outcomes_dropped.inc()
-            self._outcomes.append(outcome)
+            self._note(outcome, session, now_ns)
         if session.tunables is not before:
             for hint in self._valid_hints(now_ns):
                 self._hand(hint, session, now_ns)
@@ -155,7 +160,8 @@ class ProbeRegistry:
 
     def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
         """What is new of every process; those that have ended report for the last time."""
-        found: list[ProcessReport] = []
+        found = [report for session in self._departed for report in session.reports()]
+        self._departed = []
         for nonce, entry in list(self._entries.items()):
             session = entry.session
             if entry.connection is None and not session.ended:
@@ -187,14 +193,45 @@ class ProbeRegistry:
         """Every process, connected or not."""
         return list(self._entries.values())
 
+    def _make_room(self, uid: int) -> bool:
+        """End a process whose connection broke long ago, of the user with the most; False where none may be ended."""
+        if len(self._departed) >= self._limits.processes:
+            return False
+        held = Counter(entry.peer.uid for entry in self._entries.values())
+        heaviest = max(held, key=lambda user: held[user])
+        owner = heaviest if held[heaviest] > held[uid] + 1 else uid
+        away = [
+            (entry.away_since_ns, nonce)
+            for nonce, entry in self._entries.items()
+            if entry.connection is None and entry.peer.uid == owner
+        ]
+        if not away:
+            return False
+        session = self._entries.pop(min(away)[1]).session
+        session.ended = True
+        self._departed.append(session)
+        return True
+
     def _hand(self, hint: Hint, session: ProbeSession, now_ns: int) -> bool:
         if not session.fits(hint):
             return False
         if session.queue(hint, now_ns):
+            self.receivers.add(hint.hint_id, session.uid)
             self._counts.hints_delivered.inc()
             return True
         self._counts.hints_dropped.inc()
         return False
+
+    def _note(self, outcome: Outcome, session: ProbeSession, now_ns: int) -> None:
+        """Keep an outcome until it is taken, if a process of this user got the hint."""
+        if not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
+            self._counts.outcomes_refused.inc()
+            _log.warning("outcome refused: no process of this user got the hint", uid=session.uid)
+            return
+        if len(self._outcomes) >= self._limits.outcomes:
+            self._outcomes.popleft()
+            self._counts.outcomes_dropped.inc()
+        self._outcomes.append(outcome)
 
     def _valid_hints(self, now_ns: int) -> list[Hint]:
         for key in [key for key, hint in self._hints.items() if hint.expires_at_ns <= now_ns]:

@@ -1,70 +1,41 @@
 """The daemon's end of the probe socket: programs report here and get their hints.
 
 One thread reads and writes all connections without blocking; the daemon's own thread takes what has come (`poll`,
-`outcomes`) and gives what should go (`deliver`). A lock lies between them, held for microseconds.
+`outcomes`) and gives what should go (`deliver`). A lock lies between them, held for microseconds, or for milliseconds
+while last reports are appended to their log; the disk is synced outside it.
 """
 
 import contextlib
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.final_reports import Departure, FinalReports, sync
 from kernelcast.exporter.probe_counts import ProbeCounts
+from kernelcast.exporter.probe_leaving import Leaving
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import Entry, ProbeRegistry, Refusal, Resolver
-from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.probe_socket import Peer, ProbeSocket, peer_of
+from kernelcast.exporter.probe_places import Connection, Places
+from kernelcast.exporter.probe_process import ProbeProcess
+from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal, Resolver
+from kernelcast.exporter.probe_socket import ProbeSocket, peer_of
+from kernelcast.exporter.refusal_log import RefusalLog
 from kernelcast.exporter.report import Batch
+from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
 from kernelcast.wire.events import Hint, Outcome
-from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, TunableClaim, decode
-from kernelcast.wire.identity import Device, Process
+from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
 
 PACKETS_AT_ONCE: Final = 64
-"""From one connection before the next has its turn."""
+"""From one connection before the next has its turn; connections accepted before the others are served."""
 STOP_SECONDS: Final = 2.0
 ERROR_PAUSE_SECONDS: Final = 0.1
-WRITE_INTERVAL_SECONDS: Final = 0.1
-"""Between two writes of last reports: programs that end meanwhile share the next one."""
 
 _log = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeProcess:
-    """A process that reports here.
-
-    Attributes:
-        peer_pid: As the kernel says; 0 where it lies outside this pid namespace.
-    """
-
-    process: Process
-    devices: tuple[Device, ...]
-    tunables: tuple[TunableClaim, ...]
-    method: str
-    version: str
-    connected: bool
-    peer_pid: int
-
-
-@dataclass(slots=True)
-class Connection:
-    """One connection: its socket, who is there, and what it has done so far."""
-
-    socket: socket.socket
-    peer: Peer
-    session: ProbeSession | None = None
-    bad_frames: int = 0
-    writing: bool = False
 
 
 class ProbeServer:
@@ -100,12 +71,11 @@ class ProbeServer:
         self._allowed_uids = allowed_uids
         self._limits = limits or ProbeLimits()
         self._counts = ProbeCounts(registry)
-        self._final_reports: FinalReports | None = None
         self._registry = ProbeRegistry(devices, self._limits, self._counts)
-        self._leaving: list[Connection] = []
-        self._next_write = 0.0
         self._lock = threading.Lock()
-        self._connections: dict[int, Connection] = {}
+        self._leaving = Leaving(self._registry, self._lock)
+        self._places = Places(self._limits.connections, self._limits.hello_seconds)
+        self._refusals = RefusalLog()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
         self._wake_read.setblocking(False)
@@ -115,10 +85,15 @@ class ProbeServer:
         self._socket: ProbeSocket | None = None
         self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
 
-    def keep_last_reports(self, final_reports: FinalReports) -> None:
-        """Write last reports to this log, which is opened and closed by its owner; call it before `start`."""
-        self._final_reports = final_reports
+    def keep(self, state: StateFile) -> None:
+        """Keep last reports and the receivers of hints with this state, opened and closed by its owner.
+
+        Call it before `start`.
+        """
+        self._leaving.final_reports = state.final_reports
+        self._registry.receivers = state.hint_receivers
         self._registry.keep_unsaved = True
+        state.after_save = self.saved
 
     def start(self) -> None:
         """Open the socket and start the thread.
@@ -138,16 +113,16 @@ class ProbeServer:
     def poll(self, now_ns: int) -> Batch:
         """What every process told since the last call."""
         with self._lock:
-            if self._final_reports is not None:
-                self._final_reports.mark()
+            if self._leaving.final_reports is not None:
+                self._leaving.final_reports.mark()
             return Batch(reports=self._registry.reports(now_ns))
 
     def saved(self) -> None:
         """The state on disk holds what the last poll brought."""
         with self._lock:
             self._registry.saved()
-            if self._final_reports is not None:
-                self._final_reports.release()
+            if self._leaving.final_reports is not None:
+                self._leaving.final_reports.release()
 
     def deliver(self, hint: Hint) -> int:
         """Queue a hint for every process it fits; also for those that register its tunable before it expires.
@@ -174,7 +149,7 @@ class ProbeServer:
     def processes(self) -> list[ProbeProcess]:
         """The processes that report here."""
         with self._lock:
-            return [shown(entry) for entry in self._registry.entries()]
+            return [ProbeProcess.of(entry) for entry in self._registry.entries()]
 
     def close(self) -> None:
         """End all connections and remove the socket; programs notice and keep trying. Safe to call twice."""
@@ -182,9 +157,9 @@ class ProbeServer:
         self._wake()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-        for number in list(self._connections):
+        for number in self._places.numbers:
             self._drop(number)
-        self._write_last_reports()
+        self._leaving.write()
         if self._socket:
             self._socket.close()
         for wake in (self._wake_read, self._wake_write):
@@ -206,48 +181,69 @@ class ProbeServer:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_read.recv(4096)
             elif self._socket and key.fileobj is self._socket.listener:
-                self._accept()
+                self._accept_waiting()
             else:
                 self._serve(key.fd, events)
         with self._lock:
             ready, self._to_send = self._to_send, set()
         for number in ready:
             self._write(number)
-        if self._leaving and time.monotonic() >= self._next_write:
-            self._write_last_reports()
+        for number in self._places.overdue():
+            self._part(number, "hello", f"no Hello came in {self._limits.hello_seconds:g} s")
+        self._leaving.write_if_due()
 
     def _patience_seconds(self) -> float | None:
         """How long the selector may wait; None for as long as nothing happens."""
-        return max(0.0, self._next_write - time.monotonic()) if self._leaving else None
+        waits = (self._places.wait_seconds(), self._leaving.wait_seconds())
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    def _accept(self) -> None:
+    def _accept_waiting(self) -> None:
+        for _ in range(PACKETS_AT_ONCE):
+            if not self._accept():
+                break
+
+    def _accept(self) -> bool:
+        """Accept a connection; False when none waits."""
         if self._socket is None:
-            return
+            return False
         try:
             accepted, _ = self._socket.listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return
+            return False
         except OSError as error:
             # Out of files, say: the program goes on waiting, so the selector would return at once for ever.
             self._counts.errors.inc()
             _log.warning("a program cannot be let in", error=str(error))
             self._stopping.wait(ERROR_PAUSE_SECONDS)
-            return
+            return False
         accepted.setblocking(False)
-        peer = peer_of(accepted)
-        if self._allowed_uids is not None and peer.uid not in self._allowed_uids:
-            self._refuse(accepted, "user", f"user {peer.uid} may not report here")
-        elif len(self._connections) >= self._limits.connections:
-            self._refuse(accepted, "limit", f"{len(self._connections)} programs are connected")
-        else:
-            self._connections[accepted.fileno()] = Connection(accepted, peer)
+        connection = Connection(accepted, peer_of(accepted))
+        if self._has_place(connection):
+            self._places.add(connection)
             self._selector.register(accepted, selectors.EVENT_READ)
-            self._counts.connections.set(len(self._connections))
+            self._counts.connections.set(len(self._places))
+        else:
+            accepted.close()
+        return True
 
-    def _refuse(self, accepted: socket.socket, reason: str, message: str) -> None:
+    def _has_place(self, connection: Connection) -> bool:
+        """Whether a program may connect; if need be, another one has given up its place."""
+        uid = connection.peer.uid
+        if self._allowed_uids is not None and uid not in self._allowed_uids:
+            self._refused(connection, "user", f"user {uid} may not report here")
+            return False
+        if not self._places.is_full:
+            return True
+        displaced = self._places.to_displace(uid)
+        if displaced is None:
+            self._refused(connection, "limit", f"{len(self._places)} programs are connected")
+            return False
+        self._part(displaced, "displaced", f"all {len(self._places)} places are taken; user {uid} needs one")
+        return True
+
+    def _refused(self, connection: Connection, reason: str, message: str) -> None:
         self._counts.refused[reason].inc()
-        _log.warning("probe refused", reason=reason, detail=message)
-        accepted.close()
+        self._refusals.write(reason, message, uid=connection.peer.uid, pid=connection.peer.pid)
 
     def _serve(self, number: int, events: int) -> None:
         if events & selectors.EVENT_WRITE:
@@ -259,7 +255,7 @@ class ProbeServer:
 
     def _read(self, number: int) -> bool:
         """Take in one packet; False when there is none left."""
-        connection = self._connections.get(number)
+        connection = self._places.get(number)
         if connection is None:
             return False
         try:
@@ -291,6 +287,7 @@ class ProbeServer:
                 if isinstance(joined, Refusal):
                     return joined
                 connection.session = joined
+                self._places.greeted(number)
             elif connection.session is None:
                 raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
             else:
@@ -308,13 +305,14 @@ class ProbeServer:
         return False
 
     def _part(self, number: int, reason: str, message: str) -> None:
-        self._counts.refused[reason].inc()
-        _log.warning("probe refused", reason=reason, detail=message, pid=self._connections[number].peer.pid)
-        self._drop(number)
+        connection = self._places.get(number)
+        if connection is not None:
+            self._refused(connection, reason, message)
+            self._drop(number)
 
     def _write(self, number: int) -> None:
         """Send what waits for a connection; the rest when it can take more."""
-        connection = self._connections.get(number)
+        connection = self._places.get(number)
         if connection is None or connection.session is None:
             return
         full = False
@@ -334,45 +332,13 @@ class ProbeServer:
 
     def _drop(self, number: int) -> None:
         """Serve a connection no longer; it is closed once its last report is on disk."""
-        connection = self._connections.pop(number)
+        connection = self._places.remove(number)
         self._selector.unregister(connection.socket)
         with self._lock:
             self._registry.leave(number, self._clock())
-        if self._final_reports is not None and connection.session is not None and connection.session.has_unsaved:
-            self._leaving.append(connection)
-        else:
-            connection.socket.close()
-        self._counts.connections.set(len(self._connections))
-
-    def _write_last_reports(self) -> None:
-        """Write what the programs that are leaving reported last, with one sync for all, and close the connections."""
-        leaving, self._leaving = self._leaving, []
-        if self._final_reports is not None and leaving:
-            with self._lock:
-                file = self._final_reports.append(
-                    Departure(left.session, self._registry.has_ended(left.session, left.peer))
-                    for left in leaving
-                    if left.session is not None
-                )
-            sync(file)
-            self._next_write = time.monotonic() + WRITE_INTERVAL_SECONDS
-        for left in leaving:
-            left.socket.close()
+        self._leaving.add(connection)
+        self._counts.connections.set(len(self._places))
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0")
-
-
-def shown(entry: Entry) -> ProbeProcess:
-    """A process of the registry, for others."""
-    session = entry.session
-    return ProbeProcess(
-        session.process,
-        session.devices,
-        session.tunables,
-        session.hello.method,
-        session.hello.version,
-        entry.connection is not None,
-        entry.peer.pid,
-    )

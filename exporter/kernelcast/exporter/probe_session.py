@@ -47,6 +47,9 @@ class ProbeSession:
         devices: Its devices, completed, in its own order.
         limits: How much it may make the daemon hold.
         keep_unsaved: Keep what a poll has taken until `saved` is called, so that `unsaved` has it.
+
+    Attributes:
+        uid: The user of the process, as the kernel says; -1 where it is not known.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class ProbeSession:
         keep_unsaved: bool = False,
     ) -> None:
         self.process = process
+        self.uid = -1
         self.hello = hello
         self.devices = devices
         self.tunables: tuple[TunableClaim, ...] = ()

@@ -16,7 +16,8 @@ DIRECTORY_MODE: Final = 0o755
 OPEN_MODE: Final = 0o666
 """Programs run as any user of the node; who they are is checked by peer credentials, not by the file's mode."""
 OWNER_MODE: Final = 0o600
-BACKLOG: Final = 128
+BACKLOG: Final = 1024
+"""Connections that wait to be accepted; beyond it a program tries again later."""
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7))
 
 

@@ -17,6 +17,7 @@ import orjson
 from kernelcast.exporter import snapshot
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.final_reports import FinalReports
+from kernelcast.exporter.hint_receivers import HintReceivers
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 
@@ -28,6 +29,9 @@ FILE_NAME: Final = "exporter.state"
 _FINAL_REPORTS: Final = "final_reports"
 """In the document: up to which record of `FinalReports` it holds them; older exporters neither write nor read it."""
 _SEPARATORS: Final = (",", ":")
+
+_HINT_RECEIVERS: Final = "hint_receivers"
+"""In the document, likewise."""
 
 Listener = Callable[[], None]
 
@@ -42,6 +46,7 @@ class StateFile:
 
     Attributes:
         final_reports: What programs reported last, which the state may not hold yet.
+        hint_receivers: Which users' processes got which hint; stored in the state.
         after_save: Called when the state on disk holds what the last poll brought.
         saves: Snapshots written.
         errors: Snapshots that could not be written.
@@ -51,6 +56,7 @@ class StateFile:
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
         self.final_reports = FinalReports(directory)
+        self.hint_receivers = HintReceivers()
         self.after_save: Listener = lambda: None
         self._lock: int | None = None
         self._written = b""
@@ -108,6 +114,7 @@ class StateFile:
             return None
         try:
             document = _parse(content)
+            self.hint_receivers.restore(document.get(_HINT_RECEIVERS))
             snapshot.restore(aggregator, document)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             self._refuse(f"{type(error).__name__}: {error}")
@@ -126,7 +133,11 @@ class StateFile:
             aggregator: Whose memory.
             final: Nothing is published after this.
         """
-        body = _serialised(snapshot.take(aggregator, energy=final) | {_FINAL_REPORTS: self.final_reports.polled})
+        beside = {
+            _FINAL_REPORTS: self.final_reports.polled,
+            _HINT_RECEIVERS: self.hint_receivers.document(),
+        }
+        body = _serialised(snapshot.take(aggregator, energy=final) | beside)
         if body == self._written:
             self.after_save()
             return

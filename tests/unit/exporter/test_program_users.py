@@ -17,7 +17,7 @@ from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal
-from kernelcast.exporter.probe_server import shown
+from kernelcast.exporter.probe_process import ProbeProcess
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer
 from kernelcast.wire.catalogue import gpu, kernel
@@ -47,7 +47,7 @@ class Host:
         )
         self.aggregator = Aggregator()
         self.connections = 0
-        self.users = ProgramUsers(lambda: map(shown, self.registry.entries()), self.node.attribution.labels_of_pid)
+        self.users = ProgramUsers(lambda: map(ProbeProcess.of, self.registry.entries()), self.node.attribution.labels_of_pid)
 
     def pods(self) -> None:
         """Two pods on the node."""

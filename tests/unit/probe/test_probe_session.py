@@ -1,10 +1,12 @@
 """What the daemon holds for programs, frame by frame, without a socket."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter.hint_receivers import HintReceivers
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
@@ -372,3 +374,66 @@ def test_a_device_that_cannot_be_told_refuses_the_process_by_that_reason() -> No
 def test_an_unknown_pid_has_not_ended() -> None:
     assert not has_ended(0)
     assert has_ended(2**22 + 5)
+
+
+def outcome_of(hint: Hint) -> OutcomeFrame:
+    outcome = Outcome(hint.hint_id, hint.program, hint.tunable, OutcomeState.KEPT, measured_ratio=0.1)
+    return OutcomeFrame(to_event(outcome, source="/probe", time_ns=NOW_NS))
+
+
+def test_an_outcome_counts_only_from_the_user_whose_process_got_the_hint() -> None:
+    node = Node()
+    hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
+    addressed, forger = node.join("n1"), node.join("n2", connection=6, peer=Peer(666, 65_534))
+    addressed.take(Tunables((TunableClaim("block", "48", ("48", "64")),)))
+    assert node.registry.deliver(hint, NOW_NS) == [5]
+    node.registry.take(forger, outcome_of(hint), NOW_NS)
+    assert node.registry.outcomes() == []
+    assert node.prometheus.get_sample_value("kernelcast_exporter_probe_outcomes_refused_total") == 1
+    node.registry.take(addressed, outcome_of(hint), NOW_NS)
+    assert [outcome.hint_id for outcome in node.registry.outcomes()] == ["h1"]
+
+
+def test_an_outcome_of_a_hint_that_nobody_got_is_refused_once_the_receivers_are_known() -> None:
+    node = Node()
+    hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
+    node.registry.receivers.restore([["h0", [1000]]])
+    session = node.join()
+    node.registry.take(session, outcome_of(hint), NOW_NS)
+    node.registry.take(session, outcome_of(replace(hint, hint_id="h0")), NOW_NS)
+    assert [outcome.hint_id for outcome in node.registry.outcomes()] == ["h0"]
+
+
+def test_receivers_survive_a_restart_and_an_older_state_lets_unknown_hints_through_for_an_hour() -> None:
+    before = HintReceivers(lambda: NOW_NS)
+    before.add("h1", 1000)
+    after = HintReceivers(lambda: NOW_NS)
+    after.restore(before.document())
+    assert after.includes("h1", 1000, NOW_NS)
+    assert not after.includes("h1", 1001, NOW_NS)
+    assert not after.includes("h2", 1000, NOW_NS)
+    upgraded = HintReceivers(lambda: NOW_NS)
+    upgraded.restore(None)
+    assert upgraded.includes("h2", 1000, NOW_NS + 3599 * NANOSECONDS)
+    assert not upgraded.includes("h2", 1000, NOW_NS + 3600 * NANOSECONDS)
+
+
+def test_processes_that_broke_off_make_room_for_those_that_come() -> None:
+    """One living process that connects under a thousand nonces would else keep every other one out for a minute."""
+    node = Node(ProbeLimits(processes=4))
+    for number in range(4):
+        session = node.join(f"flood-{number}", connection=number, peer=Peer(666, 65_534))
+        session.take(named(1))
+        session.take(rows(0, 1))
+        node.registry.leave(number, NOW_NS + number)
+    node.join("n1", connection=9)
+    assert [entry.session.process.nonce for entry in node.registry.entries()] == ["flood-1", "flood-2", "flood-3", "n1"]
+    finals = [report.process.nonce for report in node.registry.reports(NOW_NS) if report.final]
+    assert finals == ["flood-0"], "what it reported is not lost"
+
+
+def test_connected_processes_never_make_room() -> None:
+    node = Node(ProbeLimits(processes=2))
+    node.join("n1", connection=1)
+    node.join("n2", connection=2)
+    assert isinstance(node.try_to_join("n3", connection=3), Refusal)

@@ -25,8 +25,9 @@ PROBE_FRAMES: Final = Metric(
 PROBE_REFUSED: Final = Metric(
     "kernelcast_exporter_probe_refused_total",
     Kind.COUNTER,
-    "Connections refused or closed, by reason: user, limit, frames (too many bad ones), device (unknown GPU), "
-    "foreign (another process's nonce).",
+    "Connections refused or closed, by reason: user, limit (all places are taken), displaced (gave its place to "
+    "another user's program), hello (none came in time), frames (too many bad ones), device (unknown GPU), foreign "
+    "(another process's nonce).",
     labels=("reason",),
     source=_PROBE_SERVER,
 )
@@ -43,6 +44,12 @@ PROBE_OUTCOMES_DROPPED: Final = Metric(
     "Outcomes of hints lost because nobody took them.",
     source=_PROBE_SERVER,
 )
+PROBE_OUTCOMES_REFUSED: Final = Metric(
+    "kernelcast_exporter_probe_outcomes_refused_total",
+    Kind.COUNTER,
+    "Outcomes of hints from a user none of whose processes got the hint.",
+    source=_PROBE_SERVER,
+)
 PROBE_ERRORS: Final = Metric(
     "kernelcast_exporter_probe_errors_total",
     Kind.COUNTER,
@@ -57,6 +64,7 @@ PROBE_SERVER_ROWS: Final[tuple[Metric, ...]] = (
     PROBE_REFUSED,
     PROBE_HINTS,
     PROBE_OUTCOMES_DROPPED,
+    PROBE_OUTCOMES_REFUSED,
     PROBE_ERRORS,
 )
 _DAEMON: Final = "exporter"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kernelcast.columnar import Sample
 from kernelcast.exporter.attribution.attribution import Gpu
 from kernelcast.exporter.attribution.pods import agreed
-from kernelcast.exporter.probe_server import ProbeProcess
+from kernelcast.exporter.probe_process import ProbeProcess
 from kernelcast.exporter.report import Batch
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.identity import Device, Labels, labels

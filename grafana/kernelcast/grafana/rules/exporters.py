@@ -1,4 +1,4 @@
-"""Alerts about the exporters: reading, naming who uses the GPUs, and what waits for Kafka on their disks."""
+"""Alerts about the exporters: reading, attribution, programs refused at the socket, and the spool."""
 
 from typing import Final
 
@@ -12,9 +12,10 @@ _STALE_SECONDS: Final = 60
 
 
 def group(profile: Profile) -> Group:
-    """Failing, nameless, filling, losing."""
+    """Failing, nameless, refusing, filling, losing."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
-    return Group("kernelcast-exporter-alerts", (_ticks(profile), _hung(), _attribution(), *spool))
+    own = (_ticks(profile), _hung(), _attribution(), _refused(profile))
+    return Group("kernelcast-exporter-alerts", (*own, *spool))
 
 
 def _ticks(profile: Profile) -> Alert:
@@ -59,6 +60,26 @@ def _attribution() -> Alert:
         action="kubelet: is it up, and may the exporter use its socket (`kernelcast doctor` on that node)? jobs: is "
         "the mapping directory still mounted and readable?",
         dashboard=PIPELINE,
+    )
+
+
+def _refused(profile: Profile) -> Alert:
+    refused = promql.name(exporter.PROBE_REFUSED)
+    window = profile.window(2 * RATE_WINDOW_SECONDS)
+    return Alert(
+        name="KernelcastProbePlacesTaken",
+        expr=f'sum without (reason) (increase({refused}{{reason=~"limit|displaced"}}[{window}])) > 0',
+        hold_seconds=0,
+        severity=Severity.WARNING,
+        summary="All places at the probe socket of {{ $labels.instance }} are taken: programs were refused",
+        description="A node takes 256 programs at a time. When all places are taken, the user with the most gives one "
+        "up to a user who has fewer (displaced); without one the new program is refused (limit) and tries again. "
+        "Refused programs run on and are not measured meanwhile.",
+        action="Read the exporter's log: `probe refused` names user and process. One user with very many connections: "
+        "find the process (`ss -xp` shows who holds the socket) and end it, or name the users who may report in "
+        "exporter.allowed_uids.",
+        dashboard=PIPELINE,
+        steps=('Reason "hello" in the same metric counts connections that say nothing: no programs of ours.',),
     )
 
 

@@ -1,0 +1,60 @@
+"""Which users' processes got which hint: an outcome counts only from one of them."""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from kernelcast.wire.events import NANOSECONDS
+
+MAX_HINTS: Final = 4096
+UNKNOWN_SECONDS: Final = 3600.0
+"""Without a stored list, an outcome of a hint that was delivered before this start is taken for so long: six times the
+time after which a hint expires by default."""
+
+
+class HintReceivers:
+    """Users by hint. Thread-safe.
+
+    The exporter's state stores them, because a program may send an outcome long after the exporter was restarted, and
+    an expired hint is not delivered again.
+
+    Args:
+        clock: Unix nanoseconds.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
+        self._lock = threading.Lock()
+        self._uids: OrderedDict[str, set[int]] = OrderedDict()
+        self._unknown_until_ns = clock() + round(UNKNOWN_SECONDS * NANOSECONDS)
+
+    def add(self, hint_id: str, uid: int) -> None:
+        """A process of this user got the hint."""
+        with self._lock:
+            self._uids.setdefault(hint_id, set()).add(uid)
+            while len(self._uids) > MAX_HINTS:
+                self._uids.popitem(last=False)
+
+    def includes(self, hint_id: str, uid: int, now_ns: int) -> bool:
+        """Whether a process of this user got the hint; `now_ns` is Unix nanoseconds."""
+        with self._lock:
+            uids = self._uids.get(hint_id)
+            return now_ns < self._unknown_until_ns if uids is None else uid in uids
+
+    def document(self) -> list[Any]:
+        """The list, as the state stores it."""
+        with self._lock:
+            return [[hint_id, sorted(uids)] for hint_id, uids in self._uids.items()]
+
+    def restore(self, document: Any) -> None:
+        """Go on from a stored list; None, as an older exporter leaves it, changes nothing.
+
+        Raises:
+            TypeError, ValueError: It is not one that `document` made.
+        """
+        if document is None:
+            return
+        uids = OrderedDict((str(hint_id), {int(uid) for uid in found}) for hint_id, found in document)
+        with self._lock:
+            self._uids, self._unknown_until_ns = uids, 0
