@@ -83,6 +83,10 @@ class TopicChange:
         return self.outcome not in {Outcome.DIFFERS, Outcome.FAILED}
 
 
+_AT_LEAST: Final = ("max.message.bytes",)
+"""Settings of which a topic may have more than the contract says."""
+
+
 class Admin:
     """Administration of one cluster."""
 
@@ -268,12 +272,16 @@ def differences(topic: Topic, state: TopicState) -> list[Difference]:
         return []
     found = {name: state.config.get(name, "") for name in topic.config}
     return [
-        Difference(name, found[name], value) for name, value in topic.config.items() if not _same(found[name], value)
+        Difference(name, found[name], value)
+        for name, value in topic.config.items()
+        if not _satisfies(name, found[name], value)
     ]
 
 
-def _same(value: str, wanted: str) -> bool:
-    """Whether two settings are equal; Kafka gives lists back in its own order."""
+def _satisfies(name: str, value: str, wanted: str) -> bool:
+    """Whether a setting will do: a limit may be higher, and Kafka gives lists back in its own order."""
+    if name in _AT_LEAST and value.isdecimal():
+        return int(value) >= int(wanted)
     return sorted(value.split(",")) == sorted(wanted.split(","))
 
 

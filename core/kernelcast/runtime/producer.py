@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from kernelcast.runtime.connect import PRODUCER_PROPERTIES, Client, connect
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.topic_errors import TopicErrors
 from kernelcast.wire.catalogue import runtime
 
 Headers = Sequence[tuple[str, bytes]]
@@ -27,7 +28,10 @@ _HOPELESS: Final = frozenset(
 FULL_QUEUE_WAIT_SECONDS: Final = 0.05
 """How long `send` waits for room; then the message is dropped, and counted."""
 
-OUTCOMES: Final = ("sent", "acknowledged", "failed", "dropped")
+_OURS: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))  # noqa: SLF001  librdkafka's local errors
+"""Errors of messages that we gave up ourselves, at the end."""
+
+OUTCOMES: Final = ("sent", "acknowledged", "failed", "refused", "dropped")
 CAUSES: Final = ("queue_full", "too_large", "refused")
 
 
@@ -52,9 +56,10 @@ class Producer:
     """Writes to Kafka; safe to use from several threads.
 
     Attributes:
-        sent: Messages that entered the queue, all topics together.
+        sent: Messages that Kafka has answered for without refusing them for good, all topics together.
         acknowledged: Of these, what Kafka has on all in-sync replicas.
-        failed: Of these, what Kafka did not take before the delivery timeout.
+        failed: Messages that Kafka did not take, before the delivery timeout or at all.
+        refused: Of these, what Kafka will never take.
         dropped: Messages that never entered the queue.
     """
 
@@ -88,9 +93,10 @@ class Producer:
         self._lock = threading.Lock()
         self._known: set[str] = set()
         self._trouble = self._refusal = ""
+        self._topic_errors = TopicErrors()
         self._settings, self._client_id, self._make = settings, client_id, client
         self._properties = properties
-        self.sent = self.acknowledged = self.failed = self.dropped = 0
+        self.sent = self.acknowledged = self.failed = self.refused = self.dropped = 0
         for topic in topics:
             self._introduce(topic)
         self._client = self._connect()
@@ -127,11 +133,10 @@ class Producer:
         if partition is not None:
             parts["partition"] = partition
         cause, reason = self._produce(topic, parts, delivered)
-        if not cause:
-            self._count(topic, "sent")
-        else:
+        if cause:
             self._drops.labels(topic, cause).inc()
             self._count(topic, "dropped")
+            self._topic_errors.failed(topic, reason)
             self._log.warning("message dropped", topic=topic, cause=cause, reason=reason)
             if on_delivery is not None:
                 on_delivery(Undelivered(reason, final=cause == "too_large"))
@@ -154,8 +159,12 @@ class Producer:
         return outstanding
 
     def ready(self) -> tuple[bool, str]:
-        """Whether Kafka takes what we send, as far as is known; a check for the web server."""
-        return not self._trouble, self._trouble
+        """Whether Kafka takes what we send, as far as is known; a check for the web server.
+
+        A topic that refuses messages counts until Kafka has confirmed another message of it; see `TopicErrors`.
+        """
+        trouble = self._trouble or self._topic_errors.text()
+        return not trouble, trouble
 
     def __len__(self) -> int:
         """Messages that Kafka has not answered for."""
@@ -195,9 +204,14 @@ class Producer:
     def _settle(self, topic: str, error: KafkaError | None) -> None:
         if error is None:
             self._trouble = self._refusal = ""
+            self._topic_errors.confirmed(topic)
+            self._count(topic, "sent")
             self._count(topic, "acknowledged")
             return
+        self._count(topic, "refused" if error.code() in _HOPELESS else "sent")
         self._count(topic, "failed")
+        if error.code() not in _OURS:
+            self._topic_errors.failed(topic, error.str())
         self._log.warning("message not delivered", topic=topic, reason=error.str())
 
     def _on_error(self, error: KafkaError) -> None:

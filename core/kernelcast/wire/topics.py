@@ -13,6 +13,10 @@ DEFAULT_PARTITIONS: Final = 12
 MAX_EXPORT_BYTES: Final = 512 * 1024
 """An export request is split between points before it grows past this; half of Kafka's default message limit."""
 
+MAX_MESSAGE_BYTES: Final = 1_048_588
+"""What a topic must take at least, unless it names more: Kafka's own default of `max.message.bytes`. A topic that takes
+less refuses exports, each of them, for good."""
+
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -42,7 +46,12 @@ class Topic:
     @property
     def config(self) -> dict[str, str]:
         """Topic-level settings as Kafka names them."""
-        config = {"cleanup.policy": self.cleanup, "message.timestamp.type": "LogAppendTime", **self.extra}
+        config = {
+            "cleanup.policy": self.cleanup,
+            "message.timestamp.type": "LogAppendTime",
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            **self.extra,
+        }
         if self.retention_ms is not None:
             config["retention.ms"] = str(self.retention_ms)
         return config

@@ -52,6 +52,29 @@ def test_topics_are_made_kept_and_mended(settings: KafkaSettings) -> None:
     assert found[DEVICE.name].config["segment.ms"] == "600000"
 
 
+def test_a_topic_that_refuses_everything_makes_the_producer_unready_until_its_limit_is_put_right(
+    settings: KafkaSettings,
+) -> None:
+    apply_topics(settings, [DEVICE])
+    Admin(settings).alter(DEVICE.name, {"max.message.bytes": "1000"})
+    producer = Producer(settings, client_id="test")
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    producer.send(DEVICE.name, key=b"node-1", value=bytes(5_000))
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    assert (producer.sent, producer.refused) == (0, 1)
+    ready, reason = producer.ready()
+    assert not ready
+    assert DEVICE.name in reason
+    assert "Message size too large" in reason
+
+    assert [change.outcome for change in apply_topics(settings, [DEVICE])] == [Outcome.ALTERED]
+    while not producer.acknowledged and time.monotonic() < deadline:  # the broker takes the new limit in a moment
+        producer.send(DEVICE.name, key=b"node-1", value=bytes(5_000))
+        producer.flush(DEADLINE_SECONDS)
+    assert producer.ready() == (True, "")
+    producer.close(DEADLINE_SECONDS)
+
+
 def test_offsets_by_time_are_the_brokers_and_messages_carry_its_append_time(settings: KafkaSettings) -> None:
     apply_topics(settings, [DEVICE])
     producer = Producer(settings, client_id="test")

@@ -47,7 +47,9 @@ class Host:
         )
         self.aggregator = Aggregator()
         self.connections = 0
-        self.users = ProgramUsers(lambda: map(ProbeProcess.of, self.registry.entries()), self.node.attribution.labels_of_pid)
+        self.users = ProgramUsers(
+            lambda: map(ProbeProcess.of, self.registry.entries()), self.node.attribution.labels_of_pid
+        )
 
     def pods(self) -> None:
         """Two pods on the node."""

@@ -13,7 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
 from kernelcast.runtime.kafka import NO_OFFSET, Consumer, Producer, check
+from kernelcast.runtime.producer import OUTCOMES
 from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.topic_errors import TopicErrors
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 
 DEADLINE_SECONDS = 20
@@ -213,7 +215,7 @@ def test_a_full_queue_drops_and_counts_without_raising() -> None:
     for _ in range(3):
         producer.send("kernelcast.device", key=None, value=b"v")
 
-    assert (producer.sent, producer.dropped) == (1, 2)
+    assert (len(producer), producer.dropped) == (1, 2)
     assert registry.get_sample_value(DROPPED, {"topic": "kernelcast.device", "cause": "queue_full"}) == 2
     assert registry.get_sample_value("kernelcast_producer_queue_messages") == 1
 
@@ -235,7 +237,52 @@ def test_after_a_fatal_error_a_new_client_goes_on_and_what_the_old_one_held_coun
     producer.send("kernelcast.device", key=None, value=b"new")
 
     assert len(made) == 2
-    assert (producer.sent, producer.failed, producer.dropped) == (2, 1, 0)
+    assert (len(producer), producer.sent, producer.failed, producer.dropped) == (1, 1, 1, 0)
+
+
+def answer(made: FakeProducer, error: KafkaError | None) -> None:
+    made.queue.pop()(error, None)  # type: ignore[arg-type]  # librdkafka gives None, too
+
+
+def test_a_message_that_kafka_refuses_is_not_sent_and_the_service_is_not_ready_until_the_topic_takes_one() -> None:
+    registry = CollectorRegistry()
+    producer, made = fake_producer(registry)
+    for topic, error in (
+        ("kernelcast.device", KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "Broker: Message size too large")),
+        ("kernelcast.kernels", None),
+    ):
+        producer.send(topic, key=None, value=b"v")
+        answer(made[0], error)
+
+    ready, reason = producer.ready()
+
+    assert not ready
+    assert "kernelcast.device: Broker: Message size too large" in reason
+    assert "kernelcast.kernels:" not in reason
+    said = {name: registry.get_sample_value(SAID, {"topic": "kernelcast.device", "outcome": name}) for name in OUTCOMES}
+    assert said == {"sent": 0, "acknowledged": 0, "failed": 1, "refused": 1, "dropped": 0}
+    assert (producer.sent, producer.acknowledged, producer.refused) == (1, 1, 1)
+
+    producer.send("kernelcast.device", key=None, value=b"small")
+    answer(made[0], None)
+    assert producer.ready() == (True, "")
+
+
+def test_giving_messages_up_at_the_end_is_no_error_of_their_topic() -> None:
+    producer, _made = fake_producer()
+    producer.send("kernelcast.device", key=None, value=b"v")
+    producer.close(0)
+    assert producer.ready() == (True, "")
+
+
+def test_an_error_of_a_topic_that_gets_no_further_message_is_forgotten_after_ten_minutes() -> None:
+    now = [0.0]
+    errors = TopicErrors(lambda: now[0])
+    errors.failed("kernelcast.outcomes", "Broker: Message size too large")
+    now[0] = 599.0
+    assert "kernelcast.outcomes: Broker: Message size too large (599 s ago)" in errors.text()
+    now[0] = 600.0
+    assert errors.text() == ""
 
 
 def test_the_reason_for_not_being_ready_is_that_no_broker_answers() -> None:

@@ -8,7 +8,7 @@ from kernelcast.runtime.admin import Admin, Outcome, TopicChange, TopicState, ap
 from kernelcast.runtime.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.errors import BrokerError
-from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, TOPICS, Topic
+from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, MAX_EXPORT_BYTES, TOPICS, Topic
 
 
 def test_the_embedded_broker_starts_with_every_topic_of_the_contract() -> None:
@@ -132,3 +132,20 @@ def test_a_topic_that_somebody_makes_at_the_same_moment_is_no_failure() -> None:
     racing._client = Racing()  # type: ignore[assignment]  # a double of one method
 
     assert racing.create(DEVICE, partitions=1, replication_factor=1).good
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_every_topic_says_how_large_a_message_it_takes(topic: Topic) -> None:
+    assert int(topic.config["max.message.bytes"]) >= 2 * MAX_EXPORT_BYTES
+
+
+def test_a_limit_below_the_contract_is_raised_and_one_above_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = TopicState(DEVICE.name, DEVICE.partitions, 1, {**DEVICE.config, "max.message.bytes": "1000"})
+    large = TopicState(HINTS.name, HINTS.partitions, 1, {**HINTS.config, "max.message.bytes": "20000000"})
+    present = {DEVICE.name: small, HINTS.name: large}
+
+    changes = applied(monkeypatch, present, DEVICE, HINTS)
+
+    assert [change.outcome for change in changes] == [Outcome.ALTERED, Outcome.UNCHANGED]
+    assert present[DEVICE.name].config["max.message.bytes"] == "1048588"
+    assert present[HINTS.name].config["max.message.bytes"] == "20000000"

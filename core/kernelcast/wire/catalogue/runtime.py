@@ -12,7 +12,8 @@ BUILD_INFO: Final = Metric(
 PRODUCER_MESSAGES: Final = Metric(
     "kernelcast_producer_messages_total",
     Kind.COUNTER,
-    "Messages for Kafka by what became of them: sent (queued), acknowledged, failed or dropped.",
+    "Messages for Kafka by what became of them: sent (answered for, and not refused for good), acknowledged (of "
+    "these), failed (not taken), refused (of these, what Kafka will never take) or dropped (never queued).",
     labels=("topic", "outcome"),
     source=_RUNTIME,
 )
