@@ -16,8 +16,8 @@ from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal
 from kernelcast.exporter.probe_process import ProbeProcess
+from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer
 from kernelcast.wire.catalogue import gpu, kernel

@@ -27,7 +27,7 @@ class Lane:
         segment_bytes: A new segment begins once one is longer.
 
     Attributes:
-        cut: Records cut off from damaged segments so far.
+        cut: Records cut out of damaged segments so far.
     """
 
     def __init__(self, directory: Path, *, segment_bytes: int) -> None:
@@ -47,14 +47,18 @@ class Lane:
             OSError: The directory cannot be made, read or written.
         """
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        damaged: list[int] = []
         for path in sorted(self._directory.glob(f"*{SUFFIX}")):
             segment = Segment.load(path)
             self.cut += segment.cut
+            damaged += [] if segment.damaged_at is None else [segment.damaged_at]
             if segment.count:
                 self._segments.append(segment)
             else:
                 segment.remove()
-        self._head = self._saved = self._reader = self._next = self._load_head()
+        self._saved = self._load_head()
+        # Behind damage numbers may be lower than they were, so whether a record there was settled is not known.
+        self._head = self._reader = self._next = min([self._saved, *damaged])
         if self._segments:
             self._next = max(self._segments[-1].end, self._next)
             self._advance()
@@ -126,9 +130,10 @@ class Lane:
             if number in self._settled:
                 self._reader = number + 1
                 continue
-            found = segment.read(self._offset(segment, number))
+            offset = self._offset(segment, number)
+            found = segment.read(offset)
             if found is None:
-                self._give_up(segment, number)
+                self._pass_over(segment, number, offset)
                 continue
             record, after = found
             self._place = (segment, number + 1, after)
@@ -213,12 +218,13 @@ class Lane:
             return self._place[2]
         return segment.offset_of(number)
 
-    def _give_up(self, segment: Segment, number: int) -> None:
-        """The disk gives a record back other than it was written, so where the next one begins is not known."""
-        lost = set(range(number, segment.end)) - self._settled
+    def _pass_over(self, segment: Segment, number: int, offset: int) -> None:
+        """Go on behind a record that the disk gives back other than it was written."""
+        after = segment.skip_damage(number, offset)
+        lost = set(range(number, after)) - self._settled
         self.cut += len(lost)
         self._settled |= lost
-        self._reader = segment.end
+        self._reader = after
         self._roll = self._roll or segment is self._segments[-1]
         self._advance()
 

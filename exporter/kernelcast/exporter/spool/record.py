@@ -1,5 +1,6 @@
 """One message as bytes in a segment: length, checksum, and what was to be sent."""
 
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -9,6 +10,14 @@ _HEAD: Final = struct.Struct("<II")
 """Length of the body in bytes, and its CRC-32."""
 _BODY: Final = struct.Struct("<Qii")
 """When it was sent, Unix nanoseconds; lengths of key and value in bytes, -1 for none."""
+
+_WHOLE: Final = struct.Struct("<IIQii")
+"""Both, as they lie one behind the other."""
+
+_PLAUSIBLE: Final = re.compile(
+    rb"(?=(?!\x00{4})...[\x00\x01].{12}(?:\xff{4}|...[\x00\x01])(?:\xff{4}|...[\x00\x01]))", re.DOTALL
+)
+"""Where a record may begin: its length is not 0, and no length is above `MAX_BODY_BYTES`."""
 
 HEAD_BYTES: Final = _HEAD.size
 MAX_BODY_BYTES: Final = 16 * 2**20
@@ -63,3 +72,19 @@ def unpack(data: bytes) -> Record | None:
         return None
     key = None if key_length < 0 else body[_BODY.size : key_end]
     return Record(time_ns, key, None if value_length < 0 else body[key_end:])
+
+
+def find(data: bytes, start: int) -> int:
+    """The offset of the first undamaged record at or after `start`; -1 where there is none.
+
+    The three lengths of a record rarely agree by chance, so the checksum is computed for few places.
+    """
+    for place in _PLAUSIBLE.finditer(data, start):
+        offset = place.start()
+        length, checksum, _time_ns, key_length, value_length = _WHOLE.unpack_from(data, offset)
+        if length != _BODY.size + max(key_length, 0) + max(value_length, 0):
+            continue
+        end = offset + HEAD_BYTES + length
+        if end <= len(data) and zlib.crc32(data[offset + HEAD_BYTES : end]) == checksum:
+            return offset
+    return -1

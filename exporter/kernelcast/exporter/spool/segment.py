@@ -1,10 +1,11 @@
 """One file of a spool: records one after another, the number of the first in its name."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from kernelcast.exporter.spool.record import HEAD_BYTES, Record, body_length, pack, unpack
+from kernelcast.exporter.spool.record import HEAD_BYTES, Record, body_length, find, pack, unpack
 
 MAGIC: Final = b"kcspool1"
 SUFFIX: Final = ".segment"
@@ -20,11 +21,16 @@ class Segment:
         size_bytes: The file's length.
         oldest_ns: When its first record was sent, Unix nanoseconds; 0 while it has none.
         newest_ns: When its last record was sent.
-        cut: Records that were cut off when it was opened, because they were torn or damaged.
+        cut: Records that were cut out when it was opened, because they were torn or damaged.
+        damaged_at: The number of the first record behind damage that was cut out; None without any. How many records
+            the damage held is estimated, so numbers from here on may be lower than they were before.
     """
 
     def __init__(self, path: Path, file: int) -> None:
         self.path, self._file = path, file
+        self.damaged_at: int | None = None
+        self._resumed: list[tuple[int, int]] = []
+        """Numbers and offsets of records that follow damage met while reading."""
         self.first = int(path.stem)
         self.count = self.size_bytes = self.oldest_ns = self.newest_ns = self.cut = 0
 
@@ -47,7 +53,7 @@ class Segment:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """One that is there; what a crash has torn, or the disk has damaged, is cut off and counted in `cut`.
+        """One that is there; what a crash has torn, or the disk has damaged, is cut out and counted in `cut`.
 
         Raises:
             OSError: It cannot be read or cut.
@@ -56,16 +62,15 @@ class Segment:
         length = os.fstat(segment._file).st_size
         segment.size_bytes = len(MAGIC)
         if os.pread(segment._file, len(MAGIC), 0) != MAGIC:
-            os.truncate(segment._file, 0)
             os.pwrite(segment._file, MAGIC, 0)
-            segment.cut = 1
+            segment._cut_out_damage(max(length, len(MAGIC)))
+            segment.cut = segment.cut if segment.count else max(segment.cut, 1)
             return segment
         while (found := segment.read(segment.size_bytes)) is not None:
             record, segment.size_bytes = found
             segment._noted(record)
         if segment.size_bytes < length:
-            segment.cut = segment._plausible(length)
-            os.truncate(segment._file, segment.size_bytes)
+            segment._cut_out_damage(length)
         return segment
 
     @property
@@ -93,10 +98,29 @@ class Segment:
 
     def offset_of(self, number: int) -> int:
         """Where a record begins that is in it."""
-        offset = len(MAGIC)
-        for _ in range(number - self.first):
+        known = [place for place in self._resumed if place[0] <= number]
+        start, offset = max(known, default=(self.first, len(MAGIC)))
+        for _ in range(number - start):
             offset += HEAD_BYTES + body_length(os.pread(self._file, HEAD_BYTES, offset))
         return offset
+
+    def skip_damage(self, number: int, offset: int) -> int:
+        """Find the next undamaged record.
+
+        Args:
+            number: Of the damaged record.
+            offset: Where it begins.
+
+        Returns:
+            The number of the next one; `end` where there is none.
+        """
+        data = self._bytes(offset, self.size_bytes)
+        begin = find(data, 1)
+        if begin < 0:
+            return self.end
+        after = max(number + 1, self.end - sum(good + lost for good, lost in _runs(data, begin)))
+        self._resumed.append((after, offset + begin))
+        return after
 
     def sync(self) -> None:
         """Have the disk take what was written.
@@ -137,16 +161,55 @@ class Segment:
         self.newest_ns = record.time_ns
         self.count += 1
 
-    def _plausible(self, length: int) -> int:
-        """How many records lie behind the last good one, as far as their lengths tell; at least one."""
-        records, offset = 0, self.size_bytes
-        while offset < length:
-            records += 1
-            body = body_length(os.pread(self._file, HEAD_BYTES, offset))
-            if body < 0:
+    def _cut_out_damage(self, length: int) -> None:
+        """Move the undamaged records behind the last good one together, and cut off the rest of the file."""
+        data = self._bytes(self.size_bytes, length)
+        kept = bytearray()
+        offset = 0
+        while offset < len(data):
+            begin = find(data, offset)
+            self.cut += _lengths(data, offset, begin if begin >= 0 else len(data))
+            if begin < 0:
                 break
-            offset += HEAD_BYTES + body
-        return records
+            if begin > offset and self.damaged_at is None:
+                self.damaged_at = self.end
+            offset = begin + HEAD_BYTES + body_length(data[begin : begin + HEAD_BYTES])
+            record = unpack(data[begin:offset])
+            if record is not None:
+                self._noted(record)
+                kept += data[begin:offset]
+        self._write(bytes(kept))
+        os.truncate(self._file, self.size_bytes)
+
+    def _bytes(self, begin: int, end: int) -> bytes:
+        """A part of the file."""
+        parts = bytearray()
+        while len(parts) < end - begin and (part := os.pread(self._file, end - begin - len(parts), begin + len(parts))):
+            parts += part
+        return bytes(parts)
+
+
+def _runs(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
+    """Undamaged records and, as far as lengths tell, damaged ones, from an undamaged one to the end."""
+    while offset < len(data):
+        begin = find(data, offset)
+        if begin < 0:
+            yield 0, _lengths(data, offset, len(data))
+            return
+        yield 1, _lengths(data, offset, begin)
+        offset = begin + HEAD_BYTES + body_length(data[begin : begin + HEAD_BYTES])
+
+
+def _lengths(data: bytes, offset: int, end: int) -> int:
+    """How many damaged records lie between two offsets, as far as their lengths tell; at least one if anything does."""
+    records = 0
+    while offset < end:
+        records += 1
+        body = body_length(data[offset : offset + HEAD_BYTES])
+        if body < 0:
+            break
+        offset += HEAD_BYTES + body
+    return records
 
 
 def _sync_directory(directory: Path) -> None:
