@@ -6,6 +6,7 @@ children inherit the variable and never use a GPU.
 * CuPy compiles nothing before it has a context: the first thing that its compiler makes wakes us.
 * PyTorch calls whoever has asked (`torch.cuda._lazy_call`) when it initialises CUDA.
 * JAX, TensorFlow, Numba and others give no sign: once one is imported a thread asks the driver, at most once a second.
+  On a machine that has no driver the thread ends after it has asked once.
 
 A program that uses CUDA without any of them calls `kernelcast.probe.start()` itself.
 """
@@ -45,11 +46,18 @@ class Dormant:
     Args:
         begin: Starts the probe.
         contexts: Devices on which this process has a context.
+        driver_exists: Whether this process could load CUDA's driver at all.
     """
 
-    def __init__(self, begin: Callable[[], object], contexts: Callable[[], tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], object],
+        contexts: Callable[[], tuple[int, ...]],
+        driver_exists: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._begin = begin
         self._contexts = contexts
+        self._driver_exists = driver_exists
         self._ended = False
         self._thread: threading.Thread | None = None
         names = dict.fromkeys(WITHOUT_A_SIGN, self._ask_from_now_on)
@@ -76,11 +84,8 @@ class Dormant:
         """There is a context: start the probe, once; no error of it reaches the program."""
         if self._ended:
             return
-        self.stop()
-        try:
-            self._begin()
-        except Exception as error:  # noqa: BLE001  the program goes on without a probe
-            _warn(error)
+        _guarded(self.stop)
+        _guarded(self._begin)
 
     def _ring_with_cupy(self, compiler: Any) -> None:
         self._compiler = compiler
@@ -91,7 +96,11 @@ class Dormant:
         if lazily is None:
             self._ask_from_now_on()
         else:
-            lazily(self._ask_from_now_on)
+            lazily(self._torch_initialises)
+
+    def _torch_initialises(self) -> None:
+        """Called within `torch.cuda.init`, where an exception would become the program's."""
+        _guarded(self._ask_from_now_on)
 
     def _ask_from_now_on(self, _module: ModuleType | None = None) -> None:
         if self.asking or self._ended:
@@ -104,11 +113,14 @@ class Dormant:
     def _ask(self) -> None:
         from time import sleep  # noqa: PLC0415  likewise
 
-        pause_seconds = FIRST_PAUSE_SECONDS
+        pause_seconds, first = FIRST_PAUSE_SECONDS, True
         while not self._ended:
             sleep(pause_seconds)
             if self._contexts():
                 self.wake()
+            elif first and not self._driver_exists():
+                return
+            first = False
             pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
 
@@ -148,7 +160,7 @@ _armed = _Armed()
 def arm(environ: Mapping[str, str] = os.environ) -> None:
     """Wait for this process's CUDA context; a second call changes nothing."""
     if _armed.dormant is None:
-        _armed.dormant = Dormant(lambda: _start(environ), _contexts)
+        _armed.dormant = Dormant(lambda: _start(environ), _contexts, lambda: _driver_exists(environ))
         _armed.dormant.start()
 
 
@@ -177,6 +189,23 @@ def _contexts() -> tuple[int, ...]:
     from kernelcast.probe.driver import active_devices  # noqa: PLC0415  likewise
 
     return active_devices()
+
+
+def _driver_exists(environ: Mapping[str, str]) -> bool:
+    from kernelcast.probe.driver import may_be_loaded  # noqa: PLC0415  likewise
+
+    return may_be_loaded(environ)
+
+
+def _guarded(work: Callable[[], object]) -> None:
+    """Call something of ours within a call of the program: whatever it raises, the program's call goes on."""
+    try:
+        work()
+    except Exception as error:  # noqa: BLE001  the program goes on without a probe
+        try:  # noqa: SIM105  contextlib would have to be imported
+            _warn(error)
+        except Exception:  # noqa: BLE001, S110  nor may the program's own logging
+            pass
 
 
 def script_name(arguments: list[str]) -> str | None:

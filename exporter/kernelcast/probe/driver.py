@@ -9,7 +9,9 @@ Source: CUDA Driver API, sections 6.2 (error codes) and 6.5 (device management).
 import ctypes
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.wire.frames import DeviceClaim
@@ -21,6 +23,31 @@ CPU: Final = DeviceClaim(uuid="cpu", model_name="CPU")
 UNKNOWN: Final = DeviceClaim(uuid="")
 
 Load = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a machine shows that it has an NVIDIA driver.
+
+    Attributes:
+        devices: Device files: Linux, WSL 2, Tegra.
+        cache: The dynamic linker's list of libraries.
+        folders: Where the linker looks without being told, and where NixOS keeps the driver.
+    """
+
+    devices: tuple[str, ...] = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu")
+    cache: str = "/etc/ld.so.cache"
+    folders: tuple[str, ...] = (
+        "/lib64",
+        "/usr/lib64",
+        "/usr/lib",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib/wsl/lib",
+        "/run/opengl-driver/lib",
+        "/usr/local/nvidia/lib64",
+        "/usr/local/cuda/compat",
+    )
 
 
 def loaded_driver() -> Any:
@@ -63,6 +90,38 @@ def active_devices(load: Load = loaded_driver) -> tuple[int, ...]:
         return tuple(ordinal for ordinal in range(count.value) if _has_context(driver, ordinal))
     except (OSError, AttributeError):
         return ()
+
+
+def may_be_loaded(
+    environ: Mapping[str, str], places: Places = Places(), mapped: Callable[[], bool] | None = None
+) -> bool:
+    """Whether this process has the driver library or could load it; False only where nothing points to a driver.
+
+    Loading it to find out would map it into a program that may not want it.
+
+    Args:
+        environ: The process's.
+        places: Where to look.
+        mapped: Whether the library is loaded already; passed in for tests.
+    """
+    if (mapped or _is_mapped)():
+        return True
+    folders = [*environ.get("LD_LIBRARY_PATH", "").split(os.pathsep), *places.folders]
+    if any(folder and os.path.exists(os.path.join(folder, LIBRARY)) for folder in folders):  # noqa: PTH110, PTH118
+        return True
+    if any(map(os.path.exists, places.devices)):
+        return True
+    try:
+        return LIBRARY.encode() in Path(places.cache).read_bytes()
+    except OSError:
+        return False
+
+
+def _is_mapped() -> bool:
+    try:
+        return loaded_driver() is not None
+    except OSError:
+        return False
 
 
 def _has_context(driver: Any, ordinal: int) -> bool:

@@ -55,15 +55,21 @@ class ImportWatch:
             if spec is not None:
                 if spec.loader is not None:
                     reporting: Any = _Reporting(spec.loader, self)
-                    spec.loader = reporting
+                    try:
+                        spec.loader = reporting
+                    except Exception:  # noqa: BLE001  a spec of the program's own kind: it is imported unwatched
+                        return spec
                 return spec
         return None
 
     def imported(self, module: ModuleType) -> None:
-        """A watched module has run."""
-        listener = self._listeners.pop(module.__name__, None)
-        if not self._listeners:
-            self.stop()
+        """A watched module has run; nothing here fails its import."""
+        try:
+            listener = self._listeners.pop(module.__name__, None)
+            if not self._listeners:
+                self.stop()
+        except Exception:  # noqa: BLE001  another thread may have stopped the watch at this moment
+            return
         if listener is not None:
             _call(listener, module)
 

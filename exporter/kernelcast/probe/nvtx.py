@@ -6,6 +6,7 @@ they are no regions.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
@@ -41,7 +42,8 @@ def _wrap(module: Any, pushes: tuple[str, ...], pop: str) -> None:
 
 def _entering(push: Callable[..., Any]) -> Callable[..., Any]:
     def entering(message: Any, *arguments: Any, **named: Any) -> Any:
-        enter(table.totals(str(message)), marked=True)
+        with suppress(Exception):  # a message without a text is NVTX's matter, or the program's
+            enter(table.totals(str(message)), marked=True)
         return push(message, *arguments, **named)
 
     setattr(entering, MARK, True)
@@ -50,7 +52,8 @@ def _entering(push: Callable[..., Any]) -> Callable[..., Any]:
 
 def _leaving(pop: Callable[..., Any]) -> Callable[..., Any]:
     def leaving(*arguments: Any, **named: Any) -> Any:
-        leave_marked()
+        with suppress(Exception):
+            leave_marked()
         return pop(*arguments, **named)
 
     setattr(leaving, MARK, True)

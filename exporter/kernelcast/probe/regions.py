@@ -86,8 +86,11 @@ class RegionTable:
 
     def totals(self, name: str) -> RegionTotals:
         """The totals of a name, or of `other` once there are too many."""
-        found = self._known.get(name)
-        return found if found is not None else self._admit(name)
+        try:
+            found = self._known.get(name)
+            return found if found is not None else self._admit(name)
+        except Exception:  # noqa: BLE001  an object without a hash or a text is no name, and no error of the program's
+            return self._admit(OTHER)
 
     def growth(self, home: int) -> Iterator[RegionRow]:
         """What every region has gained since the last call; called by one thread only.

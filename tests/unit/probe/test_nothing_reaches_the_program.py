@@ -1,0 +1,171 @@
+"""Whatever fails in a callback of ours that runs within a call of the program: the call goes on as without us."""
+
+import importlib.util
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kernelcast.probe import dormant, driver, nvtx
+from kernelcast.probe.dormant import Dormant
+from kernelcast.probe.imports import ImportWatch
+from kernelcast.probe.regions import region
+
+
+class NoThreads(RuntimeError):  # noqa: N818  as CPython says it
+    pass
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise NoThreads("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
+    """PyTorch's list of calls that it makes when it initialises CUDA; what they raise reaches the program."""
+    queued: list[Callable[[], None]] = []
+    module = ModuleType("torch")
+    module.__dict__["cuda"] = ModuleType("torch.cuda")
+    module.__dict__["cuda"].__dict__["_lazy_call"] = queued.append
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return iter([queued])
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+@pytest.mark.usefixtures("no_threads")
+def test_a_thread_that_cannot_start_within_torchs_initialisation_is_no_error_of_torchs(
+    torch: Iterator[list[Callable[[], None]]],
+) -> None:
+    queued = next(torch)
+    sleeper = Dormant(lambda: None, lambda: ())
+    sleeper.start()
+    queued[0]()
+    assert not sleeper.asking
+
+
+def test_a_probe_whose_failure_cannot_even_be_logged_costs_the_program_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_arguments: Any) -> None:
+        raise OSError("the log's disk is full")
+
+    monkeypatch.setattr(dormant, "_warn", broken)
+    sleeper = Dormant(broken, lambda: ())
+    monkeypatch.setattr(sleeper._watch, "stop", broken)
+    sleeper.wake()
+
+
+def test_an_import_succeeds_although_the_watch_cannot_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "watched_to_the_end.py").write_text("value = 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    watch = ImportWatch({"watched_to_the_end": lambda _module: None})
+    watch.start()
+
+    def broken() -> None:
+        raise ValueError("list.remove(x): x not in list")  # another thread was quicker
+
+    monkeypatch.setattr(watch, "stop", broken)
+    import watched_to_the_end  # type: ignore[import-not-found]
+
+    assert watched_to_the_end.value == 5
+    sys.meta_path.remove(watch)
+    del sys.modules["watched_to_the_end"]
+
+
+def test_a_module_whose_spec_takes_no_other_loader_is_imported_unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fixed:
+        """A finder's own spec, which does not let its loader be replaced."""
+
+        name = "with_a_fixed_spec"
+        loader = property(lambda _self: importlib.util.find_spec("json").loader)  # type: ignore[union-attr]
+
+    class Finder:
+        @staticmethod
+        def find_spec(fullname: str, _path: object, _target: object = None) -> Any:
+            return Fixed() if fullname == Fixed.name else None
+
+    watch = ImportWatch({Fixed.name: lambda _module: None})
+    monkeypatch.setattr(sys, "meta_path", [watch, Finder, *sys.meta_path])
+    assert isinstance(watch.find_spec(Fixed.name, None), Fixed)
+
+
+class Unprintable:
+    """A range's name that is none; NVTX itself would refuse it, or not."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_a_range_whose_name_has_no_text_is_pushed_as_without_us() -> None:
+    pushed: list[Any] = []
+    module: Any = ModuleType("torch.cuda.nvtx")
+    module.range_push, module.range_pop = pushed.append, pushed.pop
+    nvtx._wrap_torch(module)
+    message = Unprintable()
+    module.range_push(message)
+    assert pushed == [message]
+    module.range_pop()
+    assert pushed == []
+
+
+def test_a_region_with_any_object_as_its_name_never_raises() -> None:
+    with region(Unprintable()), region(["a", "list"]):  # type: ignore[arg-type]
+        pass
+
+
+@pytest.mark.parametrize(("present", "asks_on"), [(False, False), (True, True)])
+def test_a_program_on_a_machine_without_a_driver_is_not_polled_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+    present: bool,  # noqa: FBT001
+    asks_on: bool,  # noqa: FBT001
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setitem(sys.modules, "jaxlib", ModuleType("jaxlib"))
+    sleeper = Dormant(lambda: None, lambda: (asked.append(1), ())[1], lambda: present)  # type: ignore[func-returns-value]
+    sleeper.start()
+    assert wait_for(lambda: len(asked) >= 1)
+    if asks_on:
+        assert wait_for(lambda: len(asked) >= 2)
+        assert sleeper.asking
+        sleeper.stop()
+    assert wait_for(lambda: not sleeper.asking)
+    assert asks_on or len(asked) == 1
+
+
+def test_a_driver_can_be_there_as_a_library_in_any_place_of_the_linkers_or_as_a_device(tmp_path: Path) -> None:
+    cache, library = tmp_path / "ld.so.cache", tmp_path / "lib"
+    library.mkdir()
+    places = driver.Places(devices=(str(tmp_path / "nvidiactl"),), cache=str(cache), folders=(str(library),))
+
+    def there(**environ: str) -> bool:
+        return driver.may_be_loaded(environ, places, mapped=lambda: False)
+
+    assert not there()
+    cache.write_bytes(b"\x00libc.so.6\x00/lib/libc.so.6\x00")
+    assert not there(LD_LIBRARY_PATH="/nowhere:")
+    cache.write_bytes(b"\x00libcuda.so.1\x00/usr/lib/libcuda.so.1\x00")
+    assert there()
+    cache.unlink()
+    (library / "libcuda.so.1").touch()
+    assert there()
+    (library / "libcuda.so.1").rename(tmp_path / "libcuda.so.1")
+    assert there(LD_LIBRARY_PATH=f"/nowhere:{tmp_path}")
+    (tmp_path / "nvidiactl").touch()
+    assert there()
+    (tmp_path / "nvidiactl").unlink()
+    assert driver.may_be_loaded({}, places, mapped=lambda: True)
