@@ -20,7 +20,9 @@ DEFAULT_KERNELS: Final = 100
 DEFAULT_DETAILED: Final = 20
 DEFAULT_RETIRE_SECONDS: Final = 300.0
 MAX_PROGRAMS: Final = 4_096
-MAX_PROCESSES: Final = 256
+MAX_PROCESSES: Final = 1_024
+"""Of one program on one GPU: as many as the probe's socket knows at one time, so that it, which tells the program, is
+the one to refuse."""
 MAX_ENDED: Final = 16
 MAX_FINISHED: Final = 4_096
 
@@ -127,7 +129,14 @@ class Aggregator:
         if member is None:
             self.counts.refused += 1
             return
-        process = member.live.pop(nonce, None) or member.ended.pop(nonce, None) or ProcessTotals()
+        process = member.live.pop(nonce, None) or member.ended.pop(nonce, None)
+        if process is None:
+            if not report.final and not self._has_room(member):
+                # For good: later reports would lack the names that this one told.
+                self._finish(nonce, key)
+                self.counts.refused += 1
+                return
+            process = ProcessTotals()
         member.series.active_ns = 0
         growth = process.advance(report)
         self.counts.fallen += growth.fallen
@@ -140,8 +149,6 @@ class Aggregator:
             self._end(member, nonce, process)
             return
         member.live[nonce] = process
-        if len(member.live) > MAX_PROCESSES:
-            self._end(member, *member.live.popitem(last=False))
 
     def recall(self, report: ProcessReport) -> None:
         """Take in what a process reported to an earlier run of this exporter; it may have ended since."""
@@ -189,6 +196,16 @@ class Aggregator:
             start_ns = max(report.process.start_ns, self.epoch_ns)
             member = self.members[key] = Member(ProgramSeries(key, report.device, start_ns))
         return member
+
+    def _has_room(self, member: Member) -> bool:
+        """Whether a further process may report; one that has not come back since an earlier run makes room."""
+        if len(member.live) < MAX_PROCESSES:
+            return True
+        absent = next((nonce for nonce, process in member.live.items() if not process.confirmed), None)
+        if absent is None:
+            return False
+        self._end(member, absent, member.live.pop(absent))
+        return True
 
     def _end(self, member: Member, nonce: str, process: ProcessTotals) -> None:
         member.ended[nonce] = process

@@ -4,7 +4,9 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter import aggregate
 from kernelcast.exporter.aggregate import MAX_ENDED, Aggregator
+from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.publish import Publisher
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.catalogue import Metric, kernel
@@ -484,3 +486,36 @@ def test_a_start_that_cannot_be_is_brought_back_to_now(start_ns: int) -> None:
     aggregator = Aggregator()
     aggregator.report(report({"gemm": [1]}, of=process(start_ns=start_ns)))
     assert {sample.start_ns for sample in shown(aggregator) if sample.start_ns} == {NOW_NS}
+
+
+def test_beyond_the_limit_the_newest_process_is_refused_for_good_and_no_older_one_loses_a_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aggregate, "MAX_PROCESSES", 3)
+    aggregator = Aggregator()
+    for launched in ([100], [100, 100]):
+        for nonce in "abcd":
+            aggregator.report(report({"gemm": launched}, of=process(nonce)))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 6}
+    assert (aggregator.counts.refused, aggregator.counts.late) == (1, 1)
+    aggregator.report(report({"gemm": [100, 100]}, of=process("a"), final=True))
+    aggregator.report(report({"gemm": [100, 100, 100]}, of=process("d")))  # without the names it told before
+    aggregator.report(report({"gemm": [100]}, of=process("e")))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 7}
+
+
+def test_a_process_of_an_earlier_run_that_has_not_come_back_makes_room_for_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aggregate, "MAX_PROCESSES", 2)
+    aggregator = Aggregator()
+    aggregator.report(report({"gemm": [100]}, of=process("a")))
+    aggregator.recall(report({"gemm": [100]}, of=process("b")))
+    aggregator.report(report({"gemm": [100]}, of=process("c")))
+    aggregator.report(report({"gemm": [100, 100]}, of=process("b"), final=True))
+    assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 4}
+    assert aggregator.counts.refused == 0
+
+
+def test_a_program_may_have_as_many_processes_as_the_probe_socket_knows() -> None:
+    assert ProbeLimits().processes <= aggregate.MAX_PROCESSES
