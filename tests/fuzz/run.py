@@ -1,4 +1,4 @@
-"""Fuzzes the OTLP decoder and every parser: `python -m tests.fuzz.run --inputs 100000 [--only influx] [--seed 1]`.
+"""Fuzzes the decoder, parsers and readers: `python -m tests.fuzz.run --inputs 100000 [--only influx] [--seed 1]`.
 
 Of every mutated message it is asked that it is refused or read, in time and without another exception; that a refused
 one leaves nothing; that the good messages around it are read as ever. Of some it is asked besides that an independent
@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import numpy as np
+from tests.fuzz.documents import DOCUMENTS, Document
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, Target
 
@@ -61,6 +62,10 @@ def trace(source: Any, decoded: Decoded, message: int) -> list[tuple[Any, ...]]:
             row = tuple(int(getattr(columns, name)[i]) for name in names)
             found.append((_identity(source, int(columns.series[i])), *row))
     found += [(decoded.numbers.value[decoded.numbers.message == message].tobytes(),)]
+    noted = decoded.exemplars
+    for row, histogram, raw in zip(noted.row.tolist(), noted.histogram.tolist(), noted.raw, strict=True):
+        if (decoded.histograms if histogram else decoded.numbers).message[row] == message:
+            found.append((histogram, raw))
     return found
 
 
@@ -140,21 +145,60 @@ class Fuzzer:
             say(f"FINDING {self._target.name}: {what[:400]}\n  {message[:400]!r}")
 
 
+class DocumentFuzzer:
+    """One reader of documents under fire; see `Fuzzer`."""
+
+    def __init__(self, document: Document, seed: int) -> None:
+        self._document, self._rng = document, random.Random(seed)
+        self.findings: list[str] = []
+        self.done = self.refused = self._batches = 0
+        self._seeds: list[bytes] = []
+
+    def batch(self) -> None:
+        """Try some documents."""
+        if self._batches % NEW_SEEDS_EVERY == 0:
+            self._seeds = [self._document.shape(self._rng) for _ in range(SEEDS)]
+        self._batches += 1
+        for _ in range(AT_ONCE):
+            self._try(mutated(self._rng, self._seeds))
+        self.done += AT_ONCE
+
+    def _try(self, content: bytes) -> None:
+        signal.setitimer(signal.ITIMER_REAL, LONGEST_SECONDS)
+        try:
+            wrong = self._document.read(content)
+        except self._document.refusal as error:
+            self.refused += 1
+            wrong = "" if "; " in str(error) or not self._document.remedy else f"no remedy: {error}"
+        except Exception as error:  # noqa: BLE001  whatever else escapes is a finding
+            wrong = f"{type(error).__name__}: {error}"
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if wrong:
+            self.findings.append(wrong)
+            if len(self.findings) <= MOST_FINDINGS:
+                say(f"FINDING {self._document.name}: {wrong[:400]}\n  {content[:400]!r}")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run, print what was done, and return 1 for findings."""
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description="Fuzz the decoder and every parser.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz.run", description="Fuzz the decoder, every parser and readers of documents."
+    )
     parser.add_argument("--inputs", type=int, default=100_000, help="inputs in all, shared by the formats")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", action="append", choices=[target.name for target in TARGETS])
+    parser.add_argument("--only", action="append", choices=[one.name for one in (*TARGETS, *DOCUMENTS)])
     chosen = parser.parse_args(arguments)
     stopped = Stopped()
     signal.signal(signal.SIGALRM, _hung)
     signal.signal(signal.SIGTERM, stopped.tell)
-    targets = [target for target in TARGETS if not chosen.only or target.name in chosen.only]
+    targets = [one for one in (*TARGETS, *DOCUMENTS) if not chosen.only or one.name in chosen.only]
+    share = chosen.inputs / sum(one.share for one in targets)
     findings = 0
     for target in targets:
-        began, fuzzer = time.monotonic(), Fuzzer(target, chosen.seed)
-        while fuzzer.done < chosen.inputs // len(targets) and not stopped.told:
+        began = time.monotonic()
+        fuzzer = (Fuzzer if isinstance(target, Target) else DocumentFuzzer)(target, chosen.seed)  # type: ignore[arg-type]
+        while fuzzer.done < share * target.share and not stopped.told:
             fuzzer.batch()
         seconds = time.monotonic() - began
         findings += len(fuzzer.findings)

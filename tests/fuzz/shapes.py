@@ -74,6 +74,39 @@ def prometheus(rng: random.Random) -> bytes:
     return "\n".join([*lines, "# EOF"] if openmetrics else lines).encode() + b"\n"
 
 
+def _exemplar(rng: random.Random) -> str:
+    if rng.random() < 0.4:
+        return ""
+    inside = rng.choice(
+        (f'trace_id="{"0b" * 16}"', 'trace_id="a",x="é\\n"', "", f'span_id="{"0a" * 8}"', f'a="{"x" * 90}"')
+    )
+    time = rng.choice(("", " 1.7e9", " 1700000000.123"))
+    return f" # {{{inside}}} {rng.choice(NUMBERS)}{time}"
+
+
+def openmetrics(rng: random.Random) -> bytes:
+    """A page of counters, histograms and summaries with start times and exemplars, as samples or as families."""
+    lines: list[str] = []
+    for name in rng.sample(("jobs", "x_seconds", "a:b", "y_created"), rng.randrange(1, 4)):
+        kind = rng.choice(("counter", "counter", "histogram", "summary"))
+        classic = rng.random() < 0.3
+        family = f"{name}_total" if classic and kind == "counter" else name
+        lines += [f"# HELP {family} Help.", f"# TYPE {family} {kind}"]
+        where = rng.choice(("", '{zone="a"}', '{zone="}"}'))
+        if kind == "counter":
+            lines.append(f"{name}_total{where} {rng.randrange(9)}{_exemplar(rng)}")
+        elif kind == "histogram":
+            inside = where[1:-1] + "," if where else ""
+            lines += [f'{name}_bucket{{{inside}le="{le}"}} 3{_exemplar(rng)}' for le in ("1.0", "+Inf")]
+        if kind != "counter":
+            lines += [f"{name}_sum{where} 4", f"{name}_count{where} 3"]
+        if classic:
+            lines += [f"# HELP {name}_created {rng.choice(('Help.', 'Other.'))}", f"# TYPE {name}_created gauge"]
+        if rng.random() < 0.8:
+            lines.append(f"{name}_created{where} {rng.choice(('1.7e9', '1700000000.5', '17', 'NaN'))}")
+    return "\n".join([*lines, "# EOF", ""]).encode()
+
+
 def _influx_text(text: str, special: str) -> str:
     for character in special:
         text = text.replace(character, "\\" + character)
@@ -200,6 +233,7 @@ SHAPES: dict[str, Callable[[random.Random], bytes]] = {
     "otlp_json": otlp_json,
     "remote_write": remote_write,
     "prometheus": prometheus,
+    "openmetrics": openmetrics,
     "influx": influx,
     "json": mapped,
 }

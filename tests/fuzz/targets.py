@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.fuzz import readings, shapes
 from tests.unit.columnar.otlp_oracle import decoded_truth, truth
 
@@ -19,7 +20,7 @@ from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.otlp_json import OtlpJson
 from kernelcast.bridge.inputs.prometheus_text import PrometheusText
 from kernelcast.bridge.inputs.remote_write import RemoteWrite, looks_bare
-from kernelcast.columnar import Decoded, Decoder
+from kernelcast.columnar import Decoded, Decoder, PointType, exemplars_of
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _QUOTED_NAME = re.compile(rb'[{,][ \t]*"')
@@ -38,6 +39,7 @@ class Target:
         shape: Makes a message as producers write it.
         compare: Judges an answer.
         one_in: Of so many messages, one is compared: some readings are slow.
+        share: Of the inputs that an even division gives it, this part.
         wrap: What a mutated message goes through, now and then, before it is decoded.
     """
 
@@ -46,6 +48,7 @@ class Target:
     shape: Callable[[random.Random], bytes]
     compare: Comparison
     one_in: int = 4
+    share: float = 1.0
     wrap: Callable[[bytes], bytes] | None = None
 
 
@@ -103,6 +106,32 @@ def _as_json_format_says(_source: Any, message: bytes, _decoded: Decoded, _index
     return "" if same else f"json_format reads {other}, the encoder {one}"
 
 
+def _exemplars_as_the_client_reads_them(source: Any, message: bytes, decoded: Decoded, index: int) -> str:
+    """Where prometheus_client's strict parser takes a page, both find the same exemplars of counters."""
+    if any(failed == index for failed, _ in decoded.failures):
+        return ""
+    try:
+        families = list(text_string_to_metric_families(message.decode()))  # type: ignore[no-untyped-call]
+    except Exception:  # noqa: BLE001  it refuses with exceptions of many kinds
+        return ""
+    expected = sorted(
+        (sample.name, readings.bits(sample.exemplar.value))
+        for family in families
+        if family.type == "counter"
+        for sample in family.samples
+        if sample.exemplar is not None
+    )
+    noted, numbers = decoded.exemplars, decoded.numbers
+    rows = zip(noted.row.tolist(), noted.histogram.tolist(), noted.raw, strict=True)
+    found = sorted(
+        (source.interner.of(int(numbers.series[row])).family.name, readings.bits(one.value))
+        for row, histogram, raw in rows
+        if not histogram and numbers.message[row] == index
+        for one in exemplars_of(PointType.SUM, raw)
+    )
+    return "" if found == expected else f"expected {expected}, found {found}"
+
+
 def _not_compared(_source: Any, _message: bytes, _decoded: Decoded, _index: int) -> str:
     return ""
 
@@ -133,6 +162,7 @@ TARGETS = (
         wrap=shapes.in_snappy,
     ),
     Target("prometheus", PrometheusText, _page_without_comments, _with_reading(readings.prometheus, _plain_page)),
+    Target("openmetrics", PrometheusText, shapes.openmetrics, _exemplars_as_the_client_reads_them, one_in=16),
     Target("influx", InfluxLines, shapes.influx, _with_reading(readings.influx, lambda _: True)),
     Target("json", lambda: JsonMapped(shapes.MAPPING), shapes.mapped, _not_compared),
 )

@@ -302,5 +302,5 @@ def test_exemplars_of_a_partition_that_a_series_has_left_are_not_shown() -> None
     site = Store(number)
     site.put(0, 10, 10, exemplar="of this point...")
     site.put(1, 5, 5, exemplar="of an older one.")
-    (shown,) = site.store.snapshot().exemplars.values()
+    (shown,) = site.store.snapshot().exemplars().values()
     assert [dict(one.labels)["trace_id"] for one in shown] == [b"of this point...".hex()]

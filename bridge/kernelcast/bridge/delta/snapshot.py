@@ -26,6 +26,19 @@ COMPRESSION_LEVEL: Final = 1
 _HEAD: Final = struct.Struct("<4sH8sIIQI")
 """Magic, version, which snapshot, number of the part, how many, bytes when inflated, checksum of the rest."""
 
+_DAMAGED: Final = (
+    cramjam.DecompressionError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    struct.error,
+)
+"""What reading a snapshot that no bridge has written may raise; its checksum covers neither the head of a part nor the
+sense of the content."""
 BEGIN_ANEW: Final = "its totals begin anew"
 
 COLUMNS: Final[dict[str, str]] = {
@@ -129,7 +142,8 @@ def load(parts: Sequence[Part]) -> Snapshot:
         WireError: One is missing, or they do not make a snapshot.
     """
     ordered = sorted(parts, key=lambda part: part.number)
-    if not ordered or [part.number for part in ordered] != list(range(ordered[0].count)):
+    whole_count = bool(ordered) and ordered[0].count == len(ordered)  # compared first: a damaged head says billions
+    if not whole_count or [part.number for part in ordered] != list(range(len(ordered))):
         raise WireError(f"snapshot has {len(ordered)} of its parts; {BEGIN_ANEW}")
     whole = bytearray(ordered[0].inflated_bytes)
     try:
@@ -137,7 +151,7 @@ def load(parts: Sequence[Part]) -> Snapshot:
         if written != len(whole):
             raise WireError(f"snapshot is {written} bytes and says {len(whole)}; {BEGIN_ANEW}")
         return _parse(ordered[0].identity, memoryview(whole))
-    except (cramjam.DecompressionError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+    except _DAMAGED as error:
         raise WireError(f"snapshot cannot be read: {error}; {BEGIN_ANEW}") from error
 
 

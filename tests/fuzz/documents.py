@@ -1,0 +1,205 @@
+"""Documents that are read as a whole: packed messages, snapshots of running totals, web configurations.
+
+A document has a shape and a reader. The reader answers what is wrong with what it read, and raises the error by which
+the product refuses a document; any other exception is a finding.
+"""
+
+import atexit
+import gzip
+import json
+import random
+import shutil
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import cramjam
+import numpy as np
+from tests.unit.runtime.certificates import self_signed
+
+from kernelcast.bridge.delta.freeze import freeze, thaw
+from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.snapshot import _HEAD, COLUMNS, MAGIC, TAILS, VERSION, Part, Snapshot, load
+from kernelcast.bridge.inputs.unpacking import unpacked
+from kernelcast.columnar import Limits
+from kernelcast.runtime.web_config import read_web_config
+from kernelcast.wire.errors import ConfigurationError, DecodeError, KernelcastError, WireError
+
+LIMITS = Limits(message_bytes=4096)
+MOST_SERIES = 10_000
+HASH = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A reader under test.
+
+    Attributes:
+        name: What it reads.
+        shape: Makes a document as its writer does.
+        read: Reads one; returns what is wrong with the result, empty for nothing.
+        refusal: The error by which a document is refused.
+        share: Of the inputs that a parser gets, this part: some readers are slow.
+        remedy: Whether a refusal says what to do, behind a semicolon.
+    """
+
+    name: str
+    shape: Callable[[random.Random], bytes]
+    read: Callable[[bytes], str]
+    refusal: type[KernelcastError]
+    share: float = 1.0
+    remedy: bool = True
+
+
+def gzip_members(rng: random.Random) -> bytes:
+    """Some gzip members, empty ones among them, with and without the optional fields of their headers."""
+    members = []
+    for _ in range(rng.randrange(1, 5)):
+        content = rng.choice((b"", b"up 1\n", rng.randbytes(rng.randrange(600)), b"a" * rng.randrange(3000)))
+        member = gzip.compress(content, rng.choice((0, 1, 9)), mtime=0)
+        if rng.random() < 0.2:
+            member = member[:3] + b"\x08" + member[4:10] + b"name\0" + member[10:]
+        members.append(member)
+    return b"".join(members)
+
+
+def _read_gzip(message: bytes) -> str:
+    """What is accepted, the standard library's reader must accept with the same content."""
+    content = unpacked(message, "gzip", LIMITS)
+    try:
+        expected = gzip.decompress(message)
+    except (OSError, EOFError, zlib.error, struct.error) as error:
+        return f"accepted what the gzip module refuses: {error}"
+    if len(content) > LIMITS.message_bytes:
+        return f"{len(content)} bytes are beyond the limit"
+    return "" if content == expected else f"expected {expected[:100]!r}, found {content[:100]!r}"
+
+
+def snapshot(rng: random.Random) -> bytes:
+    """The content of a snapshot of running totals, before it is compressed."""
+    rows = rng.randrange(5)
+    kinds = [rng.choice((1, 1, 2, 3)) for _ in range(rows)]
+    blocks = [_block(rng, kind) for kind in kinds]
+    gaps = [rng.randrange(3) for _ in range(rows)]
+    columns = {name: np.array([rng.randrange(100) for _ in range(rows)], kind) for name, kind in COLUMNS.items()}
+    columns |= {"kind": np.array(kinds, "|u1"), "flags": np.array([rng.randrange(16) for _ in kinds], "|u1")}
+    columns["digest"] = np.frombuffer(rng.randbytes(16 * rows), "|u1").reshape(-1, 16)
+    columns["gaps"], columns["words"] = np.array(gaps, "<i4"), np.array([len(block) for block in blocks], "<i4")
+    columns["partition"] = np.array([rng.randrange(2) for _ in range(rows)], "<i4")
+    columns["blocks"] = np.array([word for block in blocks for word in block], "<i8")
+    begins = [rng.randrange(1000) for _ in range(sum(gaps))]
+    columns["gap_begin_ns"], columns["gap_end_ns"] = np.array(begins, "<i8"), np.array(begins, "<i8") + 5
+    made = Snapshot(b"identity", 1, ((("faults", 0), 7), (("faults", 1), 9)), columns)
+    return _inflated(made)
+
+
+def _inflated(made: Snapshot) -> bytes:
+    parts = [Part.of(message) for message in made.dump()]
+    whole = bytearray(parts[0].inflated_bytes)
+    cramjam.zstd.decompress_into(b"".join(part.data for part in parts), whole)
+    return bytes(whole)
+
+
+def _block(rng: random.Random, kind: int) -> list[int]:
+    if kind == 1:
+        return []
+    if kind == 2:
+        bounds = rng.randrange(-1, 4)
+        return [bounds, *([0] * (2 * bounds + 1 if bounds >= 0 else 0))]
+    positive, negative = rng.randrange(4), rng.randrange(4)
+    head = [rng.randrange(-4, 8), 0, rng.randrange(5), rng.randrange(9), positive, rng.randrange(9), negative, 8]
+    return [*head, *([1] * (positive + negative))]
+
+
+def _read_snapshot(content: bytes) -> str:
+    """What loads comes out of the running totals again, and loads again."""
+    packed = bytes(cramjam.zstd.compress(content, 1))
+    head = _HEAD.pack(MAGIC, VERSION, b"identity", 0, 1, len(content), zlib.crc32(packed))
+    loaded = load([Part.of(head + packed)])
+    rows = Rows(MOST_SERIES)
+    thawed = thaw(rows, loaded.columns, {0: 0, 1: 1})
+    frozen = freeze(rows, rows.in_use(), {0: 0, 1: 1})
+    again = load([Part.of(part) for part in Snapshot(b"identity", 1, loaded.positions, frozen).dump()])
+    same = all(np.array_equal(again.columns[name], frozen[name], equal_nan=name == "total") for name in COLUMNS | TAILS)
+    distinct = {row.tobytes() for row in loaded.columns["digest"]}
+    return "" if same and len(rows) <= min(thawed, len(distinct)) else f"{thawed} rows came back as {len(rows)}"
+
+
+def snapshot_part(rng: random.Random) -> bytes:
+    """A part of a snapshot as it lies in Kafka."""
+    content = snapshot(rng)
+    packed = bytes(cramjam.zstd.compress(content, 1))
+    number, count = rng.choice(((0, 1), (0, 1), (1, 2), (0, 0)))
+    return _HEAD.pack(MAGIC, VERSION, b"identity", number, count, len(content), zlib.crc32(packed)) + packed
+
+
+def _read_part(message: bytes) -> str:
+    part = Part.of(message)
+    if part.inflated_bytes < 1 << 20:
+        load([part])
+    return ""
+
+
+def web_config(rng: random.Random) -> bytes:
+    """A web configuration, in YAML's block style or, as JSON, in its flow style."""
+    document: dict[str, object] = {}
+    if rng.random() < 0.6:
+        tls = {"cert_file": rng.choice(("server.crt", "server.key", "none.crt", "")), "key_file": "server.key"}
+        document["tls_server_config"] = tls | rng.choice(
+            (
+                {},
+                {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "server.crt"},
+                {"min_version": "TLS12", "max_version": "TLS13", "prefer_server_cipher_suites": True},
+                {"cipher_suites": ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], "curve_preferences": ["X25519"]},
+                {"client_allowed_sans": ["node1", "10.0.0.1"], "client_auth_type": "RequireAnyClientCert"},
+            )
+        )
+    if rng.random() < 0.5:
+        document["http_server_config"] = {"http2": rng.random() < 0.5, "headers": {"X-Frame-Options": "deny"}}
+    if rng.random() < 0.6:
+        document["basic_auth_users"] = {"prometheus": HASH, "größe": rng.choice((HASH, HASH[:-1], "plain"))}
+    if rng.random() < 0.2:
+        document["rate_limit"] = {"interval": "1s", "burst": 20}
+    text = json.dumps(document, ensure_ascii=rng.random() < 0.5, indent=rng.choice((None, 1)))
+    return (text if rng.random() < 0.5 else _block_style(document)).encode()
+
+
+def _block_style(document: object, indent: str = "") -> str:
+    if isinstance(document, dict):
+        return "".join(f"\n{indent}{key}: {_block_style(value, indent + '  ')}" for key, value in document.items())
+    return json.dumps(document)
+
+
+@cache
+def _folder() -> Path:
+    """A folder with a certificate, in memory where the machine has such a file system."""
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    self_signed(folder, "server")
+    return folder
+
+
+def _read_web_config(content: bytes) -> str:
+    """A file is read twice alike; and whoever reads why one is refused learns no password's hash."""
+    file = _folder() / "web.yml"
+    file.write_bytes(content)
+    try:
+        first = read_web_config(file)
+    except ConfigurationError as error:
+        if HASH in str(error):
+            return f"the error shows a hash: {error}"
+        raise
+    return "" if first == read_web_config(file) and HASH not in repr(first) else "read in two ways, or shows a hash"
+
+
+DOCUMENTS = (
+    Document("gzip", gzip_members, _read_gzip, DecodeError),
+    Document("delta_snapshot", snapshot, _read_snapshot, WireError, share=0.2),
+    Document("delta_snapshot_part", snapshot_part, _read_part, WireError),
+    Document("web_config", web_config, _read_web_config, ConfigurationError, share=0.02, remedy=False),
+)

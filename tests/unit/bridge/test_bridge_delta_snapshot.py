@@ -1,0 +1,57 @@
+"""A snapshot of running totals that is damaged is refused, quickly and with a sentence."""
+
+import json
+import random
+import struct
+import zlib
+from typing import Any
+
+import cramjam
+import pytest
+from tests.fuzz.documents import snapshot
+
+from kernelcast.bridge.delta.snapshot import MAGIC, VERSION, Part, load
+from kernelcast.wire.errors import WireError
+
+
+def part_of(content: bytes, *, number: int = 0, count: int = 1, inflated_bytes: int | None = None) -> Part:
+    packed = bytes(cramjam.zstd.compress(content, 1))
+    length = len(content) if inflated_bytes is None else inflated_bytes
+    head = struct.pack("<4sH8sIIQI", MAGIC, VERSION, b"identity", number, count, length, zlib.crc32(packed))
+    return Part.of(head + packed)
+
+
+def content_with(head: Any) -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return struct.pack("<I", len(text)) + text
+
+
+@pytest.mark.parametrize("count", [0, 2, 2**32 - 1])
+def test_a_head_that_says_another_number_of_parts_is_refused_at_once(count: int) -> None:
+    with pytest.raises(WireError, match="has 1 of its parts"):
+        load([part_of(b"x", count=count)])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"abc",
+        content_with([]),
+        content_with({}),
+        content_with({"lengths": {"kind": None}}),
+        content_with(b'{"lengths": {"kind": Infinity}}'),
+        content_with(b"[" * 100_000),
+        struct.pack("<I", 2**32 - 1),
+    ],
+)
+def test_content_that_no_bridge_has_written_is_refused(content: bytes) -> None:
+    with pytest.raises(WireError, match="totals begin anew"):
+        load([part_of(content)])
+
+
+def test_a_length_that_is_not_the_contents_is_refused() -> None:
+    content = snapshot(random.Random(1))
+    for length in (len(content) - 1, len(content) + 1, 4 * 1024**3):
+        with pytest.raises(WireError, match="totals begin anew"):
+            load([part_of(content, inflated_bytes=length)])
