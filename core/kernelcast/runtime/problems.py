@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kernelcast.runtime.layers import Keys, Layers, did_you_mean, field_at, model_at
-from kernelcast.runtime.secrets import MASKED, is_secret, without_secrets
+from kernelcast.runtime.secrets import MASKED, is_secret, without_hashes, without_secrets
 
 MAX_SHOWN_CHARACTERS: Final = 80
 
@@ -23,7 +23,7 @@ class Remedy:
 
 def explain(error: ValidationError, model: type[BaseModel], layers: Layers) -> str:
     """Every problem of a validation, one a line."""
-    return "\n".join(_sentence(detail, model, layers) for detail in error.errors(include_url=False))
+    return without_hashes("\n".join(_sentence(detail, model, layers) for detail in error.errors(include_url=False)))
 
 
 def _sentence(detail: ErrorDetails, model: type[BaseModel], layers: Layers) -> str:

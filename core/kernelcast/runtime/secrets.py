@@ -30,6 +30,7 @@ _USER_INFO: Final = re.compile(
     r"(?<![a-zA-Z0-9+.-])(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*+://)\S{0,1000}@"  # up to the last @: some have / and @
     r"|(?<![^\s,;'\"(=])[^\s:/@,;'\"]+:[^\s@]\S{0,1000}@(?=[\w\[])"  # without a scheme
 )
+_BCRYPT: Final = re.compile(r"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{22,53}")
 _ASSIGNED: Final = re.compile(
     r"(?<![\w.-])(?P<name>[\w.-]++)(?P<between>['\"]?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s,;}\])]+)"
 )
@@ -49,6 +50,11 @@ def mask(properties: Mapping[str, str]) -> dict[str, str]:
 def without_userinfo(text: str) -> str:
     """The same text, without user and password of the addresses in it."""
     return _USER_INFO.sub(lambda found: f"{found['scheme'] or ''}{MASKED}@", text) if "@" in text else text
+
+
+def without_hashes(text: str) -> str:
+    """The same text, without bcrypt hashes: one stands in a user's name if a colon before it was forgotten."""
+    return _BCRYPT.sub(MASKED, text)
 
 
 def without_secrets(value: Any, *, depth: int = _NESTED) -> Any:

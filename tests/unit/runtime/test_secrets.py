@@ -13,6 +13,7 @@ from kernelcast.runtime.exits import report
 from kernelcast.runtime.logging import configure, get_logger
 from kernelcast.runtime.secrets import MASKED, mask, without_secrets, without_userinfo
 from kernelcast.runtime.settings import LogSettings, load
+from kernelcast.runtime.web_config import read_web_config
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 
 PASSWORD = "TOPSECRET5"
@@ -87,6 +88,15 @@ def test_properties_of_librdkafka_are_printed_without_user_and_password() -> Non
         "bootstrap.servers": f"{MASKED}@a:1",
         "client.rack": "r",
     }
+
+
+def test_a_hash_in_a_users_name_is_not_printed(tmp_path: Path) -> None:
+    hashed = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"
+    (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  prometheus{hashed}:\n")
+    with pytest.raises(ConfigurationError) as caught:
+        read_web_config(tmp_path / "web.yml")
+    assert "prometheus<secret>" in str(caught.value)
+    assert hashed not in str(caught.value)
 
 
 @pytest.mark.parametrize("form", ["json", "logfmt"])
