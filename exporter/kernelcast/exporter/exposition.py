@@ -20,7 +20,8 @@ from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, lad
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
-_BOUNDS: Final = tuple(repr(bound) for bound in LADDER_BOUNDS_SECONDS)
+_BOUNDS: Final = tuple(repr(bound).removesuffix(".0") for bound in LADDER_BOUNDS_SECONDS)
+"""As exporters in Go write them in this format (`1`, where OpenMetrics has `1.0`), and the bridge."""
 
 
 class Exposition:

@@ -65,7 +65,7 @@ def test_a_detailed_kernel_has_the_classic_ladder() -> None:
     values = parsed(body)
     counts = {dict(key[1])["le"]: value for key, value in values.items() if key[0].endswith("_bucket")}
     assert len(counts) == len(LADDER_BOUNDS_SECONDS) + 1
-    assert (counts["0.0009765625"], counts["0.001953125"], counts["64.0"], counts["+Inf"]) == (1, 3, 3, 4)
+    assert (counts["0.0009765625"], counts["0.001953125"], counts["64"], counts["+Inf"]) == (1, 3, 3, 4)
     key = frozenset({("kernel", "gemm")})
     assert values["cuda_kernel_duration_seconds_count", key] == 4
     assert values["cuda_kernel_duration_seconds_sum", key] == 200.002

@@ -11,7 +11,7 @@ from kernelcast.bridge.expose.headers import SPLIT_HISTOGRAM_KIND, split_histogr
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.render import render
 from kernelcast.bridge.series.layout import Snapshot
-from kernelcast.bridge.series.page import NO_MARKS, Marks, Page
+from kernelcast.bridge.series.page import NO_MARKS, Marks, Page, Text, Values
 
 SERIES_PER_CHUNK: Final = 32_768
 """Between chunks, other threads get the interpreter; orjson holds it for about 2 ms a chunk."""
@@ -32,8 +32,8 @@ def encode(snapshot: Snapshot, format: Format, *, created: bool = False) -> Iter
 
 def text(snapshot: Snapshot) -> Iterator[memoryview]:
     """In text 0.0.4, which has no exemplars."""
-    page = snapshot.layout.text
-    return _lines(page, snapshot, NO_MARKS, 0, int(page.starts[-1]))
+    page, values = snapshot.layout.text, snapshot.values._replace(bound_texts=Text.of(snapshot.plain_bounds))
+    return _lines(page, values, NO_MARKS, 0, int(page.starts[-1]))
 
 
 def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]:
@@ -48,10 +48,10 @@ def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]
     begin = 0
     for i in np.flatnonzero(page.kinds == SPLIT_HISTOGRAM_KIND).tolist():
         first, last = int(page.starts[i]), int(page.starts[i + 1])
-        yield from _lines(page, snapshot, marks, begin, first)
-        yield from split_histogram(layout.families[i], b"".join(_lines(page, snapshot, marks, first, last)))
+        yield from _lines(page, snapshot.values, marks, begin, first)
+        yield from split_histogram(layout.families[i], b"".join(_lines(page, snapshot.values, marks, first, last)))
         begin = last
-    yield from _lines(page, snapshot, marks, begin, int(page.starts[-1]))
+    yield from _lines(page, snapshot.values, marks, begin, int(page.starts[-1]))
 
 
 def protobuf_pieces(snapshot: Snapshot) -> Iterator[Piece]:
@@ -61,7 +61,7 @@ def protobuf_pieces(snapshot: Snapshot) -> Iterator[Piece]:
     return protobuf.encode(page, snapshot.values, marks, SERIES_PER_CHUNK)
 
 
-def _lines(page: Page, snapshot: Snapshot, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
+def _lines(page: Page, values: Values, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
     """The lines of the series from begin to end."""
     for first in range(begin, end, SERIES_PER_CHUNK):
-        yield render(page, snapshot.values, marks, first, min(first + SERIES_PER_CHUNK, end))
+        yield render(page, values, marks, first, min(first + SERIES_PER_CHUNK, end))

@@ -105,12 +105,14 @@ class Snapshot:
         values: The values, in the layout's order.
         version: The store's version then.
         exemplars_by_slot: Exemplars of the store's slots, also of slots that are not in the layout.
+        plain_bounds: `values.bound_texts` as text 0.0.4 has them; see `Schemas`.
     """
 
     layout: Layout
     values: Values
     version: int
     exemplars_by_slot: Mapping[int, Exemplars] = field(default_factory=dict)
+    plain_bounds: tuple[bytes, ...] = ()
 
     @classmethod
     def take(
@@ -139,7 +141,7 @@ class Snapshot:
         _gather_blocks(slots.series.block, layout.slots, slots.blocks.counts, block, buckets)
         texts = Text.of(slots.schemas.texts)
         values = Values(value, integer, start_ns, block, schema, flags, buckets, indptr, bounds, texts)
-        return cls(layout, values, version, exemplars or {})
+        return cls(layout, values, version, exemplars or {}, slots.schemas.plain_texts)
 
     def exemplars(self) -> dict[int, Exemplars]:
         """Exemplars by position; most series have none.

@@ -15,19 +15,27 @@ MOST_BOUNDS: Final = 200_000
 
 
 def bound_text(bound: float) -> str:
-    """A bound as Prometheus writes it."""
+    """A bound as OpenMetrics writes it: `5.0`."""
     text: str = floatToGoString(float(bound))  # type: ignore[no-untyped-call]
     return text
 
 
 class Schemas:
-    """Sets of bounds by number: EXPONENTIAL and NO_BOUNDS are always there."""
+    """Sets of bounds by number: EXPONENTIAL and NO_BOUNDS are always there.
+
+    Attributes:
+        indptr: Which of the bounds belong to which set.
+        bounds: The bounds of all sets.
+        texts: `le="5.0"} ` of each, as OpenMetrics demands.
+        plain_texts: `le="5"} ` of each, as exporters in Go write text 0.0.4. Prometheus 2 keeps both apart.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}
         self.indptr: Int64Array = np.zeros(1, np.int64)
         self.bounds: FloatArray = np.empty(0, np.float64)
         self.texts: tuple[bytes, ...] = ()
+        self.plain_texts: tuple[bytes, ...] = ()
         self.number(np.array(LADDER_BOUNDS_SECONDS))
         self.number(np.empty(0))
 
@@ -55,7 +63,9 @@ class Schemas:
         self._numbers[key] = number
         self.bounds = np.concatenate([self.bounds, bounds])
         self.indptr = np.append(self.indptr, len(self.bounds))
-        self.texts += tuple(f'le="{bound_text(bound)}"}} '.encode() for bound in bounds)
+        texts = [bound_text(bound) for bound in bounds]
+        self.texts += tuple(f'le="{text}"}} '.encode() for text in texts)
+        self.plain_texts += tuple(f'le="{text.removesuffix(".0")}"}} '.encode() for text in texts)
         return number
 
     def length(self, number: int) -> int:
