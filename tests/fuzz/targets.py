@@ -23,6 +23,8 @@ from kernelcast.bridge.inputs.remote_write import RemoteWrite, looks_bare
 from kernelcast.columnar import Decoded, Decoder, PointType, exemplars_of
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+"""prometheus_client takes a colon, too, which OpenMetrics does not allow there."""
 _QUOTED_NAME = re.compile(rb'[{,][ \t]*"')
 
 Comparison = Callable[[Any, bytes, Decoded, int], str]
@@ -119,7 +121,7 @@ def _exemplars_as_the_client_reads_them(source: Any, message: bytes, decoded: De
         for family in families
         if family.type == "counter"
         for sample in family.samples
-        if sample.exemplar is not None
+        if sample.exemplar is not None and all(map(_LABEL_NAME.fullmatch, sample.exemplar.labels))
     )
     noted, numbers = decoded.exemplars, decoded.numbers
     rows = zip(noted.row.tolist(), noted.histogram.tolist(), noted.raw, strict=True)
