@@ -1,92 +1,42 @@
-"""The web configuration file of Prometheus's exporter-toolkit: TLS, client certificates, users, headers.
+"""The web configuration file of Prometheus's exporter-toolkit: TLS, client certificates, users, headers, rate limit.
 
 Format: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md. What we cannot do is
-refused, never ignored.
+refused, never ignored; docs/web.md lists it.
 """
 
 import re
-import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from kernelcast.runtime.layers import Layers
 from kernelcast.runtime.problems import explain
 from kernelcast.runtime.settings import Section
+from kernelcast.runtime.web_tls_config import TlsConfig
 from kernelcast.runtime.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
 
-_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_CLIENT_AUTH: Final = {
-    "NoClientCert": ssl.CERT_NONE,
-    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
-    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+_HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Content-Security-Policy": (),
+    "Strict-Transport-Security": (),
+    "X-Content-Type-Options": ("nosniff",),
+    "X-Frame-Options": ("deny", "sameorigin"),
+    "X-XSS-Protection": (),
 }
-_HEADERS: Final = (
-    "Content-Security-Policy",
-    "Strict-Transport-Security",
-    "X-Content-Type-Options",
-    "X-Frame-Options",
-    "X-XSS-Protection",
-)
+"""Those that can be set, and the values that they can have; none: any."""
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(0[4-9]|1\d)\$[./A-Za-z0-9]{53}")
 """Costs above 19 take minutes a request; nobody means them."""
-
-
-class TlsConfig(Section):
-    """`tls_server_config`; paths are relative to the file."""
-
-    cert_file: Path
-    key_file: Path
-    client_auth_type: Literal["", "NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"] = ""
-    client_ca_file: Path | None = None
-    min_version: Literal["TLS12", "TLS13"] = "TLS12"
-    max_version: Literal["TLS12", "TLS13"] = "TLS13"
-    prefer_server_cipher_suites: bool = True
-
-    @model_validator(mode="after")
-    def _must_agree(self) -> Self:
-        verifies = self.client_auth_type not in {"", "NoClientCert"}
-        if verifies and self.client_ca_file is None:
-            raise ValueError(f"client_auth_type {self.client_auth_type} needs client_ca_file")
-        if self.client_ca_file is not None and not verifies:
-            raise ValueError("client_ca_file needs client_auth_type RequireAndVerifyClientCert")
-        if self.min_version > self.max_version:
-            raise ValueError(f"min_version {self.min_version} is above max_version {self.max_version}")
-        return self
-
-    def context(self) -> ssl.SSLContext:
-        """What a TLS server needs.
-
-        Raises:
-            ConfigurationError: A certificate or a key cannot be used.
-        """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = _VERSIONS[self.min_version]
-        context.maximum_version = _VERSIONS[self.max_version]
-        if self.prefer_server_cipher_suites:
-            context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-        try:
-            context.load_cert_chain(self.cert_file, self.key_file)
-        except OSError as error:
-            raise ConfigurationError(
-                f"tls_server_config: {self.cert_file} with {self.key_file} cannot be used: {error}"
-            ) from None
-        if self.client_ca_file is not None:
-            try:
-                context.load_verify_locations(self.client_ca_file)
-            except OSError as error:
-                raise ConfigurationError(
-                    f"tls_server_config.client_ca_file {self.client_ca_file} cannot be used: {error}"
-                ) from None
-        context.verify_mode = _CLIENT_AUTH[self.client_auth_type or "NoClientCert"]
-        return context
+_DURATION: Final = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
+_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PATHS: Final = ("cert_file", "key_file", "client_ca_file")
+_TEXTS: Final = ("cert", "key", "client_ca")
 
 
 class HttpConfig(Section):
-    """`http_server_config`."""
+    """`http_server_config`. `http2` is accepted and has no effect: we serve HTTP/1.1."""
 
     http2: bool = True
     headers: dict[str, str] = Field(default_factory=dict)
@@ -97,7 +47,39 @@ class HttpConfig(Section):
         unknown = sorted(set(headers) - set(_HEADERS))
         if unknown:
             raise ValueError(f"{', '.join(unknown)} cannot be set; these can: {', '.join(_HEADERS)}")
-        return headers
+        for name, value in headers.items():
+            if _HEADERS[name] and value not in _HEADERS[name]:
+                raise ValueError(f"{name} cannot be {value!r}; it can be {' or '.join(_HEADERS[name])}")
+            if not value.isascii() or not value.isprintable():
+                raise ValueError(f"{name} has characters that a header cannot have; write it in printable ASCII")
+        return {name: value for name, value in headers.items() if value}
+
+
+class RateLimit(Section):
+    """`rate_limit`: a token bucket over all requests, those of the probes excepted.
+
+    Attributes:
+        interval: Seconds between two requests; 0 sets no limit.
+        burst: Requests that may come at once.
+    """
+
+    interval: float = 0.0
+    burst: int = Field(default=0, ge=0)
+
+    @field_validator("interval", mode="before")
+    @classmethod
+    def _must_be_a_duration(cls, value: Any) -> float:
+        if value in (0, "0") and not isinstance(value, bool):
+            return 0.0
+        if not isinstance(value, str) or _DURATION.fullmatch(value) is None:
+            raise ValueError("it must be a duration with its unit, as 100ms, 1s or 1m30s; 0 sets no limit")
+        return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in _DURATION_PART.findall(value))
+
+    @model_validator(mode="after")
+    def _must_let_some_in(self) -> Self:
+        if self.interval and not self.burst:
+            raise ValueError("burst is 0, so every request would be refused; the minimum is 1")
+        return self
 
 
 class WebConfig(Section):
@@ -107,11 +89,18 @@ class WebConfig(Section):
         tls_server_config: TLS; None serves plain HTTP.
         http_server_config: Headers to send with every response.
         basic_auth_users: bcrypt hashes of passwords, by user; empty lets everybody in.
+        rate_limit: How many requests are served.
     """
 
     tls_server_config: TlsConfig | None = None
     http_server_config: HttpConfig = HttpConfig()
     basic_auth_users: Annotated[dict[str, str], Field(repr=False)] = Field(default_factory=dict)
+    rate_limit: RateLimit = RateLimit()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it names."""
+        return self.tls_server_config.files if self.tls_server_config is not None else ()
 
     @field_validator("basic_auth_users", mode="before")
     @classmethod
@@ -134,6 +123,18 @@ def read_web_config(path: Path) -> WebConfig:
     Raises:
         ConfigurationError: Every problem found, one a line.
     """
+    config = parse_web_config(path)
+    if config.tls_server_config is not None:
+        config.tls_server_config.context()
+    return config
+
+
+def parse_web_config(path: Path) -> WebConfig:
+    """Read and check a web configuration file, but none of the files that it names.
+
+    Raises:
+        ConfigurationError: Every problem found, one a line.
+    """
     document = read_yaml(path, option="--web.config.file")
     layers = Layers(path.name)
     for key, value in document.items():
@@ -141,20 +142,28 @@ def read_web_config(path: Path) -> WebConfig:
             layers.values[key] = value
         elif value is not None:
             layers.put((str(key),), value, name=str(key), source=f"{path}")
-    _resolve_paths(layers.values.get("tls_server_config"), path.parent)
+    _prepare(layers.values.get("tls_server_config"), path.parent)
     try:
         config = WebConfig.model_validate(layers.values)
     except ValidationError as error:
         raise ConfigurationError(explain(error, WebConfig, layers)) from None
     if config.tls_server_config is not None:
-        config.tls_server_config.context()
+        config.tls_server_config.check()
     return config
 
 
-def _resolve_paths(tls: Any, folder: Path) -> None:
-    if isinstance(tls, dict):
-        for key in ("cert_file", "key_file", "client_ca_file"):
-            if isinstance(tls.get(key), str) and tls[key]:
-                tls[key] = str(folder / tls[key])
-            elif tls.get(key) == "":
-                del tls[key]
+def _prepare(tls: Any, folder: Path) -> None:
+    """Resolve paths, and take out what is empty, which means that it is not set.
+
+    Raises:
+        ConfigurationError: A PEM text is something else; its value, which may be a key, is not shown.
+    """
+    if not isinstance(tls, dict):
+        return
+    for key in (*_PATHS, *_TEXTS):
+        if tls.get(key, "") in ("", None):
+            tls.pop(key, None)
+        elif key in _TEXTS and not isinstance(tls[key], str):
+            raise ConfigurationError(f"tls_server_config.{key} is not a text; it must be PEM, after `{key}: |`")
+        elif isinstance(tls[key], str) and key in _PATHS:
+            tls[key] = str(folder / tls[key])
