@@ -6,25 +6,29 @@ import html
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Final, Self
 
 import structlog
 import uvicorn
-from prometheus_client import CollectorRegistry, Counter, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from kernelcast.runtime.instruments import WithoutCreated, counter, gauge
+from kernelcast.runtime.instruments import WithoutCreated, gauge
 from kernelcast.runtime.listen import format_address, parse_listen_address
 from kernelcast.runtime.settings import WebSettings
-from kernelcast.runtime.web_guard import Guard, WatchedConfig, WatchedContext
+from kernelcast.runtime.web_bounded import BoundedEndpoint
+from kernelcast.runtime.web_connections import Connections, Listener
+from kernelcast.runtime.web_counts import WebCounts
+from kernelcast.runtime.web_guard import Guard
 from kernelcast.runtime.web_patience import patient_protocol
+from kernelcast.runtime.web_watched import WatchedConfig, WatchedContext
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
@@ -33,7 +37,6 @@ Check = Callable[[], tuple[bool, str]]
 
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_HEADER_BYTES: Final = 64 * 1024
-MAX_CONNECTIONS: Final = 512
 REQUEST_SECONDS: Final = 15.0
 TICK_SECONDS: Final = 1.0
 START_SECONDS: Final = 10.0
@@ -60,6 +63,8 @@ class WebServer:
     Attributes:
         address: `HOST:PORT` as bound, once started.
         request_seconds: How long a client may take to send a request; then its connection is closed.
+        connections: Those that are open, and how many may be.
+        scrapes: Runs `/metrics`, and bounds how many wait for it.
     """
 
     def __init__(
@@ -77,10 +82,11 @@ class WebServer:
         Args:
             settings: Where, and with which web configuration file.
             title: The service's name without ours, for the landing page and `kernelcast_build_info`.
-            metrics: A registry, or what answers `/metrics`; the latter is called on a worker thread.
-            routes: The service's own; the landing page shows the first line of an endpoint's docstring.
-            healthy: Whether the process works, and why not.
-            ready: Whether it is of use yet, and why not.
+            metrics: A registry, or what answers `/metrics`; called on a thread, a few at a time.
+            routes: The service's own, with endpoints that are coroutines, as synchronous ones share 40 threads; the
+                landing page shows the first line of an endpoint's docstring.
+            healthy: Whether the process works, and why not; called on the event loop, so it must not wait for a lock.
+            ready: Whether it is of use yet, and why not; called in the same way.
 
         Raises:
             ConfigurationError: The web configuration file is wrong.
@@ -94,30 +100,33 @@ class WebServer:
             "/-/ready": "Whether it is of use yet, and why not",
             **{route.path: _about(route) for route in routes if isinstance(route, Route) and _is_page(route)},
         }
-        self._requests: Counter | None = None
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
         self.request_seconds = REQUEST_SECONDS
+        self._counts = WebCounts()
+        self.connections = Connections(count=self._counts.closed)
+        self.scrapes = BoundedEndpoint(_metrics_endpoint(metrics), self._counts.refused)
         own = [
             Route("/", self._landing),
-            Route("/metrics", _metrics_endpoint(metrics)),
+            Route("/metrics", self.scrapes.answer),
             Route("/-/healthy", _check_endpoint(healthy, "healthy")),
             Route("/-/ready", _check_endpoint(ready, "ready")),
         ]
-        self._paths = {route.path for route in (*own, *routes) if isinstance(route, Route)}
+        self._counts.paths = {route.path for route in (*own, *routes) if isinstance(route, Route)}
         self._app = Guard(
             Starlette(routes=[*own, *routes]),
             watched=self._watched,
             max_body_bytes=MAX_BODY_BYTES,
-            on_response=self._count,
+            full=lambda: self.connections.full,
+            counts=self._counts,
         )
         if isinstance(metrics, CollectorRegistry):
             self.measure(metrics)
 
     def measure(self, registry: CollectorRegistry) -> None:
         """Put the process's own metrics into a registry; done already where `metrics` is one."""
-        self._requests = counter(runtime.HTTP_REQUESTS, registry)
+        self._counts.start(registry)
         gauge(runtime.BUILD_INFO, registry).labels(self._title, _version()).set(1)
         ProcessCollector(registry=registry)
 
@@ -133,7 +142,8 @@ class WebServer:
         Raises:
             ConfigurationError: The address cannot be bound.
         """
-        listener = self._bind()
+        self.connections.opening_seconds = self.request_seconds
+        listener = Listener.of(self._bind(), self.connections)
         self._server = _Server(self._uvicorn_config())
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
@@ -164,14 +174,13 @@ class WebServer:
         return uvicorn.Config(
             self._app,
             loop="asyncio",
-            http=patient_protocol(self.request_seconds),
+            http=patient_protocol(self.request_seconds, self.connections),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             timeout_graceful_shutdown=_OPEN_REQUESTS_SECONDS,
             ssl_context_factory=self._tls if self._watched is not None and self._watched.serves_tls else None,
@@ -196,8 +205,8 @@ class WebServer:
         self.address = format_address(host or "127.0.0.1", listener.getsockname()[1])
         return listener
 
-    def _landing(self, _request: Request) -> Response:
-        ready, reason = self._ready()
+    async def _landing(self, _request: Request) -> Response:
+        ready, reason = _outcome(self._ready)
         rows = "".join(
             f'<tr><td><a href="{html.escape(path)}">{html.escape(path)}</a></td><td>{html.escape(about)}</td></tr>'
             for path, about in self._pages.items()
@@ -210,10 +219,6 @@ class WebServer:
                 rows=rows,
             )
         )
-
-    def _count(self, path: str, status: int) -> None:
-        if self._requests is not None:
-            self._requests.labels(path if path in self._paths else "other", str(status)).inc()
 
 
 class _Server(uvicorn.Server):
@@ -263,14 +268,25 @@ def _metrics_endpoint(metrics: Metrics) -> Callable[[Request], Response]:
     return expose
 
 
-def _check_endpoint(check: Check, word: str) -> Callable[[Request], Response]:
-    def answer(_request: Request) -> Response:
-        good, reason = check()
+def _check_endpoint(check: Check, word: str) -> Callable[[Request], Awaitable[Response]]:
+    """Answers a probe on the event loop: it needs no thread, so nothing that waits for one can hold it up."""
+
+    async def answer(_request: Request) -> Response:
+        good, reason = _outcome(check)
         if good:
             return PlainTextResponse(f"{word}\n")
         return PlainTextResponse(f"not {word}: {reason}\n", status_code=503)
 
     return answer
+
+
+def _outcome(check: Check) -> tuple[bool, str]:
+    """A check's answer; one that fails, as when another thread changes what it reads, says no and why."""
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001  whatever it is, the probe needs an answer
+        structlog.stdlib.get_logger("web").warning("a check failed", error=repr(error))
+        return False, f"the check failed: {error!r}"
 
 
 def _about(route: Route) -> str:

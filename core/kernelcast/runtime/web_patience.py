@@ -4,43 +4,74 @@ A few hundred connections that say nothing would otherwise be all that a server 
 """
 
 import asyncio
+from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from kernelcast.runtime.web_connections import Connections
 
-def patient_protocol(request_seconds: float) -> type[H11Protocol]:
+
+class PatientProtocol(H11Protocol):
+    """One connection; its time counts from its beginning, and again from the end of each response.
+
+    It also notes in `connections` whose turn it is, the client's or the server's.
+    """
+
+    request_seconds: ClassVar[float]
+    server_connections: ClassVar[Connections]
+    _overdue: asyncio.TimerHandle | None = None
+    _answering = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Begin with the client's turn."""
+        super().connection_made(transport)
+        self.server_connections.taken_over(transport)
+        self._wait_for_request()
+
+    def handle_events(self) -> None:
+        """Read what has come; once a request is whole, it is the server's turn."""
+        super().handle_events()
+        if not self._answering and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._stop_waiting()
+            self._answering = True
+            self.server_connections.works(self.transport)
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._wait_for_request()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Wait for a client that does not read."""
+        self.server_connections.waits(self.transport)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Go on with the response, if there is more of it."""
+        if self._answering:
+            self.server_connections.works(self.transport)
+        super().resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        self._answering = False
+        self.server_connections.waits(self.transport)
+        self._overdue = self.loop.call_later(self.request_seconds, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
+
+
+def patient_protocol(request_seconds: float, connections: Connections) -> type[H11Protocol]:
     """Uvicorn's protocol, closing connections whose next request is not there, body included, after so long."""
-
-    class PatientProtocol(H11Protocol):
-        """One connection; the time counts from its beginning, and again from the end of each response."""
-
-        _overdue: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-            super().connection_made(transport)
-            self._wait_for_request()
-
-        def handle_events(self) -> None:
-            super().handle_events()
-            if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-                self._stop_waiting()
-
-        def on_response_complete(self) -> None:
-            self._wait_for_request()
-            super().on_response_complete()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_waiting()
-            super().connection_lost(exc)
-
-        def _wait_for_request(self) -> None:
-            self._stop_waiting()
-            self._overdue = self.loop.call_later(request_seconds, self.transport.close)
-
-        def _stop_waiting(self) -> None:
-            if self._overdue is not None:
-                self._overdue.cancel()
-                self._overdue = None
-
-    return PatientProtocol
+    return type(
+        "PatientProtocol", (PatientProtocol,), {"request_seconds": request_seconds, "server_connections": connections}
+    )

@@ -1,6 +1,5 @@
 """The web server, asked over a real socket on loopback."""
 
-import os
 import socket
 import ssl
 import subprocess
@@ -18,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from tests.unit.runtime.certificates import self_signed
+from tests.unit.runtime.web_clients import guarded, rewrite
 
 from kernelcast.runtime.settings import WebSettings
 from kernelcast.runtime.web import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer
@@ -172,19 +172,6 @@ def test_every_form_of_address_is_served(address: str) -> None:
         assert httpx.get(f"{server.url}/-/healthy").status_code == 200
 
 
-def guarded(folder: Path, text: str) -> WebServer:
-    (folder / "web.yml").write_text(text)
-    settings = WebSettings(listen_address="127.0.0.1:0", config_file=folder / "web.yml")
-    return WebServer(settings, title="bridge", metrics=CollectorRegistry())
-
-
-def rewrite(file: Path, text: str) -> None:
-    """Write a file so that its time differs, however coarse the file system's clock is."""
-    before = file.stat().st_mtime_ns
-    file.write_text(text)
-    os.utime(file, ns=(before + 10**9, before + 10**9))
-
-
 def test_users_need_their_password_and_headers_are_sent(tmp_path: Path) -> None:
     text = f"basic_auth_users: {{prometheus: '{HASH}'}}\nhttp_server_config: {{headers: {{X-Frame-Options: deny}}}}\n"
     with guarded(tmp_path, text) as server:
@@ -203,6 +190,31 @@ def test_users_need_their_password_and_headers_are_sent(tmp_path: Path) -> None:
     assert malformed.status_code == 401
     assert answers[0].headers["www-authenticate"].startswith("Basic")
     assert {answer.headers["x-frame-options"] for answer in answers} == {"deny"}
+
+
+def test_a_rate_limit_holds_for_everything_but_the_probes_and_changes_with_the_file(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    with guarded(tmp_path, "rate_limit: {interval: 1h, burst: 3}", registry) as server:
+        answers = [httpx.get(f"{server.url}/metrics") for _ in range(5)]
+        probes = [httpx.get(f"{server.url}{path}").status_code for path in ("/-/healthy", "/-/ready")]
+        rewrite(tmp_path / "web.yml", "rate_limit: {interval: 0}")
+        after = httpx.get(f"{server.url}/metrics").status_code
+
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
+    assert int(answers[-1].headers["retry-after"]) > 0
+    assert (probes, after) == ([200, 200], 200)
+    assert registry.get_sample_value("kernelcast_http_refused_requests_total", {"reason": "rate_limit"}) == 2
+
+
+def test_a_check_that_fails_is_a_no_with_its_reason() -> None:
+    def ready() -> tuple[bool, str]:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    with WebServer(LOCAL, title="bridge", metrics=CollectorRegistry(), ready=ready) as server:
+        answer, landing = httpx.get(f"{server.url}/-/ready"), httpx.get(server.url)
+
+    assert (answer.status_code, landing.status_code) == (503, 200)
+    assert "dictionary changed size" in answer.text
 
 
 def test_the_file_is_read_again_when_it_changes_and_a_broken_one_shuts_the_door(tmp_path: Path) -> None:

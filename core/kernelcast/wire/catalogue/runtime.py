@@ -48,6 +48,22 @@ HTTP_REQUESTS: Final = Metric(
     labels=("handler", "code"),
     source=_RUNTIME,
 )
+HTTP_REFUSED_REQUESTS: Final = Metric(
+    "kernelcast_http_refused_requests_total",
+    Kind.COUNTER,
+    "HTTP requests refused, by reason: waiting (too many wait for /metrics), waited (for too long), connections (all "
+    "places are taken), rate_limit, logins (too many of one address failed or wait), login_queue (too many wait).",
+    labels=("reason",),
+    source=_RUNTIME,
+)
+HTTP_CLOSED_CONNECTIONS: Final = Metric(
+    "kernelcast_http_closed_connections_total",
+    Kind.COUNTER,
+    "HTTP connections closed because all places were taken, by reason: evicted (the longest idle one of the address "
+    "with the most), refused (a new one, when none was idle).",
+    labels=("reason",),
+    source=_RUNTIME,
+)
 
 
 def _process(name: str, kind: Kind, help: str) -> Metric:  # noqa: A002  the field's name
@@ -71,5 +87,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     CONSUMER_ERRORS,
     DEADLETTER_MESSAGES,
     HTTP_REQUESTS,
+    HTTP_REFUSED_REQUESTS,
+    HTTP_CLOSED_CONNECTIONS,
     *PROCESS,
 )

@@ -1,0 +1,81 @@
+"""Runs a synchronous endpoint on few threads of its own, so that its requests take none from other endpoints."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+THREADS: Final = 8
+MOST_WAITING: Final = 400
+"""Above the largest crowd that is expected to scrape in the same moment, below the limit of connections."""
+LONGEST_WAIT_SECONDS: Final = 10.0
+"""Prometheus' default `scrape_timeout`: whoever has waited longer has gone."""
+RETRY_SECONDS: Final = 5
+
+
+@dataclass(eq=False)
+class BoundedEndpoint:
+    """An endpoint of Starlette's around one that may block.
+
+    A thread that waits for a lock cannot be freed when its client has gone. So threads are few, and requests wait for
+    one on the event loop, where a deadline ends the wait. A refused request gets 503 and Retry-After.
+
+    Attributes:
+        endpoint: Called on a thread.
+        count: Notes a refused request, with the reason: `waiting` (too many wait) or `waited` (for too long).
+        threads: How many requests run at one time.
+        most_waiting: How many wait for that.
+        longest_wait_seconds: How long one of them waits.
+    """
+
+    endpoint: Callable[[Request], Response]
+    count: Callable[[str], None] = lambda _reason: None
+    threads: int = THREADS
+    most_waiting: int = MOST_WAITING
+    longest_wait_seconds: float = LONGEST_WAIT_SECONDS
+    _waiting: int = 0
+    _running: asyncio.Semaphore = field(init=False)
+    _limiter: anyio.CapacityLimiter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._running = asyncio.Semaphore(self.threads)
+        self._limiter = anyio.CapacityLimiter(self.threads)
+
+    async def answer(self, request: Request) -> Response:
+        """Answer as the endpoint does, or refuse."""
+        if self._waiting >= self.most_waiting:
+            return self._refusal("waiting", f"{self._waiting} requests wait already, the limit")
+        if not await self._turn():
+            return self._refusal("waited", f"it has waited for {self.longest_wait_seconds:g} s, the limit")
+        try:
+            if await request.is_disconnected():
+                return Response(status_code=503)
+            return await anyio.to_thread.run_sync(self.endpoint, request, limiter=self._limiter)
+        finally:
+            self._running.release()
+
+    async def _turn(self) -> bool:
+        """Wait for a thread; returns whether there is one. Whoever gets True releases it."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(self.longest_wait_seconds):
+                await self._running.acquire()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
+        return True
+
+    def _refusal(self, reason: str, why: str) -> Response:
+        self.count(reason)
+        wait = str(RETRY_SECONDS)
+        return PlainTextResponse(
+            f"the server is busy: {why}; try again in {wait} s, or scrape less often\n",
+            status_code=503,
+            headers={"Retry-After": wait},
+        )

@@ -1,0 +1,40 @@
+"""A token bucket: so many at once, then one in each interval."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False, slots=True)
+class Bucket:
+    """Starts full. For one thread.
+
+    Attributes:
+        interval_seconds: One token comes back in this time.
+        burst: How many it holds.
+        clock: Seconds; never goes back.
+    """
+
+    interval_seconds: float
+    burst: int
+    clock: Callable[[], float] = time.monotonic
+    _tokens: float = field(init=False)
+    _filled_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tokens = float(self.burst)
+        self._filled_at = self.clock()
+
+    def take(self) -> bool:
+        """Take a token; returns whether there was one."""
+        now = self.clock()
+        self._tokens = min(self.burst, self._tokens + (now - self._filled_at) / self.interval_seconds)
+        self._filled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Put a token back that was not needed."""
+        self._tokens = min(self.burst, self._tokens + 1)

@@ -1,0 +1,217 @@
+"""Counts a web server's connections from `accept` to `close` and decides which of them goes when the server is full.
+
+It works on sockets, below TLS: a client that never finishes its handshake holds a file descriptor like any other.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+MAX_CONNECTIONS: Final = 512
+RESERVE: Final = 64
+"""Connections beyond the limit, for probes: one can only come when every other is being answered."""
+GRACE_SECONDS: Final = 1.0
+"""A connection that waits for less is new: its request is probably on its way."""
+_IPV6_PREFIX_BITS: Final = 64
+"""One customer is given a whole /64, so it counts as one address."""
+
+Endpoints = tuple[Any, Any]
+"""A connection's two addresses, the client's first, as the socket and the transport give them."""
+
+
+@dataclass(eq=False, slots=True)
+class Connection:
+    """One accepted connection.
+
+    Attributes:
+        connected: Its socket.
+        origin: The address that it counts for.
+        endpoints: What its transport knows it by.
+        waiting_since: When the client's turn began (to shake hands, to send a request, to read); None while the server
+            is at work for it.
+        deadline: Closes it unless a protocol takes it over.
+    """
+
+    connected: socket.socket
+    origin: str
+    endpoints: Endpoints
+    waiting_since: float | None
+    deadline: asyncio.TimerHandle | None = None
+
+
+@dataclass(eq=False)
+class Connections:
+    """The open connections of one server. For the event loop's thread only, except `limit` before the start.
+
+    While the server is full, the origin with the most connections gives up the one that has waited longest for its
+    client. So a flood pays for itself, and one address may have all places as long as no other asks for one. Others
+    with at least half as many connections are not spared if theirs have waited and the first origin's are new: 300
+    scrapers that come at once must not push each other out beside an attacker's 300 silent connections.
+
+    Attributes:
+        limit: How many may be open.
+        reserve: How many more while all of those are being answered; they are for probes.
+        opening_seconds: How long a client may take to be ready for its first request.
+        count: Notes a connection that was closed (`evicted`) or not taken (`refused`) because the server was full.
+    """
+
+    limit: int = MAX_CONNECTIONS
+    reserve: int = RESERVE
+    opening_seconds: float = 15.0
+    count: Callable[[str], None] = lambda _reason: None
+    _open: dict[socket.socket, Connection] = field(default_factory=dict)
+    _by_endpoints: dict[Endpoints, Connection] = field(default_factory=dict)
+    _by_origin: Counter[str] = field(default_factory=Counter)
+    _closing: set[socket.socket] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        """Connections that are open and stay so."""
+        return len(self._open)
+
+    @property
+    def full(self) -> bool:
+        """Whether the reserve is in use."""
+        return len(self._open) > self.limit
+
+    @property
+    def closing(self) -> bool:
+        """Whether there is no room until the event loop has closed what was evicted."""
+        return bool(self._closing) and len(self._open) + len(self._closing) >= self.limit + self.reserve
+
+    def make_room(self) -> bool:
+        """Evict a connection if the server is full; returns whether a new one may stay."""
+        if len(self._open) < self.limit:
+            return True
+        waiting = [one for one in self._open.values() if one.waiting_since is not None]
+        if not waiting:
+            return len(self._open) < self.limit + self.reserve
+        most = max(self._by_origin[one.origin] for one in waiting)
+        self._evict(max((one for one in waiting if self._by_origin[one.origin] * 2 >= most), key=self._rank))
+        return True
+
+    def opened(self, connected: socket.socket, client: Any) -> None:
+        """Count a connection that was just accepted."""
+        loop = asyncio.get_running_loop()
+        one = Connection(connected, origin_of(client), (client, connected.getsockname()), loop.time())
+        one.deadline = loop.call_later(self.opening_seconds, self._overdue, one)
+        self._open[connected] = self._by_endpoints[one.endpoints] = one
+        self._by_origin[one.origin] += 1
+
+    def closed(self, connected: socket.socket) -> None:
+        """Forget a connection whose socket was closed."""
+        self._closing.discard(connected)
+        one = self._open.pop(connected, None)
+        if one is not None:
+            self._forget(one)
+
+    def taken_over(self, transport: asyncio.BaseTransport) -> None:
+        """Leave the patience with a client to the protocol: its connection is ready for a request."""
+        one = self._of(transport)
+        if one is not None and one.deadline is not None:
+            one.deadline.cancel()
+            one.deadline = None
+
+    def waits(self, transport: asyncio.BaseTransport) -> None:
+        """Note that it is the client's turn from now on."""
+        one = self._of(transport)
+        if one is not None and one.waiting_since is None:
+            one.waiting_since = asyncio.get_running_loop().time()
+
+    def works(self, transport: asyncio.BaseTransport) -> None:
+        """Note that it is the server's turn."""
+        one = self._of(transport)
+        if one is not None:
+            one.waiting_since = None
+
+    def _of(self, transport: asyncio.BaseTransport) -> Connection | None:
+        return self._by_endpoints.get((transport.get_extra_info("peername"), transport.get_extra_info("sockname")))
+
+    def _rank(self, one: Connection) -> tuple[bool, int, float]:
+        waited_seconds = asyncio.get_running_loop().time() - (one.waiting_since or 0.0)
+        return waited_seconds >= GRACE_SECONDS, self._by_origin[one.origin], waited_seconds
+
+    def _evict(self, one: Connection) -> None:
+        self.count("evicted")
+        self._shut(one)
+
+    def _overdue(self, one: Connection) -> None:
+        one.deadline = None
+        self._shut(one)
+
+    def _shut(self, one: Connection) -> None:
+        """Have the event loop close a connection; its socket stays until then."""
+        if self._open.pop(one.connected, None) is None:
+            return
+        self._forget(one)
+        self._closing.add(one.connected)
+        with contextlib.suppress(OSError):
+            one.connected.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, one: Connection) -> None:
+        if one.deadline is not None:
+            one.deadline.cancel()
+        self._by_endpoints.pop(one.endpoints, None)
+        self._by_origin[one.origin] -= 1
+        if not self._by_origin[one.origin]:
+            del self._by_origin[one.origin]
+
+
+class Listener(socket.socket):
+    """A listening socket whose accepted connections are counted, and bounded."""
+
+    connections: Connections
+
+    @classmethod
+    def of(cls, bound: socket.socket, connections: Connections) -> "Listener":
+        """Take over a bound socket."""
+        listener = cls(bound.family, bound.type, bound.proto, fileno=bound.detach())
+        listener.connections = connections
+        return listener
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, at another's cost if the server is full.
+
+        Raises:
+            BlockingIOError: There is none, or no room for it; asyncio tries again in the next round of its loop.
+        """
+        if self.connections.closing:
+            raise BlockingIOError
+        plain, client = super().accept()
+        if not self.connections.make_room():
+            self.connections.count("refused")
+            plain.close()
+            raise BlockingIOError
+        counted = _Counted(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        counted.connections = self.connections
+        counted.setblocking(False)
+        self.connections.opened(counted, client)
+        return counted, client
+
+
+class _Counted(socket.socket):
+    """An accepted connection's socket; says when it is closed."""
+
+    connections: Connections
+
+    def close(self) -> None:
+        """Close it, and give its place back."""
+        self.connections.closed(self)
+        super().close()
+
+
+def origin_of(client: Any) -> str:
+    """What an address counts as: an IPv4 address as itself, an IPv6 address as its /64."""
+    try:
+        address = ipaddress.ip_address(str(client[0]).partition("%")[0])
+    except (ValueError, IndexError, TypeError):
+        return str(client)
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, _IPV6_PREFIX_BITS), strict=False))

@@ -1,0 +1,48 @@
+"""The web server's own metrics."""
+
+from collections.abc import Collection
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter
+
+from kernelcast.runtime.instruments import counter
+from kernelcast.wire.catalogue import runtime
+
+REFUSALS: Final = ("waiting", "waited", "connections", "rate_limit", "logins", "login_queue")
+CLOSED: Final = ("evicted", "refused")
+
+
+class WebCounts:
+    """Counts responses, refused requests and closed connections; nothing before it has a registry."""
+
+    def __init__(self, paths: Collection[str] = ()) -> None:
+        """Count; `paths` are the routes that are told apart."""
+        self.paths = paths
+        self._responses: Counter | None = None
+        self._refused: Counter | None = None
+        self._closed: Counter | None = None
+
+    def start(self, registry: CollectorRegistry) -> None:
+        """Make the counters, at 0."""
+        self._responses = counter(runtime.HTTP_REQUESTS, registry)
+        self._refused = counter(runtime.HTTP_REFUSED_REQUESTS, registry)
+        self._closed = counter(runtime.HTTP_CLOSED_CONNECTIONS, registry)
+        for reason in REFUSALS:
+            self._refused.labels(reason)
+        for reason in CLOSED:
+            self._closed.labels(reason)
+
+    def response(self, path: str, status: int) -> None:
+        """Count a response by its route; unknown paths together, for clients choose them."""
+        if self._responses is not None:
+            self._responses.labels(path if path in self.paths else "other", str(status)).inc()
+
+    def refused(self, reason: str) -> None:
+        """Count a request that was refused for want of room or right."""
+        if self._refused is not None:
+            self._refused.labels(reason).inc()
+
+    def closed(self, reason: str) -> None:
+        """Count a connection that was closed because the server was full."""
+        if self._closed is not None:
+            self._closed.labels(reason).inc()

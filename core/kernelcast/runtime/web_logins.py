@@ -1,0 +1,221 @@
+"""Basic authentication against bcrypt hashes, with bounds on what wrong passwords cost.
+
+bcrypt is slow on purpose: 60 ms of a core at cost 10. So results are cached, one hash is computed at a time, addresses
+take turns, and an address that keeps sending wrong passwords is refused with 429 before anything is computed.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import os
+import time
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from enum import Enum
+from typing import Final
+
+import bcrypt
+
+from kernelcast.runtime.web_buckets import Bucket
+
+CACHED_SUCCESSES: Final = 1000
+CACHED_FAILURES: Final = 100
+MOST_WAITING: Final = 64
+"""Hashes that wait, over all addresses."""
+MOST_WAITING_OF_ONE: Final = 8
+"""Hashes that wait for one address."""
+WRONG_AT_ONCE: Final = 10
+"""Wrong passwords that an address may send before it is slowed down to one in `WRONG_INTERVAL_SECONDS`."""
+WRONG_INTERVAL_SECONDS: Final = 1.0
+REMEMBERED_ADDRESSES: Final = 1000
+
+_UNKNOWN_USER_HASH: Final = bcrypt.hashpw(os.urandom(16), bcrypt.gensalt(10))
+"""Compared for users who do not exist, so that the time of an answer does not tell who does."""
+
+
+class Verdict(Enum):
+    """Result of a login."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    ADDRESS_LIMIT = "address"
+    """The address has sent too many wrong passwords, or waits for too many hashes."""
+    QUEUE_LIMIT = "queue"
+    """Too many hashes wait."""
+
+
+class QueueFullError(Exception):
+    """A hash may not wait in line."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+class Logins:
+    """Checks `Authorization` headers. For the event loop's thread only."""
+
+    def __init__(
+        self,
+        *,
+        matches: Callable[[bytes, bytes], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Check passwords.
+
+        Args:
+            matches: Whether a password is that of a hash, called on a thread; bcrypt by default.
+            clock: Seconds; never goes back.
+        """
+        self._matches, self._clock = matches or _matches, clock
+        self._right = _Recent(CACHED_SUCCESSES)
+        self._wrong = _Recent(CACHED_FAILURES)
+        self._secret = os.urandom(32)
+        self._line = HashLine()
+        self._running: dict[bytes, asyncio.Future[Verdict]] = {}
+        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+
+    async def check(self, users: dict[str, str], authorization: str, *, address: str) -> Verdict:
+        """Whether a header names a user with the right password.
+
+        Args:
+            users: bcrypt hashes by user.
+            authorization: The header's value.
+            address: Where the request comes from.
+        """
+        credentials = _credentials(authorization)
+        if credentials is None:
+            return Verdict.WRONG
+        user, password = credentials
+        hashed = users.get(user, "").replace("$2y$", "$2b$", 1).encode() or _UNKNOWN_USER_HASH
+        digest = hmac.digest(self._secret, b"\0".join((user.encode(), hashed, password)), "sha256")
+        if self._right.knows(digest):
+            return Verdict.RIGHT
+        if self._wrong.knows(digest):
+            return Verdict.WRONG
+        if (running := self._running.get(digest)) is not None:
+            return await asyncio.shield(running)
+        return await self._first(digest, lambda: self._matches(password, hashed) and user in users, address)
+
+    async def _first(self, digest: bytes, compare: Callable[[], bool], address: str) -> Verdict:
+        """Compare for all requests that carry the same credentials meanwhile."""
+        result: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._running[digest] = result
+        verdict = Verdict.QUEUE_LIMIT
+        try:
+            verdict = await self._compare(digest, compare, address)
+        finally:
+            del self._running[digest]
+            result.set_result(verdict)
+        return verdict
+
+    async def _compare(self, digest: bytes, compare: Callable[[], bool], address: str) -> Verdict:
+        bucket = self._bucket(address)
+        if not bucket.take():
+            return Verdict.ADDRESS_LIMIT
+        try:
+            async with self._line.turn(address):
+                right = await asyncio.to_thread(compare)
+        except QueueFullError as full:
+            bucket.give_back()
+            return full.verdict
+        if right:
+            bucket.give_back()
+        (self._right if right else self._wrong).add(digest)
+        return Verdict.RIGHT if right else Verdict.WRONG
+
+    def _bucket(self, address: str) -> Bucket:
+        bucket = self._buckets.setdefault(address, Bucket(WRONG_INTERVAL_SECONDS, WRONG_AT_ONCE, self._clock))
+        self._buckets.move_to_end(address)
+        while len(self._buckets) > REMEMBERED_ADDRESSES:
+            self._buckets.popitem(last=False)
+        return bucket
+
+
+class _Recent:
+    """The digests that were used last."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
+
+    def knows(self, digest: bytes) -> bool:
+        if digest not in self._digests:
+            return False
+        self._digests.move_to_end(digest)
+        return True
+
+    def add(self, digest: bytes) -> None:
+        self._digests[digest] = None
+        while len(self._digests) > self._most:
+            self._digests.popitem(last=False)
+
+
+class HashLine:
+    """Lets one hash be computed at a time; addresses take turns, so one that waits for many delays another by one."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._taken = False
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for the address's turn, and keep it.
+
+        Raises:
+            QueueFullError: Too many wait, of this address or in all.
+        """
+        if self._taken:
+            await self._wait(address)
+        self._taken = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    async def _wait(self, address: str) -> None:
+        own = self._waiting.get(address, ())
+        if len(own) >= MOST_WAITING_OF_ONE:
+            raise QueueFullError(Verdict.ADDRESS_LIMIT)
+        if sum(map(len, self._waiting.values())) >= MOST_WAITING:
+            raise QueueFullError(Verdict.QUEUE_LIMIT)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(address, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            address, line = self._waiting.popitem(last=False)
+            turn = line.popleft()
+            if line:
+                self._waiting[address] = line
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken = False
+
+
+def _credentials(authorization: str) -> tuple[str, bytes] | None:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, separator, password = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        return (user.decode(), password) if separator else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    try:
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:
+        # Longer than 72 bytes, which bcrypt cannot tell from their beginning.
+        return False

@@ -1,0 +1,111 @@
+"""Reads the web configuration file again whenever it, or a certificate that it names, changes."""
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from kernelcast.runtime.web_config import WebConfig, parse_web_config
+from kernelcast.wire.errors import ConfigurationError
+
+Stamp = tuple[int, int, int, int] | None
+
+
+class WatchedConfig:
+    """A web configuration file and its certificates, as they are now.
+
+    While one of them is wrong, `current` raises, so no request is served: an administrator who breaks the file must not
+    thereby open the door. `tls` never raises: a handshake that fails would leave the client without a reason, so it
+    uses the last context that worked, and the request gets its 500.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read it for the first time.
+
+        Raises:
+            ConfigurationError: It is wrong.
+        """
+        self._path = path
+        self._log = structlog.stdlib.get_logger("web")
+        self._trouble = ""
+        self._files: tuple[Path, ...] = (path,)
+        self._stamps: tuple[Stamp, ...] = ()
+        self._config = WebConfig()
+        self._context: ssl.SSLContext | None = None
+        self._served_tls: bool | None = None
+        self._read()
+        self._served_tls = self.serves_tls
+
+    @property
+    def serves_tls(self) -> bool:
+        """Whether connections are encrypted; it stays as it was at the start."""
+        return self._context is not None
+
+    def current(self) -> WebConfig:
+        """The configuration.
+
+        Raises:
+            ConfigurationError: The file, or a file that it names, is wrong now.
+        """
+        if self._stamps != tuple(_stamp(path) for path in self._files):
+            self._read_again()
+        if self._trouble:
+            raise ConfigurationError(self._trouble)
+        return self._config
+
+    def tls(self) -> ssl.SSLContext:
+        """The TLS settings for the next connection: the newest that can be used.
+
+        Raises:
+            ConfigurationError: TLS was not configured at the start.
+        """
+        if self._stamps != tuple(_stamp(path) for path in self._files):
+            self._read_again()
+        if self._context is None:
+            raise ConfigurationError(f"{self._path} has no tls_server_config")
+        return self._context
+
+    def _read_again(self) -> None:
+        try:
+            self._read()
+        except ConfigurationError as error:
+            self._trouble = str(error)
+            self._log.error("web configuration refused", reason=self._trouble)
+        else:
+            self._trouble = ""
+            self._log.info("web configuration read again", path=str(self._path))
+
+    def _read(self) -> None:
+        """Read all files.
+
+        A file is stamped before it is read: if it changes in between, its stamp differs and it is read again.
+        """
+        stamps = (_stamp(self._path), *(_stamp(path) for path in self._files[1:]))
+        self._stamps = stamps
+        config = parse_web_config(self._path)
+        self._files = (self._path, *config.files)
+        self._stamps = (stamps[0], *(_stamp(path) for path in config.files))
+        context = config.tls_server_config.context() if config.tls_server_config is not None else None
+        if self._served_tls is not None and self._served_tls != (context is not None):
+            raise ConfigurationError(f"{self._path} turns TLS on or off; restart the service to do that")
+        self._config, self._context = config, context
+
+
+class WatchedContext(ssl.SSLContext):
+    """Gives each new connection the TLS settings of that moment."""
+
+    watched: WatchedConfig
+
+    def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
+        """As `SSLContext.wrap_bio`. It must not raise: asyncio would leave the connection open for ever."""
+        return self.watched.tls().wrap_bio(*arguments, **named)
+
+
+def _stamp(path: Path) -> Stamp:
+    """Changes with the file: its content, its rights, or another file in its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
