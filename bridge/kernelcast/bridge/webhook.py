@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+import anyio
+import anyio.to_thread
 import structlog
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
@@ -23,9 +24,11 @@ from kernelcast.wire.topics import ALERTS
 PAYLOAD_VERSION: Final = "4"
 LARGEST_BODY_BYTES: Final = 1024 * 1024
 MOST_ALERTS: Final = 1000
-DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 10.0
+DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
+"""Alertmanager gives up after `group_interval`, 10 s at least, and would not see our reason."""
 MOST_AT_ONCE: Final = 8
-"""Notifications that wait for Kafka at one time: each holds a worker thread, and scrapes need some of the 40."""
+"""Notifications that wait for Kafka at one time: each holds a thread."""
+JSON: Final = "application/json"
 TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
 _HEADERS: Final[Headers] = (("content-type", CONTENT_TYPE.encode()),)
 
@@ -80,23 +83,26 @@ class Webhook:
             instruments: Where alerts are counted.
             clock: Stamps the events.
             source: Who they come from, a URI reference.
-            timeout_seconds: How long Kafka may take; Alertmanager's own limit for a notification is longer.
+            timeout_seconds: How long a notification may take, from its first byte on.
         """
         self._producer, self._instruments, self._clock = producer, instruments, clock
         self._source, self._timeout_seconds = source, timeout_seconds
         self._waiting = 0
+        self._threads = anyio.CapacityLimiter(MOST_AT_ONCE)
         self._log = structlog.stdlib.get_logger("bridge.webhook")
 
     async def answer(self, request: Request) -> Response:
         """Answer a notification: 200 when Kafka has it, 503 when Alertmanager should try again."""
+        deadline = time.monotonic() + self._timeout_seconds
         try:
+            _must_be_json(request.headers.get("content-type", ""))
             alerts = parse(await _body(request))
             events = [self._event(alert) for alert in alerts]
         except Refusal as refusal:
             self._instruments.alerts.labels("refused").inc()
             self._log.warning("notification refused", status=refusal.status, reason=refusal.reason)
             return JSONResponse({"error": refusal.reason}, status_code=refusal.status)
-        missing = await self._write_in_turn(events)
+        missing = await self._write_in_turn(events, deadline)
         self._instruments.alerts.labels("acknowledged").inc(len(events) - missing)
         self._instruments.alerts.labels("unacknowledged").inc(missing)
         if missing:
@@ -121,22 +127,21 @@ class Webhook:
                 reason = str(error)
         raise Refusal(400, f"alert {alert.fingerprint}: {reason}")
 
-    async def _write_in_turn(self, events: Sequence[tuple[bytes, bytes]]) -> int:
+    async def _write_in_turn(self, events: Sequence[tuple[bytes, bytes]], deadline: float) -> int:
         """As `_write`; writes nothing where too many wait already. On the event loop, so the count needs no lock."""
         if self._waiting >= MOST_AT_ONCE:
             return len(events)
         self._waiting += 1
         try:
-            return await run_in_threadpool(self._write, events)
+            return await anyio.to_thread.run_sync(self._write, events, deadline, limiter=self._threads)
         finally:
             self._waiting -= 1
 
-    def _write(self, events: Sequence[tuple[bytes, bytes]]) -> int:
+    def _write(self, events: Sequence[tuple[bytes, bytes]], deadline: float) -> int:
         """Hand all to Kafka and wait for its answers; returns how many it has not acknowledged."""
         answers = Answers(len(events))
         for key, value in events:
             self._producer.send(ALERTS.name, key=key, value=value, headers=_HEADERS, on_delivery=answers.note)
-        deadline = time.monotonic() + self._timeout_seconds
         while not answers.complete and time.monotonic() < deadline:
             self._producer.poll(0.05)
         return answers.missing
@@ -218,6 +223,16 @@ def _alert(payload: dict[str, Any], item: Any, index: int) -> Alert:
 
 def _is_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
+
+
+def _must_be_json(content_type: str) -> None:
+    """Refuse what a page in a browser may send to another site without asking it first: text, forms, no type at all.
+
+    Raises:
+        Refusal: The body is not declared as JSON.
+    """
+    if content_type.partition(";")[0].strip().lower() != JSON:
+        raise Refusal(415, f"Content-Type is {content_type[:100]!r}; it must be {JSON}, as Alertmanager sends it")
 
 
 async def _body(request: Request) -> bytes:

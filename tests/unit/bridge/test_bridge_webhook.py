@@ -13,7 +13,12 @@ from tests.unit.bridge.fleet import Browser
 from tests.unit.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.webhook import LARGEST_BODY_BYTES, MOST_AT_ONCE, Webhook
+from kernelcast.bridge.webhook import (
+    DEFAULT_ACKNOWLEDGEMENT_SECONDS,
+    LARGEST_BODY_BYTES,
+    MOST_AT_ONCE,
+    Webhook,
+)
 from kernelcast.runtime.kafka import Headers
 from kernelcast.wire.events import MAX_EVENT_BYTES, alert_from, decode_event
 
@@ -39,6 +44,9 @@ PAYLOAD = {
 }
 
 
+JSON_HEADERS = [(b"content-type", b"application/json")]
+
+
 class AckingProducer:
     """A Kafka that answers when polled, for as long as it is up."""
 
@@ -57,7 +65,10 @@ class AckingProducer:
 
 
 def post(
-    body: Any, producer: AckingProducer | None = None, registry: CollectorRegistry | None = None
+    body: Any,
+    producer: AckingProducer | None = None,
+    registry: CollectorRegistry | None = None,
+    content_type: str | None = "application/json",
 ) -> tuple[httpx.Response, list[Any]]:
     producer = producer or AckingProducer()
     webhook = Webhook(
@@ -69,7 +80,8 @@ def post(
     )
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     browser = Browser(Route("/api/v1/alerts", webhook.answer, methods=["POST"]))
-    return browser.ask("POST", "/api/v1/alerts", content=content), producer.sent
+    headers = {} if content_type is None else {"content-type": content_type}
+    return browser.ask("POST", "/api/v1/alerts", content=content, headers=headers), producer.sent
 
 
 def test_an_alert_becomes_one_event_keyed_by_its_fingerprint() -> None:
@@ -127,6 +139,53 @@ def test_what_is_no_notification_is_refused_with_the_reason(body: Any, reason: s
     assert answer.status_code == 400
     assert reason in answer.json()["error"]
     assert sent == []
+
+
+FOREIGN_TYPES = ["text/plain", "text/plain;application/json", "application/x-www-form-urlencoded", "", None]
+
+
+@pytest.mark.parametrize("content_type", FOREIGN_TYPES)
+def test_a_body_that_any_web_page_could_have_sent_is_refused(content_type: str | None) -> None:
+    registry = CollectorRegistry()
+    answer, sent = post(PAYLOAD, registry=registry, content_type=content_type)
+    assert (answer.status_code, sent) == (415, [])
+    assert "must be application/json" in answer.json()["error"]
+    assert registry.get_sample_value("kernelcast_bridge_alerts_total", {"outcome": "refused"}) == 1
+
+
+@pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "Application/JSON"])
+def test_json_may_say_more_of_itself(content_type: str) -> None:
+    answer, sent = post(PAYLOAD, content_type=content_type)
+    assert (answer.status_code, len(sent)) == (200, 1)
+
+
+def test_alertmanager_gets_our_answer_before_it_gives_up() -> None:
+    least_of_alertmanager_seconds = 10.0
+    assert least_of_alertmanager_seconds - 2 >= DEFAULT_ACKNOWLEDGEMENT_SECONDS
+
+
+class CountingProducer(AckingProducer):
+    """A Kafka that is down; counts how often it was waited for."""
+
+    polls = 0
+
+    def poll(self, _timeout_seconds: float = 0.0) -> None:
+        self.polls += 1
+
+
+def test_a_body_that_comes_slowly_leaves_kafka_less_time() -> None:
+    producer = CountingProducer(answers=False)
+    webhook = made_with(producer, CollectorRegistry(), timeout_seconds=0.02)
+    content = json.dumps(PAYLOAD).encode()
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.05)
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": JSON_HEADERS}
+    answer = asyncio.run(webhook.answer(Request(scope, receive)))
+
+    assert (answer.status_code, len(producer.sent), producer.polls) == (503, 1, 0)
 
 
 def test_a_body_that_is_too_long_is_refused() -> None:
@@ -205,7 +264,7 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_is_refused() -> None:
     async def receive() -> Any:
         return next(messages)
 
-    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    request = Request({"type": "http", "method": "POST", "path": "/", "headers": JSON_HEADERS}, receive)
     answer = asyncio.run(made_with(AckingProducer(), registry).answer(request))
     assert answer.status_code == 400
     assert registry.get_sample_value("kernelcast_bridge_alerts_total", {"outcome": "refused"}) == 1
