@@ -16,6 +16,7 @@ from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
+from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
 from kernelcast.bridge.intake.consume import Intake, Parts, Policy
@@ -86,6 +87,7 @@ class Bridge:
         registry.register(OccupancyCollector(self._store.occupancy))
         self._intake = self._made_intake(dead_letters, clock, share)
         self._discovery = Discovery(self._consumer, self._intake, settings.topics, clock=clock)
+        self._compiled: frozenset[Format] = frozenset()
         self._web = self._made_web(registry, clock)
         self._web.measure(registry)
         self._compilation = Compilation()
@@ -143,6 +145,7 @@ class Bridge:
                 self._wait_idly()
                 return
             self._compilation.finish_what_readiness_needs()
+            self._compiled = frozenset({Format.TEXT, Format.OPENMETRICS})
             threading.Thread(target=self._warm_up_the_rest, name="warm-up", daemon=True).start()
             grouped = self._settings.mode == "group"
             if grouped:
@@ -166,6 +169,8 @@ class Bridge:
             self._compilation.finish_the_rest()
         except Exception:  # noqa: BLE001  whatever it is, those who need it meet it again
             self._log.exception("compiling ahead failed; what is needed is compiled when it is")
+        finally:
+            self._compiled = frozenset(Format)
 
     def _wait_idly(self) -> None:
         """Serve the webhook's acknowledgements, and nothing else."""
@@ -210,7 +215,11 @@ class Bridge:
             source=f"/kernelcast/bridge/{socket.gethostname()}",
         )
         exposition = Exposition(
-            self._store, registry, observe=self._intake.freshness.scraped, created=settings.created_lines
+            self._store,
+            registry,
+            observe=self._intake.freshness.scraped,
+            created=settings.created_lines,
+            compiled=lambda format_: format_ in self._compiled,
         )
         return WebServer(
             settings.web,
@@ -234,7 +243,11 @@ class Bridge:
         healthy, reason = self._healthy()
         if not healthy:
             return False, reason
-        return self._intake.ownership.readiness() if self._settings.scraping else self._push.readiness()
+        if not self._settings.scraping:
+            return self._push.readiness()
+        if not self._compiled:
+            return False, "it is compiling; a start without compiled code on disk takes a minute of a core"
+        return self._intake.ownership.readiness()
 
 
 def _store(

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 import httpx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter
@@ -26,8 +27,10 @@ from tests.unit.bridge.test_bridge_histograms import Shown, explicit
 
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.formats import text as lines
-from kernelcast.bridge.expose.negotiate import PLAIN_TEXT
+from kernelcast.bridge.expose.negotiate import PLAIN_TEXT, PROTOBUF, Format
+from kernelcast.bridge.series.layout import Snapshot
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.series.view import View
 from kernelcast.columnar import Attributes, Decoder, PointType, Temporality
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -123,6 +126,51 @@ def test_a_scrape_has_the_series_and_the_processes_own_metrics_each_family_once(
     assert answer.headers["content-type"] == PLAIN_TEXT.content_type
     assert "content-encoding" not in answer.headers
     assert [*samples(answer.text).values()] == [1.5, 1.0]
+
+
+class CompilingStore:
+    """A store that no scrape may ask yet: it would wait for the compiler."""
+
+    version = 1
+
+    def snapshot(self, view: View) -> Snapshot:
+        raise AssertionError(f"a scrape of {view} waits for the compiler")
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text;version=1.0.0", PROTOBUF.content_type])
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_before_anything_is_compiled_a_scrape_gets_the_processes_own_metrics_at_once(
+    accept: str, encoding: str
+) -> None:
+    registry = CollectorRegistry()
+    Counter("own_things", "Things.", registry=registry).inc()
+    exposition = Exposition(CompilingStore(), registry, observe=lambda *_: None, compiled=lambda _: False)
+    browser = Browser(Route("/metrics", exposition.answer))
+
+    def scrape(query: str) -> httpx.Response:
+        return browser.ask("GET", f"/metrics{query}", headers={"accept": accept, "accept-encoding": encoding})
+
+    assert samples(scrape("").text) == {("own_things_total", frozenset()): 1.0}
+    part = scrape("?shard=1/2")
+    assert (part.status_code, part.text, part.headers.get("etag")) == (200, "", None)
+
+
+def test_while_one_format_is_compiled_its_scrapers_get_the_next_one_that_they_take() -> None:
+    store = exposed_store()
+    store.apply(decoded([Point(0, 1.5, 1)]), come_from(), Known(lambda _: gauge()))
+    exposition = Exposition(
+        store,
+        CollectorRegistry(),
+        observe=lambda *_: None,
+        compiled=lambda format_: format_ is not Format.PROTOBUF,
+    )
+    browser = Browser(Route("/metrics", exposition.answer))
+    accept = f"{PROTOBUF.content_type};q=0.6,application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.4"
+
+    answer = browser.ask("GET", "/metrics", headers={"accept": accept})
+
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert "some_gauge" in answer.text
 
 
 def test_gzip_is_sent_to_those_who_take_it_and_holds_the_same() -> None:

@@ -91,6 +91,25 @@ def test_from_kafka_to_a_page_with_poison_in_between_and_again_after_a_restart(b
             until(partial(shows, bridge, f"}} {expected + 1}\n"))
 
 
+def test_until_it_is_compiled_it_is_healthy_not_ready_and_answers_scrapes_about_itself(broker: EmbeddedBroker) -> None:
+    bridge = Bridge(settings_for(broker, group_id="cold"))
+    bridge._web.start()
+    try:
+        answers = {path: fetch(f"{bridge.url}{path}") for path in ("/-/healthy", "/-/ready", "/metrics", "/sd")}
+    finally:
+        bridge.stop()
+        bridge._consumer.close()
+
+    assert {path: code for path, (code, _) in answers.items()} == {
+        "/-/healthy": 200,
+        "/-/ready": 503,
+        "/metrics": 200,
+        "/sd": 200,
+    }
+    assert "it is compiling" in answers["/-/ready"][1]
+    assert "kernelcast_bridge_ready 0.0\n" in answers["/metrics"][1]
+
+
 def test_of_two_replicas_each_series_is_on_one_and_the_other_takes_over(broker: EmbeddedBroker) -> None:
     write(broker, export(10))
     with Bridge(settings_for(broker, group_id="pair")) as first:

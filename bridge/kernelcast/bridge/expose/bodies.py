@@ -67,6 +67,13 @@ class Body:
                 yield view[begin : begin + SENT_BYTES]
 
 
+def empty_body(coding: Coding) -> Body:
+    """A page without series."""
+    packing = Packing(coding)
+    pieces = _list(packing.pieces(()))
+    return Body(-1, 0.0, packing, pieces, sum(len(piece) for piece in pieces))
+
+
 @dataclass(slots=True)
 class Bodies:
     """Encodes one at a time.

@@ -1,4 +1,10 @@
-"""`/metrics`: the store's series, then the process's own metrics, in the format that the scraper prefers."""
+"""`/metrics`: the store's series, then the process's own metrics, in the format that the scraper prefers.
+
+While a format is being compiled, a scrape would wait for numba's compiler lock, on a thread that its client's timeout
+does not free. So it gets a format that is compiled; if there is none yet, the process's own metrics, which need none.
+They say more than an error would (`kernelcast_bridge_ready` is 0, `up` is 1), and no series is lost by it: a bridge
+that is compiling has read nothing yet.
+"""
 
 import time
 from collections.abc import Callable
@@ -8,8 +14,8 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request as HttpRequest
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from kernelcast.bridge.expose.bodies import Bodies, Request, Source
-from kernelcast.bridge.expose.negotiate import Coding, Negotiated, negotiate, negotiate_coding
+from kernelcast.bridge.expose.bodies import Bodies, Body, Request, Source, empty_body
+from kernelcast.bridge.expose.negotiate import Coding, Format, Negotiated, negotiate, negotiate_coding
 from kernelcast.bridge.expose.own import OwnMetrics
 from kernelcast.bridge.series.view import NAMES, SHARD, view_of
 from kernelcast.wire.errors import RequestError
@@ -26,6 +32,7 @@ class Exposition:
         observe: Callable[[float, int], None],
         created: bool = False,
         clock: Callable[[], float] = time.perf_counter,
+        compiled: Callable[[Format], bool] = lambda _: True,
     ) -> None:
         """Expose a store and the process's own metrics.
 
@@ -35,10 +42,12 @@ class Exposition:
             observe: Told the duration in seconds and the bytes of every encoding.
             created: Whether OpenMetrics has `_created` lines.
             clock: Seconds.
+            compiled: Whether a format can be written without being compiled first.
         """
         self._store = store
         self._bodies = Bodies(store, observe, created, clock)
         self._own = OwnMetrics(registry)
+        self._compiled = compiled
         self._run = uuid4().hex
 
     def answer(self, request: HttpRequest) -> Response:
@@ -48,18 +57,24 @@ class Exposition:
             view = view_of(query.getlist(SHARD), query.getlist(NAMES))
         except RequestError as error:
             return PlainTextResponse(f"{error}\n", status_code=400)
-        format_, coding = _negotiated(request)
+        format_, coding = _negotiated(request, self._compiled)
         headers = {"vary": "accept, accept-encoding", "content-type": format_.content_type}
         wanted = Request(format_.format, coding, view)
+        if not self._compiled(format_.format):
+            return self._page(wanted, empty_body(coding), headers)
         if not view.speaks_for_the_process and self._tag(wanted, self._store.version) in _tags(request):
             return Response(status_code=304, headers={**headers, "etag": self._tag(wanted, self._store.version)})
         body = self._bodies.body(wanted)
-        end = body.packing.end(self._own.page(format_.format, view))
-        headers["content-length"] = str(body.length + len(end))
-        if coding is not Coding.IDENTITY:
-            headers["content-encoding"] = coding.value
         if not view.speaks_for_the_process:
             headers["etag"] = self._tag(wanted, body.version)
+        return self._page(wanted, body, headers)
+
+    def _page(self, wanted: Request, body: Body, headers: dict[str, str]) -> Response:
+        """Series, and the process's own metrics after them."""
+        end = body.packing.end(self._own.page(wanted.format, wanted.view))
+        headers["content-length"] = str(body.length + len(end))
+        if wanted.coding is not Coding.IDENTITY:
+            headers["content-encoding"] = wanted.coding.value
         return StreamingResponse(body.sent(end), headers=headers)
 
     def _tag(self, wanted: Request, version: int) -> str:
@@ -67,10 +82,10 @@ class Exposition:
         return f'"{self._run}-{version}-{wanted.format.value}-{wanted.coding.value}"'
 
 
-def _negotiated(request: HttpRequest) -> tuple[Negotiated, Coding]:
+def _negotiated(request: HttpRequest, usable: Callable[[Format], bool]) -> tuple[Negotiated, Coding]:
     accepted = ",".join(request.headers.getlist("accept"))
     codings = ",".join(request.headers.getlist("accept-encoding"))
-    return negotiate(accepted), negotiate_coding(codings)
+    return negotiate(accepted, usable), negotiate_coding(codings)
 
 
 def _tags(request: HttpRequest) -> frozenset[str]:

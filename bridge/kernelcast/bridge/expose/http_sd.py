@@ -8,7 +8,7 @@ Source: prometheus/prometheus, docs/http_sd.md.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.requests import Request
@@ -21,14 +21,14 @@ PATH: Final = "/sd"
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
-def discovery(advertised_address: str = "") -> Callable[[Request], Response]:
+def discovery(advertised_address: str = "") -> Callable[[Request], Awaitable[Response]]:
     """What answers `/sd`.
 
     Args:
         advertised_address: `HOST:PORT` where Prometheus reaches this bridge; the request's own Host header by default.
     """
 
-    def answer(request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         """Prometheus' HTTP service discovery; `?shards=n` shares the series out to n scrapes."""
         try:
             shards = _shards(request.query_params.getlist("shards"))

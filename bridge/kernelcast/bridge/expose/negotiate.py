@@ -3,7 +3,7 @@
 Sources: prometheus/docs, docs/instrumenting/content_negotiation.md; RFC 9110, sections 12.4.2, 12.5.1 and 12.5.3.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -66,11 +66,16 @@ def _choices(header: str) -> Iterator[_Choice]:
             yield _Choice(value.lower(), weight, parameters)
 
 
-def negotiate(accept: str) -> Negotiated:
-    """The format for an Accept header; among equal weights, the one that stands first."""
+def negotiate(accept: str, usable: Callable[[Format], bool] = lambda _: True) -> Negotiated:
+    """The format for an Accept header; among equal weights, the one that stands first.
+
+    Args:
+        accept: The header.
+        usable: Whether a format can be written now.
+    """
     best, highest = PLAIN_TEXT, 0.0
     for choice in _choices(accept):
-        if choice.weight > highest and (found := _supported(choice)) is not None:
+        if choice.weight > highest and (found := _supported(choice)) is not None and usable(found.format):
             best, highest = found, choice.weight
     return best
 
