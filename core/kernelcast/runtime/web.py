@@ -144,7 +144,7 @@ class WebServer:
         """
         self.connections.opening_seconds = self.request_seconds
         listener = Listener.of(self._bind(), self.connections)
-        self._server = _Server(self._uvicorn_config())
+        self._server = _Server(self._uvicorn_config(), self.connections)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
         if not self._server.up.wait(START_SECONDS):
@@ -224,8 +224,9 @@ class WebServer:
 class _Server(uvicorn.Server):
     """Says when it is up, so that nobody has to poll."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
+        self._connections = connections
         self.up = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
@@ -240,6 +241,11 @@ class _Server(uvicorn.Server):
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close everything; uvicorn knows a connection from the end of its handshake on."""
+        self._connections.close_opening()
+        await super().shutdown(sockets)
 
     def end(self) -> None:
         """Have the loop end now; from any thread."""

@@ -128,6 +128,12 @@ class Connections:
         if one is not None:
             one.waiting_since = None
 
+    def close_opening(self) -> None:
+        """Close the connections that no protocol knows yet, so that a server that stops need not wait for them."""
+        for one in list(self._open.values()):
+            if one.deadline is not None:
+                self._shut(one)
+
     def _of(self, transport: asyncio.BaseTransport) -> Connection | None:
         return self._by_endpoints.get((transport.get_extra_info("peername"), transport.get_extra_info("sockname")))
 

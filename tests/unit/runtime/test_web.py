@@ -1,5 +1,6 @@
 """The web server, asked over a real socket on loopback."""
 
+import asyncio
 import socket
 import ssl
 import subprocess
@@ -275,6 +276,23 @@ def test_a_client_that_never_finishes_its_request_loses_its_connection(beginning
         with socket.create_connection((host, int(port)), timeout=10) as client:
             client.sendall(beginning)
             assert client.recv(100) == b""
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", ":0", "[::1]:0"])
+def test_a_connection_is_recognised_by_its_addresses_whatever_their_family(address: str) -> None:
+    """Else its first deadline would cut off an answer that takes longer."""
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+
+    async def slowly(_request: Request) -> Response:
+        await asyncio.sleep(0.5)
+        return PlainTextResponse("done")
+
+    settings, routes = WebSettings(listen_address=address), [Route("/slowly", slowly)]
+    server = WebServer(settings, title="b", metrics=CollectorRegistry(), routes=routes)
+    server.request_seconds = 0.2
+    with server:
+        assert httpx.get(f"{server.url}/slowly").text == "done"
 
 
 def test_a_slow_answer_is_not_cut_off_and_a_connection_serves_several_requests() -> None:

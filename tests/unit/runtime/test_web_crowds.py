@@ -161,6 +161,18 @@ def test_unfinished_handshakes_are_connections_too(tmp_path: Path) -> None:
     assert open_files() <= before
 
 
+def test_unfinished_handshakes_do_not_hold_up_a_stop(tmp_path: Path) -> None:
+    self_signed(tmp_path, "server")
+    before = open_files()
+    server = guarded(tmp_path, "tls_server_config: {cert_file: server.crt, key_file: server.key}").start()
+    with half_open(server, 5, data=b"\x16\x03\x01"):
+        until(lambda: len(server.connections) == 5)
+        began = time.monotonic()
+        server.stop()
+        assert (len(server.connections), time.monotonic() - began < 2) == (0, True)
+    assert open_files() <= before
+
+
 def test_a_handshake_that_is_never_finished_ends_with_the_time_for_a_request(tmp_path: Path) -> None:
     self_signed(tmp_path, "server")
     server = guarded(tmp_path, "tls_server_config: {cert_file: server.crt, key_file: server.key}")
