@@ -22,9 +22,9 @@ from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.consume import Intake, Parts, Policy
-from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.series.columns import MessageColumns, Rules
 from kernelcast.bridge.series.slots import SeriesLimits
-from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.series.store import DEFAULT_RULES, SeriesStore
 from kernelcast.bridge.translation.translate import Placement
 from kernelcast.columnar import (
     IS_INTEGER,
@@ -163,12 +163,13 @@ class Site:
     policy: Policy | None = None
     state: StateLog | None = None
     deltas: DeltaSettings | None = None
+    rules: Rules = DEFAULT_RULES
 
     def __post_init__(self) -> None:
         self.selection = Selection(self.decoder, self.formats)
         policy = self.policy or Policy(self.ttl_seconds)
         self.state = self.state or StateLog(self.clock)
-        self.store = SeriesStore(SeriesLimits(), share=self.policy.share if self.policy else None)
+        self.store = SeriesStore(SeriesLimits(), rules=self.rules, share=policy.share)
         self.instruments = Instruments(self.registry)
         totals = Deltas(
             DeltaPolicy(self.deltas or DeltaSettings(), policy.ttl_seconds, by_partition=policy.grouped),

@@ -1,0 +1,160 @@
+"""Bridges of the model: intake, deltas and store of the product, around a client of the cluster in memory."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from prometheus_client import Counter
+from tests.faults.cluster import Client, Cluster, Group
+from tests.faults.producers import TOPICS, Named, samples
+from tests.unit.bridge.fleet import Site, page
+from tests.unit.bridge.list_kafka import ManualClock
+
+from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.inputs import TopicFormat
+from kernelcast.bridge.intake.consume import Policy
+from kernelcast.bridge.intake.discovery import Discovery
+from kernelcast.bridge.series.columns import Rules
+from kernelcast.bridge.series.share import Share
+
+Mode = Literal["group", "sharded", "replica"]
+TTL_SECONDS = 60.0
+MISSED_INTERVALS = 12
+FLOOR_SECONDS = 15.0
+RULES = Rules(
+    tolerance_ns=10_000_000_000,
+    takeover_ms=15_000,
+    unlearned_ms=round(TTL_SECONDS * 1e3 / MISSED_INTERVALS),
+    missed_intervals=MISSED_INTERVALS,
+    floor_ms=round(FLOOR_SECONDS * 1e3),
+)
+"""Scaled down, and such that a series' interval is known after half a minute."""
+DROPPED = ("older", "malformed", "spread", "limit")
+"""Outcomes of delta points that are not in any total, and are counted as such."""
+MOST_STEPS = 40
+"""Polls of one turn: a bridge that reads faster than this is at its end."""
+
+
+class SkewedClock(ManualClock):
+    """A machine's clock: the cluster's, with another time of day."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._true = cluster.clock
+
+    def monotonic(self) -> float:
+        return self._true.seconds
+
+    def now_ns(self) -> int:
+        return self._true.now_ns() + self.offset_ns
+
+
+@dataclass
+class Replica:
+    """A place where a bridge runs, or does not.
+
+    Attributes:
+        polls: How often it reads in a turn; few make it lag.
+        dropped: Delta points that bridges here have counted as not added; those of dead ones, too.
+        site: The bridge; None while none runs.
+    """
+
+    cluster: Cluster
+    number: int
+    count: int
+    mode: Mode
+    group: Group | None
+    at_once: int
+    polls: int = MOST_STEPS
+    suspended: bool = False
+    dropped: float = 0.0
+    site: Site | None = None
+    client: Client | None = None
+    clock: SkewedClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = SkewedClock(self.cluster)
+
+    @property
+    def running(self) -> bool:
+        """Whether it can be scraped."""
+        return self.site is not None and not self.suspended
+
+    def start(self) -> None:
+        """Start a bridge."""
+        if self.site is not None:
+            return
+        grouped = self.mode == "group"
+        share = Share(self.number, self.count) if self.mode == "sharded" else None
+        self.client = Client(self.cluster, self.number, at_once=self.at_once, group=self.group)
+        self.site = Site(
+            kafka=self.client,
+            clock=self.clock,
+            formats={topic: TopicFormat(format="otlp_proto") for topic in TOPICS},
+            policy=Policy(TTL_SECONDS, 2 * TTL_SECONDS, grouped=grouped, share=share),
+            state=self.cluster.state,
+            deltas=DeltaSettings(snapshot_seconds=10),
+            rules=RULES,
+        )
+        self.client.intake = self.site.intake
+        self._discovery = Discovery(self.client, self.site.intake, TOPICS, clock=self.clock)
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self.site is not None:
+            self.dropped += self._dropped_here()
+        self.site = self.client = None
+        self.suspended = False
+
+    def leave(self) -> None:
+        """SIGTERM: it leaves the group and writes what it has."""
+        if self.site is None or self.client is None or self.suspended:
+            return
+        if self.group is not None and self.cluster.answers:
+            self.group.leave(self.client)
+        self.site.intake.close()
+        self.kill()
+
+    def suspend(self) -> None:
+        """SIGSTOP."""
+        self.suspended = self.site is not None
+
+    def resume(self) -> None:
+        """SIGCONT; librdkafka's queue still has what was fetched before."""
+        if self.suspended and self.client is not None:
+            self.suspended, self.client.late = False, True
+
+    def step(self) -> bool:
+        """Poll once; whether there was anything."""
+        assert self.site is not None
+        if self.group is None:
+            self._discovery.look()
+        return self.site.intake.step() > 0
+
+    def scrape(self) -> dict[Named, float]:
+        """The samples that it exposes."""
+        assert self.site is not None
+        return dict(samples(page(self.site.store)))
+
+    def ready(self) -> bool:
+        """What `/-/ready` answers."""
+        return self.site is not None and self.site.intake.ownership.readiness()[0]
+
+    def behind(self) -> list[tuple[str, int]]:
+        """Partitions that have not been read to where they ended when they were assigned."""
+        assert self.client is not None
+        return [
+            key
+            for key, (made, end) in self.client.gates.items()
+            if key in self.client.reading and self.cluster.ids.get(key[0]) == made and self.client.reading[key] < end
+        ]
+
+    @property
+    def drops(self) -> float:
+        """Delta points that were counted as not added, ever."""
+        return self.dropped + (self._dropped_here() if self.site is not None else 0.0)
+
+    def _dropped_here(self) -> float:
+        assert self.site is not None
+        points = self.site.registry._names_to_collectors["kernelcast_bridge_delta_points_total"]  # `own` collects all
+        assert isinstance(points, Counter)
+        return sum(float(points.labels(outcome)._value.get()) for outcome in DROPPED)

@@ -1,0 +1,118 @@
+"""Defects that the bridge once had, put back: what shows that the invariants would find them again."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from kernelcast.bridge.delta.accumulate import Accumulator
+from kernelcast.bridge.delta.columns import ADDED, DUPLICATE, OLDER
+from kernelcast.bridge.intake.ownership import Key, Ownership, Partition
+from kernelcast.bridge.series.columns import EMPTY, FREE, Int64Array, MessageColumns, UInt8Array
+from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.columnar import Decoded
+
+
+def silence_since_it_was_read(patch: pytest.MonkeyPatch) -> None:
+    """Silence of a partition counts from when this process read it, not from its newest append time."""
+    original = Ownership.advance
+    read_at: dict[int, float] = {}
+
+    def advance(self: Ownership, partition: Partition, **reached: Any) -> None:
+        original(self, partition, **reached)
+        read_at[id(self)] = reached["now_seconds"]
+
+    def heard_ms(self: Ownership) -> dict[int, int]:
+        heard = {}
+        for partition in self.owned():
+            if partition.held_until >= 0:
+                heard[partition.number] = partition.held_ms
+            elif partition.newest_append_ms or not partition.at_end:
+                silent = read_at.get(id(self), 0.0) - partition.moved_at_seconds if partition.at_end else 0.0
+                heard[partition.number] = partition.newest_append_ms + max(0, round(silent * 1e3))
+        return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
+
+    patch.setattr(Ownership, "advance", advance)
+    patch.setattr(Ownership, "heard_ms", heard_ms)
+
+
+def hidden_partitions_write(patch: pytest.MonkeyPatch) -> None:
+    """A series that an exposed partition owns stays with it, and takes the values of one that is catching up."""
+    original = SeriesStore.apply
+
+    def apply(self: SeriesStore, decoded: Decoded, messages: MessageColumns, source: Any) -> Int64Array:
+        used, series = self._slots.used, self._slots.series
+        owners, states = series.partition[:used].copy(), series.state[:used].copy()
+        counts = original(self, decoded, messages, source)
+        now = self._slots.series.partition[:used]
+        held = (states != FREE) & (states != EMPTY)
+        leak = held & (self._exposed[owners] != 0) & (self._exposed[np.maximum(now, 0)] == 0)
+        now[leak] = owners[leak]
+        self._layouts.clear()
+        return counts
+
+    patch.setattr(SeriesStore, "apply", apply)
+
+
+def other_logs_offsets_count(patch: pytest.MonkeyPatch) -> None:
+    """Offsets up to which a partition was judged outlive its topic."""
+    assign, revoke = Ownership.assign, Ownership.revoke
+    judged: dict[tuple[int, Key], int] = {}
+
+    def remembering(self: Ownership, keys: Any) -> list[Partition]:
+        gone = revoke(self, keys)
+        judged.update({(id(self), partition.key): partition.judged_to for partition in gone})
+        return gone
+
+    def taking(self: Ownership, key: Key, **options: Any) -> Partition:
+        partition = assign(self, key, **options)
+        partition.judged_to = judged.get((id(self), key), 0)
+        return partition
+
+    patch.setattr(Ownership, "revoke", remembering)
+    patch.setattr(Ownership, "assign", taking)
+
+
+def ready_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A bridge is ready before it has caught up."""
+    patch.setattr(Ownership, "readiness", lambda _self: (True, ""))
+
+
+def every_replica_keeps_everything(patch: pytest.MonkeyPatch) -> None:
+    """Replicas in mode `sharded` do not share the series out."""
+    patch.setattr(Share, "keeps", lambda _self, hashed: np.ones(len(hashed), np.bool_))
+
+
+def repeated_points_count(patch: pytest.MonkeyPatch) -> None:
+    """A delta point that comes again is added again."""
+    original = Accumulator._judge
+
+    def judge(self: Accumulator, incoming: Any) -> tuple[UInt8Array, Int64Array]:
+        outcomes, times = original(self, incoming)
+        outcomes[outcomes == DUPLICATE] = ADDED
+        outcomes[outcomes == OLDER] = ADDED
+        return outcomes, times
+
+    patch.setattr(Accumulator, "_judge", judge)
+
+
+DEFECTS: Final[Mapping[str, Callable[[pytest.MonkeyPatch], None]]] = {
+    "an old partition is read again after its keys have moved": silence_since_it_was_read,
+    "values of a partition that is catching up": hidden_partitions_write,
+    "a bridge is restarted, and lags": ready_at_once,
+    "replicas share the series out": every_replica_keeps_everything,
+    "a producer sends messages again": repeated_points_count,
+    "a topic is deleted and made again": other_logs_offsets_count,
+}
+"""By the name of the example in `examples` that each breaks."""
+FINDS: Final[Mapping[str, str]] = {
+    "an old partition is read again after its keys have moved": "a counter falls",
+    "values of a partition that is catching up": "a counter falls",
+    "a bridge is restarted, and lags": "ready before it has caught up",
+    "replicas share the series out": "a series on two replicas",
+    "a producer sends messages again": "more is counted than was written",
+    "a topic is deleted and made again": "the totals are not the truth in the end",
+}
+"""Which invariant finds it."""

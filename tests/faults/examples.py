@@ -1,0 +1,76 @@
+"""Schedules that broke an invariant, shortened; or that break one where a defect is put back, see `defects`."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.faults.operations import Schedule
+
+_GROUP: Final = {"mode": "group", "replicas": 2, "producers": 1, "partitions": 1, "at_once": 50}
+_ALONE: Final = {**_GROUP, "replicas": 1}
+
+
+def _schedule(setting: Mapping[str, Any], *operations: tuple[str, int, int]) -> Schedule:
+    return Schedule.of({"setting": setting, "operations": operations})
+
+
+EXAMPLES: Final = {
+    "an old partition is read again after its keys have moved": _schedule(
+        _GROUP, ("leave", 1, 0), ("grow", 0, 0), ("wait", 0, 34), ("start", 1, 0), ("wait", 0, 20)
+    ),
+    "values of a partition that is catching up": _schedule(
+        {**_GROUP, "at_once": 2},
+        ("leave", 1, 0),
+        ("grow", 0, 0),
+        ("wait", 0, 2),
+        ("start", 1, 0),
+        ("wait", 0, 4),
+        ("slow", 1, 0),
+        ("slow", 0, 0),
+        ("kill", 0, 0),
+        ("wait", 0, 30),
+    ),
+    "a bridge is restarted, and lags": _schedule(
+        {**_ALONE, "at_once": 2}, ("leave", 0, 0), ("slow", 0, 0), ("start", 0, 0), ("wait", 0, 8)
+    ),
+    "replicas share the series out": _schedule({**_GROUP, "mode": "sharded"}, ("wait", 0, 0)),
+    "a producer sends messages again": _schedule(_ALONE, ("duplicates", 0, 9), ("wait", 0, 0)),
+    "a topic is deleted and made again": _schedule(_ALONE, ("delete", 1, 0), ("wait", 0, 0)),
+    "a topic is deleted and made again, and every replica reads everything": _schedule(
+        {**_ALONE, "mode": "replica", "at_once": 2}, ("delete", 1, 0), ("wait", 0, 7)
+    ),
+    "partitions are caught up with at different speeds, and every replica reads everything": _schedule(
+        {**_ALONE, "mode": "sharded", "at_once": 5}, ("kill", 0, 0), ("wait", 0, 0), ("grow", 1, 0)
+    ),
+}
+"""Mended; nothing may break them again."""
+
+OPEN: Final = {
+    "a bridge that was suspended beyond its session is scraped first": _schedule(
+        _GROUP, ("suspend", 0, 0), ("wait", 0, 11)
+    ),
+    "an old partition is read again by a bridge that is slow": _schedule(
+        {**_GROUP, "at_once": 2},
+        ("leave", 1, 0),
+        ("grow", 0, 0),
+        ("wait", 0, 20),
+        ("start", 1, 0),
+        ("slow", 1, 0),
+        ("slow", 0, 0),
+        ("wait", 0, 20),
+        ("leave", 0, 0),
+        ("wait", 0, 20),
+    ),
+    "no broker answers for longer than a time-to-live": _schedule(
+        _ALONE, ("brokers_gone", 0, 0), ("wait", 0, 30), ("wait", 0, 31)
+    ),
+    "a bridge that has just started has a clock that is an hour ahead": _schedule(
+        {**_ALONE, "at_once": 2}, ("leave", 0, 0), ("start", 0, 0), ("bridge_clock", 0, 8), ("wait", 0, 0)
+    ),
+    "a partition has no leader for longer than a time-to-live": _schedule(
+        _ALONE, ("leader_lost", 1, 0), ("wait", 0, 30), ("wait", 0, 31)
+    ),
+}
+"""Not mended yet: they fail, and are moved to `EXAMPLES` once they do not."""
+
+LEFT_OUT: Final = ("suspend", "brokers_gone", "leader_lost", "bridge_clock")
+"""Operations that random schedules leave out as long as what they break is open."""

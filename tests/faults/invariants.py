@@ -1,0 +1,198 @@
+"""What must hold: at every scrape, and once the last fault is over.
+
+`Watcher` is a Prometheus that scrapes all replicas: their series are one, as with `honor_labels`, but in mode
+`replica`, where each replica is a target of its own.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tests.faults.bridges import FLOOR_SECONDS, MISSED_INTERVALS, TTL_SECONDS, Replica
+from tests.faults.producers import COUNTERS, CUMULATIVE, DELTAS, GAUGE, RUNS, TOTALS, Named, Producer
+
+INTERVAL_SECONDS = 2.0
+"""Between two writes of a producer."""
+MARGIN_SECONDS = 8.0
+"""Expiry runs every 2 s, and members learn of partitions every 6 s."""
+GRACE_SECONDS = max(FLOOR_SECONDS, MISSED_INTERVALS * INTERVAL_SECONDS) + MARGIN_SECONDS
+"""How long a bridge of a group may still expose a series whose key has gone to a partition of another bridge: it cannot
+know that the series goes on elsewhere, and has to wait until the series has missed its intervals."""
+
+
+class Violation(AssertionError):  # noqa: N818  it is no error of the program
+    """An invariant does not hold.
+
+    Attributes:
+        kind: Which one; the same for all findings of one kind.
+    """
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+
+
+@dataclass
+class Seen:
+    """What Prometheus has of one series.
+
+    Attributes:
+        value: Its last sample.
+        increase: Of a delta series, what `increase` gives over all time.
+        missing: How much of the truth may be missing of it.
+        excused: Whether samples since the last check were excused.
+        changes: `Producer.changes` when the last sample came.
+    """
+
+    value: float = 0.0
+    increase: float = 0.0
+    missing: float = 0.0
+    excused: bool = False
+    changes: int = 0
+
+
+@dataclass
+class Watcher:
+    """Scrapes, and compares with the truth.
+
+    Attributes:
+        grace_seconds: See `GRACE_SECONDS`.
+        lifetime_seconds: How long the series of a partition that falls silent may be exposed at the most.
+    """
+
+    replicas: list[Replica]
+    producers: list[Producer]
+    seen: dict[tuple[int, Named], Seen] = field(default_factory=dict)
+    since: dict[tuple[int, Named], float] = field(default_factory=dict)
+    grace_seconds: float = GRACE_SECONDS
+    lifetime_seconds: float = TTL_SECONDS + MARGIN_SECONDS
+
+    @property
+    def _grouped(self) -> bool:
+        return self.replicas[0].mode == "group"
+
+    def scrape(self, replica: Replica) -> dict[Named, float]:
+        """Scrape one replica, and judge each sample."""
+        shown = replica.scrape()
+        target = replica.number if replica.mode == "replica" else -1
+        now_seconds = replica.cluster.clock.seconds
+        for key in [key for key in self.since if key[0] == replica.number and key[1] not in shown]:
+            del self.since[key]
+        for named, value in shown.items():
+            seen = self.seen.setdefault((target, named), Seen())
+            self.since.setdefault((replica.number, named), now_seconds)
+            if named[0] in COUNTERS:
+                self._cumulative(replica, named, seen, value)
+            elif named[0] in TOTALS:
+                self._total(replica, named, seen, value)
+        if replica.ready() and (behind := replica.behind()):
+            raise Violation("ready before it has caught up", f"replica {replica.number}, partitions {behind}")
+        return shown
+
+    def at_once(self, pages: dict[int, dict[Named, float]]) -> None:
+        """Judge what all replicas that can be scraped expose at one moment."""
+        if self.replicas[0].mode == "replica":
+            return
+        first: dict[Named, int] = {}
+        for number, shown in pages.items():
+            for named, value in shown.items():
+                other = first.setdefault(named, number)
+                written = self.producers[named[1]].written_seconds
+                older = min(value, pages[other][named], key=lambda one: written.get(one, 0.0))
+                if other != number and not self._excused(named, other, number, value=older):
+                    raise Violation("a series on two replicas", f"{named} on {other} and {number}")
+
+    def interrupted(self, names: Collection[str] = TOTALS, producer: int | None = None) -> None:
+        """Note that what Prometheus has not seen yet of some delta series may never be seen.
+
+        So it is after a topic was deleted, and after a producer was restarted with other attributes: the total of the
+        former ones ends, and its last value may have come between two scrapes.
+        """
+        for (_, named), seen in self.seen.items():
+            if named[0] in names and producer in (None, named[1]):
+                seen.missing = max(seen.missing, self.producers[named[1]].deltas - seen.increase)
+
+    def settled(self, pages: dict[int, dict[Named, float]]) -> str:
+        """Why what is exposed is not the truth yet; empty when it is."""
+        holders = [one.number for one in self.replicas] if self.replicas[0].mode == "replica" else [-1]
+        whole = {-1: {named: value for shown in pages.values() for named, value in shown.items()}, **pages}
+        for holder in holders:
+            for producer in self.producers:
+                reason = self._differs(holder, whole[holder], producer)
+                if reason:
+                    return f"producer {producer.number}: {reason}"
+        return ""
+
+    def _differs(self, holder: int, shown: dict[Named, float], producer: Producer) -> str:
+        run = producer.alive[0]
+        for name in COUNTERS:
+            truth, value = RUNS * run.written + run.number, shown.get((name, producer.number))
+            if value != truth:
+                return f"{name} is {value}, the truth {truth}"
+        gauge = shown.get((GAUGE, producer.number))
+        if gauge is None or gauge < producer.gauges[-2:][0]:
+            return f"the gauge is {gauge}, written were {producer.gauges[-3:]}"
+        for name in TOTALS:
+            seen = self.seen.get((holder, (name, producer.number)))
+            if seen is None or (name, producer.number) not in shown:
+                return f"{name} is not exposed"
+            lacking = producer.deltas - seen.increase
+            if producer.shared or lacking == 0:
+                continue
+            drops = sum(one.drops for one in self.replicas)
+            if not 0 <= lacking <= seen.missing + drops:
+                counted = f"counted as dropped {drops:.0f}, excused {seen.missing:.0f}"
+                return f"{name} has risen by {seen.increase:.0f}, the truth is {producer.deltas}; {counted}"
+        return ""
+
+    def _cumulative(self, replica: Replica, named: Named, seen: Seen, value: float) -> None:
+        producer = self.producers[named[1]]
+        before, now = producer.runs[int(seen.value) % RUNS - 1], producer.runs[int(value) % RUNS - 1]
+        if value >= seen.value and now.number >= before.number:
+            seen.value = value
+        elif now.number > before.number or (before.first_seconds <= now.last_seconds and now is not before):
+            seen.value = value  # a restart, or two that share a name
+        elif not self._excused(named, replica.number, value=value):
+            kind = "a counter falls" if now is before else "a counter shows a former run"
+            raise Violation(kind, f"{named} {seen.value:.0f} -> {value:.0f} on replica {replica.number}")
+
+    def _total(self, replica: Replica, named: Named, seen: Seen, value: float) -> None:
+        producer = self.producers[named[1]]
+        if self._excused(named, *(one.number for one in self.replicas)):
+            seen.excused, seen.value = True, value
+            return
+        if producer.changes != seen.changes:
+            seen.changes = producer.changes
+            if value >= seen.value:  # the new series may already be above the former: Prometheus sees no reset
+                seen.missing += seen.value
+        if seen.excused:  # nothing is known of what has come in between
+            seen.excused, seen.increase = False, float(producer.deltas)
+        else:
+            seen.increase += value - seen.value if value >= seen.value else value
+        if seen.increase > producer.deltas and not producer.shared:
+            detail = (
+                f"{named} {seen.value:.0f} -> {value:.0f} on replica {replica.number}, risen by {seen.increase:.0f}"
+            )
+            raise Violation("more is counted than was written", f"{detail}, the truth is {producer.deltas}")
+        seen.value = value
+
+    def _excused(self, named: Named, *numbers: int, value: float = -1.0) -> bool:
+        """Whether a series' key has just gone to another partition, which another bridge of the group may read.
+
+        A bridge that has exposed it ever since may wait for a time-to-live; one that begins to, later, knows better.
+        Only values from before the move are excused.
+
+        Args:
+            named: The series.
+            numbers: The replicas that expose it.
+            value: The older one of what they expose; negative for delta series.
+        """
+        producer = self.producers[named[1]]
+        moved = producer.cluster.moved_seconds.get((DELTAS if named[0] in TOTALS else CUMULATIVE, producer.key))
+        if not self._grouped or moved is None or producer.written_seconds.get(value, 0.0) > moved:
+            return False
+        age_seconds = producer.cluster.clock.seconds - moved
+        if age_seconds < self.grace_seconds:
+            return True
+        late = moved + self.lifetime_seconds
+        ever_since = any(self.since.get((number, named), late) <= moved + self.grace_seconds for number in numbers)
+        return age_seconds < self.lifetime_seconds and ever_since

@@ -1,0 +1,117 @@
+"""Runs random schedules of faults: `python -m tests.faults.run --schedules 10000 --seed 1 [--record FILE]`.
+
+A schedule that breaks an invariant is shortened, printed as JSON, and can be run again with `--replay FILE`. Schedules
+are drawn from a seed and a number instead of by hypothesis, because a run goes on after a finding, and because real
+schedules (`--real`), which take a minute each, are shortened by the same code. A run with a finding ends with 1.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing import Pool
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import structlog
+from tests.faults.operations import WEIGHTS, Schedule
+from tests.faults.revision import revision
+from tests.faults.shrink import shortened
+
+say = partial(print, flush=True)
+PROGRESS_SECONDS = 10.0
+
+
+class Outcome(NamedTuple):
+    """What came of one schedule; `kind` is empty where every invariant held."""
+
+    number: int
+    kind: str
+    detail: str
+    schedule: Schedule
+
+
+def quiet() -> None:
+    """Log nothing: faults make the bridges warn all the time."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def outcome(number: int, *, seed: str, without: Sequence[str]) -> Outcome:
+    """Draw and run one schedule."""
+    schedule = Schedule.drawn(f"{seed}/{number}", without=without)
+    kind, detail = schedule.finding()
+    return Outcome(number, kind, detail, schedule)
+
+
+def in_process(options: argparse.Namespace) -> dict[str, Any]:
+    """Run schedules in memory, on all processors given; what is to be recorded."""
+    began, found, done = time.monotonic(), Counter[str](), 0
+    findings: list[dict[str, Any]] = []
+    said = began
+    one = partial(outcome, seed=options.seed, without=options.without)
+    with Pool(options.processes, initializer=quiet) as pool:
+        for result in pool.imap_unordered(one, range(options.first, options.first + options.schedules), 4):
+            done += 1
+            if result.kind:
+                found[result.kind] += 1
+                if found[result.kind] <= options.most:
+                    findings.append(_finding(result))
+            if time.monotonic() - said > PROGRESS_SECONDS or done == options.schedules:
+                said = time.monotonic()
+                say(f"{done} of {options.schedules} schedules, {found.total()} findings, {said - began:.0f} s")
+    return {"level": "in process", "done": done, "seconds": round(said - began), "found": found, "findings": findings}
+
+
+def _finding(result: Outcome) -> dict[str, Any]:
+    say(f"schedule {result.number}: {result.kind}, after {len(result.schedule.operations)} operations: {result.detail}")
+    short = shortened(result.schedule, result.kind)
+    _, detail = short.finding()
+    say(f"  shortened: {json.dumps(short.plain())}\n  {detail}")
+    return {"number": result.number, "kind": result.kind, "detail": detail, "schedule": short.plain()}
+
+
+def replay(path: Path) -> int:
+    """Run one schedule from a file; 1 if it breaks an invariant."""
+    schedule = Schedule.of(json.loads(path.read_text()))
+    kind, detail = schedule.finding()
+    say(f"{kind}: {detail}" if kind else "every invariant holds")
+    return int(bool(kind))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.run", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--schedules", type=int, default=500, help="schedules in memory (default: 500)")
+    parser.add_argument("--real", type=int, default=0, metavar="N", help="run N schedules with real processes instead")
+    parser.add_argument("--seed", default="1", help="any text; the same seed draws the same schedules (default: 1)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first schedule (default: 0)")
+    parser.add_argument("--without", nargs="*", default=[], choices=sorted(WEIGHTS), help="operations to leave out")
+    parser.add_argument("--most", type=int, default=2, help="findings of one kind that are shortened (default: 2)")
+    parser.add_argument("--processes", type=int, default=1, help="processes to run schedules in (default: 1)")
+    parser.add_argument("--record", type=Path, help="JSON file for what was run and found")
+    parser.add_argument("--replay", type=Path, help="JSON file with one schedule, to be run again")
+    options = parser.parse_args(arguments)
+    quiet()
+    if options.replay:
+        return replay(options.replay)
+    if options.real:
+        from tests.faults.real_run import run_real  # needs Kafka
+
+        record = run_real(options.real, seed=options.seed, first=options.first, say=say)
+    else:
+        record = in_process(options)
+    whole = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z", "revision": revision(), "seed": options.seed, **record}
+    if options.record:
+        options.record.write_text(json.dumps(whole, indent=1) + "\n")
+    found = sum(whole["found"].values())
+    say(f"{whole['done']} schedules at {whole['revision']}, seed {options.seed}: {found} findings")
+    return int(found > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
