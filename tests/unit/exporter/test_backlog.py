@@ -1,6 +1,7 @@
 """The way to Kafka when Kafka is away: what arrives there is compared with what was sent."""
 
 import itertools
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -327,12 +328,13 @@ def test_no_more_than_a_window_of_the_disk_is_in_memory(node: Node) -> None:
 
 
 def test_the_pump_sleeps_while_there_is_nothing_to_do_and_wakes_for_a_message(node: Node) -> None:
+    turn = threading.Event()  # not the backlog's: that is set until the pump has seen it
     with Pump(node.backlog):
         node.send(*numbered(1))
         for _ in range(10_000):
             if node.kafka.log[TOPIC]:
                 break
-            node.backlog.wake.wait(0.001)
+            turn.wait(0.001)
     assert node.kafka.log[TOPIC] == numbered(1)
     assert node.kafka.polled < 10
 
