@@ -8,7 +8,8 @@ import pytest
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.columns import ADDED, DUPLICATE, OLDER
-from kernelcast.bridge.intake.ownership import Key, Ownership, Partition
+from kernelcast.bridge.intake.ownership import Ownership
+from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.bridge.series.columns import EMPTY, FREE, Int64Array, MessageColumns, UInt8Array
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.store import SeriesStore
@@ -24,7 +25,7 @@ def silence_since_it_was_read(patch: pytest.MonkeyPatch) -> None:
         original(self, partition, **reached)
         read_at[id(self)] = reached["now_seconds"]
 
-    def heard_ms(self: Ownership) -> dict[int, int]:
+    def heard_ms(self: Ownership, now_seconds: float) -> dict[int, int]:
         heard = {}
         for partition in self.owned():
             if partition.held_until >= 0:

@@ -26,7 +26,7 @@ from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.delta.snapshot import Snapshot
 from kernelcast.bridge.delta.state import IDENTITY_BYTES, StateTopic
-from kernelcast.bridge.intake.ownership import Key, Partition
+from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.bridge.series.producers import Conflicts

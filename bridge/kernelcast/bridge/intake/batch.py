@@ -9,7 +9,8 @@ import numpy as np
 
 from kernelcast.bridge.inputs import Headers, Input, Selection, timed
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.ownership import Ownership, Partition
+from kernelcast.bridge.intake.ownership import Ownership
+from kernelcast.bridge.intake.partition import Partition
 from kernelcast.bridge.intake.tombstones import Tombstone, Tombstones, key_hash
 from kernelcast.bridge.series.columns import NO_KEY, MessageColumns
 from kernelcast.columnar import Decoded

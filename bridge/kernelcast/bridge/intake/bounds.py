@@ -10,7 +10,8 @@ from typing import Protocol
 import structlog
 from confluent_kafka import TopicPartition
 
-from kernelcast.bridge.intake.ownership import Key, keys_of
+from kernelcast.bridge.intake.ownership import keys_of
+from kernelcast.bridge.intake.partition import Key
 from kernelcast.wire.errors import BrokerError
 
 

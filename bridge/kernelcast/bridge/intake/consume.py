@@ -15,7 +15,8 @@ from kernelcast.bridge.intake.aside import FirstTime
 from kernelcast.bridge.intake.batch import Aside, Batch, Message, decode
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import Asked, Inquiry
-from kernelcast.bridge.intake.ownership import Ownership, Partition, keys_of
+from kernelcast.bridge.intake.ownership import Ownership, keys_of
+from kernelcast.bridge.intake.partition import Partition
 from kernelcast.bridge.intake.skip import Skipper
 from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.share import Share
@@ -97,7 +98,7 @@ class Intake:
         self._ttl_ms = round(policy.ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
         self._upkeep_due = self._commit_due = self._expiry_due = 0.0
-        self.ownership = Ownership(joint=not policy.grouped)
+        self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
         self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
         self._inquiry = Inquiry(
@@ -162,7 +163,7 @@ class Intake:
             self._store_batch(received)
         ends = self._source.ends()
         for end in ends:
-            self.ownership.reached_end((end.topic, end.partition), end.offset)
+            self.ownership.reached_end((end.topic, end.partition), end.offset, self._clock.monotonic())
         if ends:
             self._open_gates()
         if self._clock.monotonic() >= self._upkeep_due:
@@ -232,7 +233,7 @@ class Intake:
         self._inquiry.ask_for_ids(owned)
         self._open_gates()
         self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
-        self._store.look_after_producers(self.ownership.oldest_ms(0, now_seconds))
+        self._store.look_after_producers(self.ownership.reference_ms(now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
             self._inquiry.ask_for_time(owned)
@@ -245,8 +246,9 @@ class Intake:
     def _expire(self, partitions: Sequence[Partition]) -> None:
         """Remove what has ended in some partitions."""
         numbers = {partition.number for partition in partitions}
-        oldest_ms = _of(numbers, self.ownership.oldest_ms(self._ttl_ms, self._clock.monotonic()))
-        removed, forgotten = self._store.expire(oldest_ms, _of(numbers, self.ownership.heard_ms()))
+        now_seconds = self._clock.monotonic()
+        oldest_ms = _of(numbers, self.ownership.oldest_ms(self._ttl_ms, now_seconds))
+        removed, forgotten = self._store.expire(oldest_ms, _of(numbers, self.ownership.heard_ms(now_seconds)))
         self._deltas.expire(oldest_ms)
         self._instruments.removed.labels("expired").inc(removed)
         self._forget(forgotten)

@@ -10,7 +10,8 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.bounds import Answering, Bounds
-from kernelcast.bridge.intake.ownership import Key, Ownership, Partition
+from kernelcast.bridge.intake.ownership import Ownership
+from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError
 
 REWIND_MARGIN_SECONDS: Final = 5.0
@@ -54,7 +55,7 @@ class Inquiry:
     ) -> None:
         self._source, self._ownership, self._deltas = source, ownership, deltas
         self._instruments, self._clock, self._ttl_ms = instruments, clock, ttl_ms
-        self._questions_due = self._ids_due = 0.0
+        self._questions_due = self._ids_due = self._time_due = 0.0
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
         self.bounds = Bounds(source)
 
@@ -64,19 +65,45 @@ class Inquiry:
         now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
         return self.bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
 
-    def learn_time(self, topics: set[str]) -> None:
-        """Learn Kafka's newest append time of some topics; a producer's time from the future counts as now."""
+    def learn_time(self, topics: set[str]) -> set[Key]:
+        """Learn Kafka's newest append time of some topics; a producer's time from the future counts as now.
+
+        Returns:
+            Partitions, ours and others, of which Kafka has named it.
+        """
         now_ms = self._clock.now_ns() // 1_000_000
         newest_ms = self.bounds.newest_ms(topics) if topics else {}
         self._ownership.note_newest({key: min(append_ms, now_ms) for key, append_ms in newest_ms.items()})
+        return set(newest_ms)
 
     def ask_for_time(self, owned: Sequence[Partition]) -> None:
-        """Ask for the newest append time while nothing is read, so that what has moved to other replicas ends here."""
+        """Ask for the newest append time where nothing is read, so that what has moved to other replicas ends here.
+
+        It also shows whether Kafka answers at all: without an answer nothing ends. This question has a share of the
+        time of its own, so that others cannot keep it from being asked.
+        """
         began_seconds = self._clock.monotonic()
         silent = began_seconds - self._ownership.read_at_seconds >= SILENT_SECONDS
-        if silent and began_seconds >= self._questions_due:
-            self.learn_time({partition.key[0] for partition in owned if partition.newest_append_ms})
-            self._budget(began_seconds)
+        unanswered = self._ownership.unanswered(began_seconds, SILENT_SECONDS)
+        if not (silent or unanswered) or began_seconds < self._time_due:
+            return
+        named = self.learn_time({partition.key[0] for partition in owned if partition.newest_append_ms})
+        self._note_answers(unanswered, named)
+        self._time_due = self._due_after(began_seconds)
+
+    def _note_answers(self, asked: Sequence[Partition], named: set[Key]) -> None:
+        """Note for which partitions Kafka has answered; those that have no newest append time are asked for their end.
+
+        Brokers before Kafka 3.0 name none, and none is named of a partition that retention has emptied.
+        """
+        ends = self.bounds.gates([partition.key for partition in asked if partition.key not in named])
+        now_seconds = self._clock.monotonic()
+        for partition in asked:
+            if partition.key in named or partition.key in ends:
+                partition.high = max(partition.high, ends.get(partition.key, 0))
+                self._ownership.answered(partition, now_seconds)
+            else:
+                partition.contact.failed = True
 
     def ask_again(self, partitions: Sequence[Partition]) -> None:
         """Ask again where that failed before; a partition that is read to its end needs no gate.
@@ -141,8 +168,12 @@ class Inquiry:
 
     def _budget(self, began_seconds: float) -> None:
         """Ask nothing for a while: as many times as long as the question took."""
+        self._questions_due = self._due_after(began_seconds)
+
+    def _due_after(self, began_seconds: float) -> float:
+        """When questions may be asked again after one that has just ended."""
         spent_seconds = self._clock.monotonic() - began_seconds
-        self._questions_due = began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
+        return began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
 
     def _begin(self, partition: Partition, start: int) -> None:
         """Read a partition from where it should have been read from when it was assigned."""

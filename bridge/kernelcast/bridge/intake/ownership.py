@@ -13,86 +13,19 @@ partition still holds the last values from before the move. A replica that reads
 the live ones, so the silence of a partition that has been read to its end is measured by append times alone: from its
 own newest to the newest of all partitions, those of other replicas included. The partitions of a topic that has grown
 within one time-to-live are exposed together.
+
+Time in which Kafka does not answer for a partition is no silence of its series (`contact`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-UNKNOWN_OFFSET: Final = -1
+from kernelcast.bridge.intake.contact import Contact
+from kernelcast.bridge.intake.partition import UNKNOWN_OFFSET, Key, Partition
+
 STUCK_SECONDS: Final = 60.0
 """So long the others wait for a partition of which nothing can be read. What was written meanwhile is newer than what
 it holds, as long as writers export more often."""
-
-ANSWER_SLACK_MS: Final = 5_000
-"""The newest append time that Kafka names may belong to a marker of a transaction, a little after the last message."""
-
-Key = tuple[str, int]
-"""Topic and partition."""
-
-
-@dataclass(slots=True)
-class Partition:
-    """One assigned partition.
-
-    Attributes:
-        key: Topic and partition.
-        number: Its number in the store.
-        position: The next offset to be read.
-        gate: The high watermark seen at assignment; None while it is not known.
-        cohort: What was assigned together has the same.
-        moved_at_seconds: When it was assigned, or last read; a monotonic clock.
-        judged_to: Messages before this offset have been judged already, here or by a former owner.
-        waits: Whether Kafka has not said yet where one time-to-live ago was, so that it is not read from there.
-        high: The newest high watermark seen.
-        newest_append_ms: Of all messages read.
-        passed: Whether its series are exposed.
-        held_ms: The append time by which series are judged until `held_until` is reached, after messages were skipped.
-        held_until: Offset; negative where nothing was skipped.
-        young: Whether its whole log is younger than one time-to-live, as that of an added partition is.
-        behind_ms: By how much its append times are behind the newest of all partitions, because the clock of its broker
-            is; measured by what is read while it is exposed.
-        named_ms: Its newest append time as Kafka named it when asked; 0 before that.
-    """
-
-    key: Key
-    number: int
-    position: int
-    gate: int | None
-    cohort: int = 0
-    moved_at_seconds: float = 0.0
-    judged_to: int = 0
-    waits: bool = False
-    high: int = UNKNOWN_OFFSET
-    newest_append_ms: int = 0
-    passed: bool = False
-    held_ms: int = 0
-    held_until: int = UNKNOWN_OFFSET
-    young: bool = False
-    behind_ms: int = 0
-    named_ms: int = 0
-
-    @property
-    def lag(self) -> int:
-        """Messages not read yet, as far as is known."""
-        return (
-            max(0, max(self.high, self.gate or 0) - max(self.position, 0)) if self.position >= 0 else max(self.high, 0)
-        )
-
-    @property
-    def at_end(self) -> bool:
-        """Whether everything has been read that is known to be there."""
-        return self.passed and self.position >= self.high
-
-    @property
-    def caught_up(self) -> bool:
-        """Whether everything has been read that was there at assignment."""
-        return not self.waits and self.gate is not None and self.position >= self.gate
-
-    @property
-    def silent(self) -> bool:
-        """Whether time passes for its series although nothing comes: all of it has been read, as far as is known."""
-        return self.at_end and self.named_ms <= self.newest_append_ms + ANSWER_SLACK_MS
 
 
 class Ownership:
@@ -104,13 +37,14 @@ class Ownership:
         topic_ids: Kafka's ids of topics, where it tells them.
     """
 
-    def __init__(self, *, joint: bool = False) -> None:
+    def __init__(self, *, joint: bool = False, ttl_seconds: float = 300.0) -> None:
         """Own nothing yet.
 
         Args:
             joint: Whether a series may lie in several partitions, so that they are exposed together.
+            ttl_seconds: How long an outage of Kafka counts after it.
         """
-        self._joint = joint
+        self._joint, self._ttl_seconds = joint, ttl_seconds
         self._partitions: dict[Key, Partition] = {}
         self._numbers: dict[Key, int] = {}
         self._judged_to: dict[Key, int] = {}
@@ -220,6 +154,7 @@ class Ownership:
         partition.judged_to = max(partition.judged_to, partition.position)
         partition.newest_append_ms = max(partition.newest_append_ms, append_ms)
         partition.moved_at_seconds = self.read_at_seconds = now_seconds
+        self.answered(partition, now_seconds)
         if partition.position >= partition.held_until:
             partition.held_until = UNKNOWN_OFFSET
         self._newest_append_ms = max(self._newest_append_ms, append_ms)
@@ -240,6 +175,20 @@ class Ownership:
                 partition.named_ms = append_ms
         self._newest_append_ms = max(self._newest_append_ms, *newest_ms.values(), 0)
 
+    def answered(self, partition: Partition, now_seconds: float) -> None:
+        """Note that Kafka has answered for a partition, to a fetch or to a question."""
+        partition.contact.answered(now_seconds, self._ttl_seconds)
+
+    def unanswered(self, now_seconds: float, most_seconds: float) -> list[Partition]:
+        """Exposed partitions of which messages have been read, without an answer for at least some seconds."""
+        return [
+            partition
+            for partition in self._partitions.values()
+            if partition.passed
+            and partition.newest_append_ms
+            and now_seconds - partition.contact.answered_at_seconds >= most_seconds
+        ]
+
     def jump(self, partition: Partition, *, to: int, high: int) -> None:
         """Note that messages are skipped.
 
@@ -257,7 +206,7 @@ class Ownership:
         if not partition.passed:
             partition.gate = high
 
-    def reached_end(self, key: Key, offset: int) -> None:
+    def reached_end(self, key: Key, offset: int, now_seconds: float) -> None:
         """Note that Kafka has nothing more in a partition; one that is not ours is passed over.
 
         The last message may stand well before the end: markers of transactions take offsets, retention and compaction
@@ -267,6 +216,7 @@ class Ownership:
         if partition is not None and not partition.waits:
             partition.position = max(partition.position, offset)
             partition.high = max(partition.high, partition.position)
+            self.answered(partition, now_seconds)
             partition.gate = partition.position if partition.gate is None else min(partition.gate, partition.position)
             if partition.position >= partition.held_until:
                 partition.held_until = UNKNOWN_OFFSET
@@ -284,7 +234,7 @@ class Ownership:
             apart = set() if self._joint else late - self._grown()
             ready = [partition for partition in ready if self._together(partition) not in late - apart]
         for partition in ready:
-            partition.passed = True
+            partition.passed, partition.contact = True, Contact(now_seconds)
         return ready
 
     def _together(self, partition: Partition) -> tuple[int, str]:
@@ -301,18 +251,31 @@ class Ownership:
             return None
         return self._broker_ms + (now_seconds - self._broker_seen_at_seconds) * 1000.0
 
-    def oldest_ms(self, ttl_ms: int, now_seconds: float) -> dict[int, int]:
-        """By partition number, the append time before which a series has expired."""
+    def reference_ms(self, now_seconds: float) -> dict[int, int]:
+        """By partition number, what Kafka's clock shows at least for what has been read of it."""
         broker_ms = self.broker_ms(now_seconds)
-        limits = {}
+        references = {}
         for partition in self._partitions.values():
             reference = broker_ms if partition.at_end and broker_ms is not None else partition.newest_append_ms
-            if partition.held_until >= 0:
-                reference = partition.held_ms
-            limits[partition.number] = int(reference) - ttl_ms
-        return limits
+            references[partition.number] = int(partition.held_ms if partition.held_until >= 0 else reference)
+        return references
 
-    def heard_ms(self) -> dict[int, int]:
+    def oldest_ms(self, ttl_ms: int, now_seconds: float) -> dict[int, int]:
+        """By partition number, the append time before which a series has expired."""
+        silent_ms = self._silent_ms(now_seconds)
+        return {
+            number: reference - silent_ms[number] - ttl_ms
+            for number, reference in self.reference_ms(now_seconds).items()
+        }
+
+    def _silent_ms(self, now_seconds: float) -> dict[int, int]:
+        """By partition number, for how long Kafka has not answered for it."""
+        return {
+            partition.number: partition.contact.silent_ms(now_seconds, self._ttl_seconds) if partition.passed else 0
+            for partition in self._partitions.values()
+        }
+
+    def heard_ms(self, now_seconds: float) -> dict[int, int]:
         """By partition number, the append time up to which its series would have been heard if they had said anything.
 
         While a partition is read, that is its newest message. Once all of it is read, it is the newest append time of
@@ -321,13 +284,14 @@ class Ownership:
         partition has shown that. Where a series may lie in several, it has been heard only up to where all have been
         read.
         """
-        heard = {}
+        heard, silent_ms = {}, self._silent_ms(now_seconds)
         for partition in self._partitions.values():
             if partition.held_until >= 0:
-                heard[partition.number] = partition.held_ms
+                heard[partition.number] = partition.held_ms - silent_ms[partition.number]
             elif partition.newest_append_ms or not partition.at_end:
                 elsewhere_ms = self._newest_append_ms - partition.behind_ms if partition.silent else 0
-                heard[partition.number] = max(partition.newest_append_ms, elsewhere_ms)
+                newest_ms = max(partition.newest_append_ms, elsewhere_ms)
+                heard[partition.number] = newest_ms - silent_ms[partition.number]
         return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
 
     def readiness(self) -> tuple[bool, str]:

@@ -1,0 +1,41 @@
+"""For how long Kafka has not answered for a partition: time in which a silence of its series means nothing."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Contact:
+    """Contact with the leader of one partition; for the consuming thread. All times are of a monotonic clock.
+
+    While Kafka does not answer, producers cannot write either. So the time without an answer is taken off the age of
+    series, and for one time-to-live after it: by then every producer has written again, or its series has ended.
+
+    Attributes:
+        answered_at_seconds: When Kafka last answered, to a fetch or to a question.
+        failed: Whether a question has failed since then. A pause without a question is no outage.
+        away_seconds: Length of the outages that have ended and still count.
+        returned_at_seconds: When the last of them ended.
+    """
+
+    answered_at_seconds: float = 0.0
+    failed: bool = False
+    away_seconds: float = 0.0
+    returned_at_seconds: float = 0.0
+
+    def answered(self, now_seconds: float, ttl_seconds: float) -> None:
+        """Note an answer; it ends an outage."""
+        self.away_seconds = self._ended_seconds(now_seconds, ttl_seconds)
+        if self.failed:
+            self.away_seconds += now_seconds - self.answered_at_seconds
+            self.failed, self.returned_at_seconds = False, now_seconds
+        self.answered_at_seconds = now_seconds
+
+    def silent_ms(self, now_seconds: float, ttl_seconds: float) -> int:
+        """What is to be taken off the age of series."""
+        running_seconds = now_seconds - self.answered_at_seconds if self.failed else 0.0
+        return round((self._ended_seconds(now_seconds, ttl_seconds) + running_seconds) * 1e3)
+
+    def _ended_seconds(self, now_seconds: float, ttl_seconds: float) -> float:
+        """The outages that have ended; none once there has been contact for a time-to-live."""
+        counts = self.failed or now_seconds - self.returned_at_seconds <= ttl_seconds
+        return self.away_seconds if counts else 0.0
