@@ -47,13 +47,6 @@ EXAMPLES: Final = {
     "a partition has no leader for longer than a time-to-live": _schedule(
         _ALONE, ("leader_lost", 1, 0), ("wait", 0, 30), ("wait", 0, 31)
     ),
-}
-"""Mended; nothing may break them again."""
-
-OPEN: Final = {
-    "a bridge that was suspended beyond its session is scraped first": _schedule(
-        _GROUP, ("suspend", 0, 0), ("wait", 0, 11)
-    ),
     "an old partition is read again by a bridge that is slow": _schedule(
         {**_GROUP, "at_once": 2},
         ("leave", 1, 0),
@@ -65,6 +58,13 @@ OPEN: Final = {
         ("wait", 0, 20),
         ("leave", 0, 0),
         ("wait", 0, 20),
+    ),
+}
+"""Mended; nothing may break them again."""
+
+OPEN: Final = {
+    "a bridge that was suspended beyond its session is scraped first": _schedule(
+        _GROUP, ("suspend", 0, 0), ("wait", 0, 11)
     ),
     "a bridge that has just started has a clock that is an hour ahead": _schedule(
         {**_ALONE, "at_once": 2}, ("leave", 0, 0), ("start", 0, 0), ("bridge_clock", 0, 8), ("wait", 0, 0)

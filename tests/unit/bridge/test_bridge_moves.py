@@ -63,6 +63,28 @@ def test_what_has_moved_away_from_all_partitions_of_a_replica_ends_there_though_
     assert group.shown(second) == {}
 
 
+def test_a_replica_that_reads_an_old_partition_slowly_shows_nothing_of_what_has_moved() -> None:
+    group = grown(seconds_ago=50)
+    group.take(group.bridges[0], OLD)
+    second = group.bridge(OLD, at_once=10)
+    group.live(40, {"gemm": NEW, "relu": LIVE})
+    assert second.intake.ownership.readiness() == (True, "")
+    assert group.shown(second) == {}
+    assert group.falls == []
+
+
+def test_before_a_slow_partition_is_exposed_a_kafka_that_hangs_is_asked_once() -> None:
+    group = grown(seconds_ago=50)
+    group.take(group.bridges[0], OLD)
+    second = group.bridge(OLD, at_once=10)
+    group.live(2, {"gemm": NEW, "relu": LIVE})
+    second.kafka.answers, before = False, second.kafka.questions
+    while second.intake.step():
+        group.clock.seconds += 1
+    assert second.intake.ownership.readiness() == (True, "")
+    assert second.kafka.questions - before <= 1
+
+
 @pytest.mark.parametrize("last", [OLD, LIVE, NEW])
 def test_a_restart_right_after_partitions_were_added_exposes_no_old_value_whichever_is_read_last(last: int) -> None:
     group = grown(seconds_ago=15, seconds_before=30)

@@ -286,6 +286,7 @@ class Intake:
         """Expose partitions that have caught up, without what has ended in them: it may live on in other partitions."""
         opened = self.ownership.opened(self._clock.monotonic())
         if opened:
+            self._inquiry.ask_for_time_again(opened)
             self._expire(opened)
         for partition in opened:
             self._store.expose(partition.number, exposed=True)

@@ -20,6 +20,8 @@ IDS_SECONDS: Final = 10.0
 """So often Kafka is asked for the ids of topics."""
 SILENT_SECONDS: Final = 5.0
 """After so long without a message Kafka is asked for its newest append time."""
+STALE_SECONDS: Final = 1.0
+"""After so long the newest append time is asked for again before partitions are exposed."""
 SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
 """A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
 
@@ -55,7 +57,7 @@ class Inquiry:
     ) -> None:
         self._source, self._ownership, self._deltas = source, ownership, deltas
         self._instruments, self._clock, self._ttl_ms = instruments, clock, ttl_ms
-        self._questions_due = self._ids_due = self._time_due = 0.0
+        self._questions_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
         self.bounds = Bounds(source)
 
@@ -71,7 +73,7 @@ class Inquiry:
         Returns:
             Partitions, ours and others, of which Kafka has named it.
         """
-        now_ms = self._clock.now_ns() // 1_000_000
+        self._time_asked_at, now_ms = self._clock.monotonic(), self._clock.now_ns() // 1_000_000
         newest_ms = self.bounds.newest_ms(topics) if topics else {}
         self._ownership.note_newest({key: min(append_ms, now_ms) for key, append_ms in newest_ms.items()})
         return set(newest_ms)
@@ -90,6 +92,17 @@ class Inquiry:
         named = self.learn_time({partition.key[0] for partition in owned if partition.newest_append_ms})
         self._note_answers(unanswered, named)
         self._time_due = self._due_after(began_seconds)
+
+    def ask_for_time_again(self, opened: Sequence[Partition]) -> None:
+        """Ask for the newest append time right before partitions are exposed that took a while to catch up.
+
+        The answer at their assignment is older than that, and this bridge may have read nothing but old messages.
+        """
+        began_seconds = self._clock.monotonic()
+        stale = began_seconds - self._time_asked_at >= STALE_SECONDS
+        if stale and began_seconds >= self._time_due:
+            self.learn_time({partition.key[0] for partition in opened if partition.newest_append_ms})
+            self._time_due = self._due_after(began_seconds)
 
     def _note_answers(self, asked: Sequence[Partition], named: set[Key]) -> None:
         """Note for which partitions Kafka has answered; those that have no newest append time are asked for their end.
