@@ -133,11 +133,11 @@ class Replica:
     def scrape(self) -> dict[Named, float]:
         """The samples that it exposes."""
         assert self.site is not None
-        return dict(samples(page(self.site.store)))
+        return {} if self.site.intake.membership.doubtful else dict(samples(page(self.site.store)))
 
     def ready(self) -> bool:
         """What `/-/ready` answers."""
-        return self.site is not None and self.site.intake.ownership.readiness()[0]
+        return self.site is not None and self.site.intake.readiness()[0]
 
     def behind(self) -> list[tuple[str, int]]:
         """Partitions that have not been read to where they ended when they were assigned."""

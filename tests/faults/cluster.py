@@ -179,9 +179,12 @@ class Client(ListKafka):
         self._ask()
         return super().committed(partitions)
 
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
-        """Refused, as asynchronous commits are, from a member that the group has removed."""
-        if self.cluster.answers and (self.group is None or self in self.group.members):
+    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
+        """Refused from a member that the group has removed; who does not wait is not told."""
+        accepted = self.cluster.answers and (self.group is None or self in self.group.members)
+        if wait and not accepted:
+            raise BrokerError("unknown member, or no answer")
+        if accepted:
             super().commit([item for item in offsets if (item.topic, item.partition) in self.logs])
 
     def _read_from(self, start: TopicPartition) -> None:

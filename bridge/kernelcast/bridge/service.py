@@ -21,7 +21,14 @@ from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
 from kernelcast.bridge.intake.consume import Intake, Parts, Policy
 from kernelcast.bridge.intake.discovery import Discovery
-from kernelcast.bridge.intake.modes import ENDS_ARE_TOLD, group_of, max_lag_seconds_of, properties_of, share_of
+from kernelcast.bridge.intake.modes import (
+    ENDS_ARE_TOLD,
+    group_of,
+    max_lag_seconds_of,
+    properties_of,
+    session_seconds_of,
+    share_of,
+)
 from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
 from kernelcast.bridge.push.reading import Reading
 from kernelcast.bridge.series.columns import Rules
@@ -203,7 +210,13 @@ class Bridge:
                 clock,
                 self._deltas(clock),
             ),
-            Policy(settings.ttl_seconds, max_lag_seconds_of(settings), grouped=settings.mode == "group", share=share),
+            Policy(
+                settings.ttl_seconds,
+                max_lag_seconds_of(settings),
+                grouped=settings.mode == "group",
+                share=share,
+                session_seconds=session_seconds_of(settings),
+            ),
         )
 
     def _made_web(self, registry: CollectorRegistry, clock: Clock) -> WebServer:
@@ -220,6 +233,7 @@ class Bridge:
             observe=self._intake.freshness.scraped,
             created=settings.created_lines,
             compiled=lambda format_: format_ in self._compiled,
+            hidden=self._hidden,
         )
         return WebServer(
             settings.web,
@@ -247,7 +261,14 @@ class Bridge:
             return self._push.readiness()
         if not self._compiled:
             return False, "it is compiling; a start without compiled code on disk takes a minute of a core"
-        return self._intake.ownership.readiness()
+        return self._intake.readiness()
+
+    def _hidden(self) -> bool:
+        """Whether the series from Kafka must not be exposed; `kernelcast_bridge_ready` on the same page says so."""
+        doubtful = self._intake.membership.doubtful
+        if doubtful:
+            self._instruments.ready.set(0)
+        return doubtful
 
 
 def _store(

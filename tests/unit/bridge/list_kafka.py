@@ -78,6 +78,8 @@ class ListKafka:
     answers: bool = True
     questions: int = 0
     names_newest: bool = True
+    fenced: bool = False
+    waited_commits: int = 0
     ids: dict[str, str] = field(default_factory=dict)
     notes: dict[tuple[str, int], str] = field(default_factory=dict)
 
@@ -158,7 +160,12 @@ class ListKafka:
             raise BrokerError("no answer")
         return {topic: self.ids[topic] for topic in topics if topic in self.ids}
 
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
+    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
+        self.waited_commits += wait
+        if self.fenced:
+            if wait:
+                raise BrokerError("unknown member")
+            return
         self.commits.update({(item.topic, item.partition): item.offset for item in offsets})
         self.notes.update({(item.topic, item.partition): item.metadata or "" for item in offsets})
 

@@ -4,6 +4,9 @@ While a format is being compiled, a scrape would wait for numba's compiler lock,
 does not free. So it gets a format that is compiled; if there is none yet, the process's own metrics, which need none.
 They say more than an error would (`kernelcast_bridge_ready` is 0, `up` is 1), and no series is lost by it: a bridge
 that is compiling has read nothing yet.
+
+A bridge whose partitions may be another member's by now, as after a suspension, answers with its own metrics, too. With
+a 503 Prometheus would mark the same series stale, and would not get the metrics that say why.
 """
 
 import time
@@ -24,7 +27,7 @@ from kernelcast.wire.errors import RequestError
 class Exposition:
     """Answers scrapes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  parts, most of them optional
         self,
         store: Source,
         registry: CollectorRegistry,
@@ -33,6 +36,7 @@ class Exposition:
         created: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         compiled: Callable[[Format], bool] = lambda _: True,
+        hidden: Callable[[], bool] = lambda: False,
     ) -> None:
         """Expose a store and the process's own metrics.
 
@@ -43,11 +47,12 @@ class Exposition:
             created: Whether OpenMetrics has `_created` lines.
             clock: Seconds.
             compiled: Whether a format can be written without being compiled first.
+            hidden: Whether the store's series must not be exposed now.
         """
         self._store = store
         self._bodies = Bodies(store, observe, created, clock)
         self._own = OwnMetrics(registry)
-        self._compiled = compiled
+        self._compiled, self._hidden = compiled, hidden
         self._run = uuid4().hex
 
     def answer(self, request: HttpRequest) -> Response:
@@ -60,11 +65,13 @@ class Exposition:
         format_, coding = _negotiated(request, self._compiled)
         headers = {"vary": "accept, accept-encoding", "content-type": format_.content_type}
         wanted = Request(format_.format, coding, view)
-        if not self._compiled(format_.format):
+        if not self._compiled(format_.format) or self._hidden():
             return self._page(wanted, empty_body(coding), headers)
         if not view.speaks_for_the_process and self._tag(wanted, self._store.version) in _tags(request):
             return Response(status_code=304, headers={**headers, "etag": self._tag(wanted, self._store.version)})
         body = self._bodies.body(wanted)
+        if self._hidden():  # the process may have been suspended meanwhile
+            return self._page(wanted, empty_body(coding), headers)
         if not view.speaks_for_the_process:
             headers["etag"] = self._tag(wanted, body.version)
         return self._page(wanted, body, headers)

@@ -15,6 +15,7 @@ from kernelcast.bridge.intake.aside import FirstTime
 from kernelcast.bridge.intake.batch import Aside, Batch, Message, decode
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import Asked, Inquiry
+from kernelcast.bridge.intake.membership import SESSION_SECONDS, Membership
 from kernelcast.bridge.intake.ownership import Ownership, keys_of
 from kernelcast.bridge.intake.partition import Partition
 from kernelcast.bridge.intake.skip import Skipper
@@ -47,8 +48,8 @@ class Source(Asked, Protocol):
     def known_high(self, partition: TopicPartition) -> int:
         """The next offset to be written as far as is known; asks nobody."""
 
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
-        """Commit the offsets of the next messages to be read."""
+    def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
+        """Commit the offsets of the next messages to be read; with `wait`, a refusal is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +74,14 @@ class Policy:
         max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
         grouped: Whether a consumer group shares the partitions out, so that a series must stay in one.
         share: The part of the series that this replica keeps; None for all.
+        session_seconds: After how long without a word from us the group gives our partitions to others.
     """
 
     ttl_seconds: float = 300.0
     max_lag_seconds: float = 0.0
     grouped: bool = True
     share: Share | None = None
+    session_seconds: float = SESSION_SECONDS
 
 
 class Intake:
@@ -88,6 +91,7 @@ class Intake:
         ownership: The partitions that are ours.
         freshness: Delays of points, told of every scrape.
         skipper: Jumps to the tail.
+        membership: Whether what has been read may be exposed.
     """
 
     def __init__(self, parts: Parts, policy: Policy) -> None:
@@ -99,6 +103,7 @@ class Intake:
         self._log = structlog.stdlib.get_logger("bridge.consume")
         self._upkeep_due = self._commit_due = self._expiry_due = 0.0
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
+        self.membership = Membership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
         self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
         self._inquiry = Inquiry(
@@ -108,6 +113,7 @@ class Intake:
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Start reading partitions one time-to-live ago, hidden until they have caught up."""
+        self.membership.confirmed()
         self._instruments.rebalances.labels("assigned").inc()
         self.ownership.next_cohort()
         keys = keys_of(partitions)
@@ -135,6 +141,7 @@ class Intake:
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         """Drop the series of partitions at once: another member exposes them."""
+        self.membership.confirmed()
         self._instruments.rebalances.labels("lost" if lost else "revoked").inc()
         self.ownership.stable = False
         gone = self.ownership.revoke(keys_of(partitions))
@@ -152,13 +159,22 @@ class Intake:
         """Keep what a restart needs; where a group takes the partitions away, `revoked` has done so."""
         self._deltas.close()
 
+    def readiness(self) -> tuple[bool, str]:
+        """Whether every partition has caught up and is certainly ours; and what is missing."""
+        confirmed = self.membership.readiness()
+        return self.ownership.readiness() if confirmed[0] else confirmed
+
     def step(self) -> int:
         """Read and store one batch; returns how many messages it had.
 
         Raises:
             BrokerError: An error that will not pass.
         """
+        self.membership.polling()
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, POLL_SECONDS)
+        self.membership.polling()
+        if self.membership.confirmation_due:
+            self._confirm_membership()
         if received:
             self._store_batch(received)
         ends = self._source.ends()
@@ -293,16 +309,27 @@ class Intake:
 
     def _commit(self, partitions: Sequence[Partition]) -> None:
         """For lag monitors, and so that nothing is put aside twice; a restart reads one time-to-live again anyway."""
+        try:
+            self._source.commit(self._offsets(partitions))
+        except BrokerError as error:
+            self._log.warning("offsets not committed", reason=str(error))
+
+    def _confirm_membership(self) -> None:
+        """Commit and wait for the answer: Kafka refuses commits of a member that it has removed from the group."""
+        try:
+            self._source.commit(self._offsets(self.ownership.owned()), wait=True)
+        except BrokerError as error:
+            self._log.warning("membership of the group not confirmed; no series are exposed", reason=str(error))
+        else:
+            self.membership.confirmed()
+
+    def _offsets(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
         ids = self.ownership.topic_ids
-        offsets = [
+        return [
             TopicPartition(*partition.key, partition.position, ids.get(partition.key[0], ""))
             for partition in partitions
             if partition.position >= 0
         ]
-        try:
-            self._source.commit(offsets)
-        except BrokerError as error:
-            self._log.warning("offsets not committed", reason=str(error))
 
     def _forget(self, forgotten: Forgotten) -> None:
         for source, numbers in forgotten:

@@ -7,6 +7,7 @@ from typing import Final
 
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime.connect import CONSUMER_PROPERTIES
 from kernelcast.wire.errors import ConfigurationError
 
 _ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")
@@ -76,6 +77,12 @@ def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
     if settings.group_instance_id is not None:
         properties["group.instance.id"] = settings.group_instance_id
     return properties
+
+
+def session_seconds_of(settings: BridgeSettings) -> float:
+    """After how long without a heartbeat the group removes this member; with KIP-848 the broker decides, on more."""
+    ours = CONSUMER_PROPERTIES["session.timeout.ms"]
+    return float(settings.kafka.properties.get("session.timeout.ms", ours)) / 1e3
 
 
 def max_lag_seconds_of(settings: BridgeSettings) -> float:
