@@ -300,9 +300,11 @@ class Intake:
 
     def _open_gates(self) -> None:
         """Expose partitions that have caught up, without what has ended in them: it may live on in other partitions."""
-        opened = self.ownership.opened(self._clock.monotonic())
+        ready = self.ownership.ready_to_open(self._clock.monotonic())
+        if ready:  # asked before they count as passed: readiness must not be seen before the series are
+            self._inquiry.ask_for_time_again(ready)
+        opened = self.ownership.opened(self._clock.monotonic()) if ready else []
         if opened:
-            self._inquiry.ask_for_time_again(opened)
             self._expire(opened)
         for partition in opened:
             self._store.expose(partition.number, exposed=True)

@@ -223,6 +223,13 @@ class Ownership:
 
     def opened(self, now_seconds: float) -> list[Partition]:
         """Partitions that have caught up since the last call, now marked as passed."""
+        ready = self.ready_to_open(now_seconds)
+        for partition in ready:
+            partition.passed, partition.contact = True, Contact(now_seconds)
+        return ready
+
+    def ready_to_open(self, now_seconds: float) -> list[Partition]:
+        """Partitions that have caught up since the last call of `opened`."""
         hidden = [partition for partition in self._partitions.values() if not partition.passed]
         ready = [partition for partition in hidden if partition.caught_up]
         if ready:
@@ -233,8 +240,6 @@ class Ownership:
             }
             apart = set() if self._joint else late - self._grown()
             ready = [partition for partition in ready if self._together(partition) not in late - apart]
-        for partition in ready:
-            partition.passed, partition.contact = True, Contact(now_seconds)
         return ready
 
     def _together(self, partition: Partition) -> tuple[int, str]:
