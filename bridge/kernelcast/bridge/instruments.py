@@ -113,7 +113,7 @@ class Instruments:
             self.rebalances.labels(event)
         for outcome in ("acknowledged", "unacknowledged", "refused"):
             self.alerts.labels(outcome)
-        for state in ("exposed", "catching_up", "absent"):
+        for state in ("exposed", "catching_up", "held", "absent"):
             self.series.labels(state)
 
 

@@ -78,7 +78,7 @@ def test_a_series_without_a_recorded_value_disappears_and_an_older_point_does_no
     put(store, gauge(), Point(0, None, 20), offset=1)
     put(store, gauge(), Point(0, 2.0, 15), offset=2)
     assert page(store) == ""
-    assert store.states() == {"exposed": 0, "catching_up": 0, "absent": 1}
+    assert store.states() == {"exposed": 0, "catching_up": 0, "held": 0, "absent": 1}
     put(store, gauge(), Point(0, 3.0, 30), offset=3)
     assert values(store, "some_gauge") == [3.0]
 

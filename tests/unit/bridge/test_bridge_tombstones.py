@@ -59,7 +59,7 @@ def test_everything_that_came_under_the_key_goes_at_once_whatever_its_kind() -> 
     bury(site)
     site.read_all()
     assert page(site.store) == ""
-    assert site.store.states() == {"exposed": 0, "catching_up": 0, "absent": 0}
+    assert site.store.states() == {"exposed": 0, "catching_up": 0, "held": 0, "absent": 0}
     assert site.store.lines == 0
     assert site.own(REMOVED, cause="tombstone") == held
     assert site.shelf.messages == []

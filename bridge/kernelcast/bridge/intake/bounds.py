@@ -69,6 +69,14 @@ class Bounds:
                 found[partition.topic, partition.partition] = high if high > low else 0
         return found
 
+    def partitions(self) -> list[Key]:
+        """All partitions of all topics."""
+        try:
+            return sorted(self._source.leaders())
+        except BrokerError as error:
+            self._log.info("partitions unknown", reason=str(error))
+            return []
+
     def topic_ids(self, topics: set[str]) -> dict[str, str]:
         """The ids of topics; a topic that is deleted and created again has another."""
         try:

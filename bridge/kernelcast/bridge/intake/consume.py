@@ -14,12 +14,13 @@ from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.aside import FirstTime
 from kernelcast.bridge.intake.batch import Aside, Batch, Message, decode
 from kernelcast.bridge.intake.freshness import Freshness
-from kernelcast.bridge.intake.inquiry import Asked, Inquiry
+from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Asked, Inquiry
 from kernelcast.bridge.intake.membership import SESSION_SECONDS, Membership
 from kernelcast.bridge.intake.ownership import Ownership, keys_of
 from kernelcast.bridge.intake.partition import Partition
 from kernelcast.bridge.intake.skip import Skipper
 from kernelcast.bridge.intake.tombstones import Tombstone
+from kernelcast.bridge.series.columns import UNCHANGED
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.store import Forgotten, SeriesStore
 from kernelcast.wire.errors import BrokerError
@@ -102,6 +103,7 @@ class Intake:
         self._ttl_ms = round(policy.ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
         self._upkeep_due = self._commit_due = self._expiry_due = 0.0
+        self._growth: dict[int, int] = {}
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
         self.membership = Membership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
@@ -135,6 +137,9 @@ class Intake:
             if key in starts and starts[key] > offset:
                 starts[key] = self.ownership.begin_at(key, offset)
         self.ownership.stable = True
+        if self._policy.grouped:
+            self._inquiry.learn_partitions({topic for topic, _ in keys})
+        self._note_growth()
         self._open_gates()
         self._log.info("partitions assigned", partitions=len(keys), now_owned=len(self.ownership.owned()))
         return [TopicPartition(*key, starts.get(key, OFFSET_END)) for key in keys]
@@ -151,6 +156,7 @@ class Intake:
             self._instruments.removed.labels("revoked").inc(removed)
             self._forget(forgotten)
             self._instruments.part_from(*partition.key)
+        self._note_growth()
         if not lost:
             self._commit(gone)
         self._log.info("partitions revoked", partitions=len(partitions), lost=lost)
@@ -247,6 +253,8 @@ class Intake:
         self._inquiry.ask_again([partition for partition in owned if partition.waits or partition.gate is None])
         self._inquiry.ask_whether_settled()
         self._inquiry.ask_for_ids(owned)
+        self._note_growth()
+        self._release()
         self._open_gates()
         self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
         self._store.look_after_producers(self.ownership.reference_ms(now_seconds))
@@ -268,6 +276,23 @@ class Intake:
         self._deltas.expire(oldest_ms)
         self._instruments.removed.labels("expired").inc(removed)
         self._forget(forgotten)
+
+    def _note_growth(self) -> None:
+        """Note which of our partitions were added lately; a group's members alone have anything to note."""
+        keys = [partition.key for partition in self.ownership.owned() if self._policy.grouped]
+        states, known = self._inquiry.growth.states(keys), self._growth
+        self._growth = {self.ownership.number(key): state for key, state in states.items() if state != UNCHANGED}
+        if self._growth != known:
+            self._store.note_growth(self._growth)
+            self._release(holding=True)
+
+    def _release(self, *, holding: bool = False) -> None:
+        """Expose what other replicas have withdrawn."""
+        if self._growth or holding:
+            period_seconds = self._policy.ttl_seconds / EXPIRIES_PER_TTL
+            margin_seconds = period_seconds + SILENT_SECONDS + 2 * UPKEEP_SECONDS
+            heard_ms = self.ownership.heard_ms(self._clock.monotonic())
+            self._store.release(heard_ms, ttl_ms=self._ttl_ms, margin_ms=round(margin_seconds * 1000))
 
     def _look_ahead(self, partition: Partition) -> None:
         """Learn where a partition ends now, and jump there if that is too far away."""
@@ -306,6 +331,7 @@ class Intake:
         opened = self.ownership.opened(self._clock.monotonic()) if ready else []
         if opened:
             self._expire(opened)
+            self._release()
         for partition in opened:
             self._store.expose(partition.number, exposed=True)
 

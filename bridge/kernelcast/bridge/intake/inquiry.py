@@ -10,6 +10,7 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.bounds import Answering, Bounds
+from kernelcast.bridge.intake.growth import Growth
 from kernelcast.bridge.intake.ownership import Ownership
 from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError
@@ -43,6 +44,7 @@ class Inquiry:
 
     Attributes:
         bounds: Where partitions begin and end.
+        growth: Which partitions were added to topics.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Inquiry:
         self._questions_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
         self.bounds = Bounds(source)
+        self.growth = Growth()
 
     def starts(self, keys: Sequence[Key]) -> dict[Key, int]:
         """Where one time-to-live ago was, by Kafka's clock where that is known, else by ours."""
@@ -141,6 +144,7 @@ class Inquiry:
         if began_seconds >= max(self._ids_due, self._questions_due):
             self._ids_due = began_seconds + IDS_SECONDS
             self.identify({partition.key[0] for partition in owned})
+            self.learn_partitions({partition.key[0] for partition in owned})
             self._budget(began_seconds)
 
     def identify(self, topics: set[str]) -> None:
@@ -148,9 +152,25 @@ class Inquiry:
         topic_ids = self.bounds.topic_ids(topics)
         created = self._ownership.identify(topic_ids)
         self._deltas.identify(topic_ids)
+        self.growth.forget(created)
         for partition in self._ownership.owned():
             if partition.key[0] in created:
                 self._read_new_log(partition)
+
+    def learn_partitions(self, topics: set[str]) -> None:
+        """Find out whether partitions were added to some topics, of which we read a part."""
+        partitions, now_seconds = self.bounds.partitions(), self._clock.monotonic()
+        if not partitions:
+            return
+        unknown = [topic for topic in topics if self.growth.known(topic) is None]
+        added = self.growth.note(partitions, now_seconds)
+        for topic in unknown:
+            keys = [key for key in partitions if key[0] == topic]
+            if any(self._ownership.get(key) is None for key in keys):
+                added += self.growth.note_starts(self.starts(keys), now_seconds)
+        for key in added:
+            if key[0] in topics:
+                self._log.info("series that are new in an added partition are held", topic=key[0], partition=key[1])
 
     def _read_new_log(self, partition: Partition) -> None:
         topic, number = partition.key

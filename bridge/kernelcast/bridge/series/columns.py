@@ -59,6 +59,14 @@ MEMBERSHIP: Final = 15
 """Above 0: which series are exposed has changed."""
 COUNTS: Final = 16
 
+# What is known of a partition since its topic has got more partitions.
+UNCHANGED: Final = 0
+"""The topic has had these partitions all the time, or all of them are read here."""
+GROWN: Final = 1
+"""The partition was there before others were added: its series may move to another replica."""
+ADDED: Final = 2
+"""The partition was added: series may come to it from another replica's partition."""
+
 # Signs that two live producers share one identity, a job and an instance: columns of `ProducerColumns.conflicts`.
 BY_RESOURCE: Final = 0
 """A point was refused because another resource (or format) writes its series."""
@@ -105,6 +113,9 @@ class SeriesColumns(NamedTuple):
         producer: Number of the job and instance that it was admitted for.
         label_set: Number of its labels.
         interval_ms: How far apart its points are at most, by append time, as `judgement` learns it; 0 before two.
+        gap_ms: The same without `Rules.unlearned_ms`: nothing but the gaps that were seen.
+        held_ms: Append time of its first point here, while it is held: it may still be exposed by the replica that has
+            its former partition; 0 where it is not held.
         partition: Number of the partition that owns it, -1 for none.
         family: Number of its family.
         schema: Number of its bounds, NOT_A_HISTOGRAM without.
@@ -126,6 +137,8 @@ class SeriesColumns(NamedTuple):
     producer: Int32Array
     label_set: Int32Array
     interval_ms: Int32Array
+    gap_ms: Int32Array
+    held_ms: Int64Array
     partition: Int32Array
     family: Int32Array
     schema: Int32Array
@@ -247,7 +260,8 @@ def empty_series(capacity: int) -> SeriesColumns:
     """Slots, all free."""
     kinds: dict[str, type] = {"value": np.float64, "state": np.uint8, "flags": np.uint8}
     kinds |= dict.fromkeys(
-        ("former_key", "writer", "producer", "label_set", "interval_ms", "partition", "family", "schema"), np.int32
+        ("former_key", "writer", "producer", "label_set", "interval_ms", "gap_ms", "partition", "family", "schema"),
+        np.int32,
     )
     arrays: dict[str, Any] = {name: np.zeros(capacity, kinds.get(name, np.int64)) for name in SeriesColumns._fields}
     return SeriesColumns(**arrays)

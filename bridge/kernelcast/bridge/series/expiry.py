@@ -4,20 +4,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.machine import kernel
-from kernelcast.bridge.series.columns import EMPTY, FREE, Int64Array, Rules, SeriesColumns
+from kernelcast.bridge.series.columns import EMPTY, FREE, UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
 
 
 @kernel
 def outlived(
-    series: SeriesColumns, used: int, oldest_ms: Int64Array, heard_ms: Int64Array, rules: Rules
+    series: SeriesColumns,
+    used: int,
+    oldest_ms: Int64Array,
+    heard_ms: Int64Array,
+    growth: UInt8Array,
+    rules: Rules,
 ) -> NDArray[np.bool_]:
     """Which series have expired.
+
+    After a topic has grown, patience counts only gaps that were seen, not the interval that a new series starts with:
+    the replica that a series has moved to knows the same gaps, and holds it for as long.
 
     Args:
         series: The slots.
         used: How many slots have ever been used.
         oldest_ms: By partition, the append time before which every series is too old; one more for those without.
         heard_ms: By partition, up to which append time it has been heard; 0 where a silence means nothing.
+        growth: By partition, UNCHANGED, GROWN or ADDED.
         rules: How many of its intervals a series may miss, and how long it stays at least.
 
     Returns:
@@ -25,7 +34,7 @@ def outlived(
     """
     # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     states, partitions = series.state, series.partition
-    appends, intervals = series.append_ms, series.interval_ms
+    appends, intervals, gaps = series.append_ms, series.interval_ms, series.gap_ms
     missed_intervals, floor_ms = rules.missed_intervals, rules.floor_ms
     gone = np.zeros(used, np.bool_)
     for slot in range(used):
@@ -34,6 +43,7 @@ def outlived(
         append_ms, partition = appends[slot], partitions[slot]
         gone[slot] = states[slot] == EMPTY or append_ms < oldest_ms[partition]
         if intervals[slot] > 0 and not gone[slot]:
-            patience_ms = max(floor_ms, missed_intervals * intervals[slot])
+            interval_ms = intervals[slot] if growth[partition] == UNCHANGED else gaps[slot]
+            patience_ms = max(floor_ms, missed_intervals * interval_ms)
             gone[slot] = append_ms < heard_ms[partition] - patience_ms
     return gone

@@ -6,6 +6,7 @@ import numpy as np
 
 from kernelcast.bridge.machine import part
 from kernelcast.bridge.series.columns import (
+    ADDED,
     BY_HOST,
     BY_KEY,
     BY_RESOURCE,
@@ -48,6 +49,7 @@ class Tables(NamedTuple):
         producers: When something last came from each producer.
         writers: When something last came from each writer, and how often it comes.
         exposed: Per partition number, whether it has passed its gate.
+        growth: Per partition number, UNCHANGED, GROWN or ADDED.
     """
 
     series: SeriesColumns
@@ -55,6 +57,7 @@ class Tables(NamedTuple):
     producers: ProducerColumns
     writers: WriterColumns
     exposed: UInt8Array
+    growth: UInt8Array
 
 
 class Origin(NamedTuple):
@@ -288,6 +291,8 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     read again here, while 179 from before the series moved is exposed of partition 3. Neither 179 nor the 340 that
     partition 7 brings first may be exposed any longer.
 
+    A series that is new here and comes in an added partition is held; see `held`.
+
     Args:
         tables: What changes.
         wire: The point's series number.
@@ -316,6 +321,9 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         gap_ms = origin.append_ms - series.append_ms[slot]
         unlearned_ms = rules.unlearned_ms if exposed[origin.partition] != 0 else 0
         series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
+        series.gap_ms[slot] = learned(series.gap_ms[slot], gap_ms, gap_ms)
+    elif tables.growth[origin.partition] == ADDED:
+        series.held_ms[slot] = max(origin.append_ms, 1)
     series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
     series.key_hash[slot] = origin.key_hash
     series.writer[slot] = wires.writer[wire]

@@ -212,10 +212,11 @@ def _sort(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     """A counting sort; `starts` ends as the first position of each family, and the total."""
     number, count = shard
     states, partitions, hashes, numbers = series.state, series.partition, series.hashed, series.family
+    held_ms = series.held_ms
     families = len(starts) - 1
     ranks = np.empty(used, np.int32)
     for slot in range(used):
-        shown = states[slot] == LIVE and exposed[partitions[slot]] != 0
+        shown = states[slot] == LIVE and exposed[partitions[slot]] != 0 and held_ms[slot] == 0
         if shown and count > 1:
             shown = (hashes[slot] >> OTHER_BITS) % count == number
         ranks[slot] = rank[numbers[slot]] if shown else -1

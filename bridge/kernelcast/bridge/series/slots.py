@@ -270,7 +270,7 @@ class Slots:
         series.state[slots] = EMPTY
         series.writer[slots] = writer
         series.partition[slots] = -1
-        series.append_ms[slots] = series.interval_ms[slots] = 0
+        series.append_ms[slots] = series.interval_ms[slots] = series.gap_ms[slots] = series.held_ms[slots] = 0
         series.key_hash[slots] = NO_KEY
         series.former_key[slots] = 0
         series.block[slots] = -1

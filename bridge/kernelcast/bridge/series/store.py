@@ -16,6 +16,7 @@ from kernelcast.bridge.series.columns import (
     OTHER_REPLICA,
     OWN,
     STORED,
+    UNCHANGED,
     UNKNOWN,
     FloatArray,
     Int32Array,
@@ -27,6 +28,7 @@ from kernelcast.bridge.series.columns import (
 from kernelcast.bridge.series.expiry import outlived
 from kernelcast.bridge.series.exponential import block_words
 from kernelcast.bridge.series.heartbeats import Heartbeats
+from kernelcast.bridge.series.held import Hold, release
 from kernelcast.bridge.series.histograms import store_histograms
 from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
@@ -94,6 +96,7 @@ class SeriesStore:
         self._writers = Writers()
         self._wires: dict[int, Wires] = {}
         self._exposed: UInt8Array = np.zeros(16, np.uint8)
+        self._growth: UInt8Array = np.zeros(16, np.uint8)
         self._layouts = Layouts()
         self.version = 0
         self.producers = Producers((producers or ProducerRules()).most)
@@ -135,6 +138,23 @@ class SeriesStore:
             self._exposed[partition] = exposed
             self._changed(membership=True)
 
+    def note_growth(self, growth: Mapping[int, int]) -> None:
+        """Note by partition number what is known of the growth of its topic: UNCHANGED, GROWN or ADDED."""
+        with self._lock:
+            self._ensure_partitions(max(growth, default=-1) + 1)
+            self._growth[:] = UNCHANGED
+            for partition, state in growth.items():
+                self._growth[partition] = state
+
+    def release(self, heard_ms: Mapping[int, int], *, ttl_ms: int, margin_ms: int) -> int:
+        """Expose held series that have ended at the replica they came from; returns how many. See `held`."""
+        hold = Hold(self._rules, ttl_ms, margin_ms)
+        with self._lock:
+            released = release(self._slots.series, self._slots.used, self._growth, self._by_partition(heard_ms), hold)
+            if released:
+                self._changed(membership=True)
+        return released
+
     def drop_partition(self, partition: int) -> tuple[int, Forgotten]:
         """Remove the series that a partition owns, at once.
 
@@ -163,7 +183,7 @@ class SeriesStore:
         """
         with self._lock:
             limits, heard = self._by_partition(oldest_ms), self._by_partition(heard_ms)
-            gone = outlived(self._slots.series, self._slots.used, limits, heard, self._rules)
+            gone = outlived(self._slots.series, self._slots.used, limits, heard, self._growth, self._rules)
             return self._remove(gone, lambda wires: wires.seen_before(limits))
 
     def end_keys(self, keys: Sequence[int]) -> tuple[int, Forgotten]:
@@ -227,15 +247,17 @@ class SeriesStore:
             return Snapshot.take(layout, self._slots, self.version, self._exemplars.by_slot())
 
     def states(self) -> dict[str, int]:
-        """How many series (a histogram is one) are exposed, hidden until their partition has caught up, and absent."""
+        """How many series (a histogram is one) are exposed, catching up with their partition, held, and absent."""
         with self._lock:
             series, used = self._slots.series, self._slots.used
             theirs = series.writer[:used] != OWN
             live = theirs & (series.state[:used] == LIVE)
-            shown = int(np.count_nonzero(live & (self._exposed[series.partition[:used]] != 0)))
+            caught_up = live & (self._exposed[series.partition[:used]] != 0)
+            held = int(np.count_nonzero(caught_up & (series.held_ms[:used] != 0)))
+            read = int(np.count_nonzero(caught_up))
             all_live = int(np.count_nonzero(live))
-            held = int(np.count_nonzero(theirs & (series.state[:used] != FREE)))
-        return {"exposed": shown, "catching_up": all_live - shown, "absent": held - all_live}
+            kept = int(np.count_nonzero(theirs & (series.state[:used] != FREE)))
+        return {"exposed": read - held, "catching_up": all_live - read, "held": held, "absent": kept - all_live}
 
     @property
     def lines(self) -> int:
@@ -259,6 +281,9 @@ class SeriesStore:
             larger: UInt8Array = np.zeros(needed * 2, np.uint8)
             larger[: len(self._exposed)] = self._exposed
             self._exposed = larger
+            growth: UInt8Array = np.zeros(needed * 2, np.uint8)
+            growth[: len(self._growth)] = self._growth
+            self._growth = growth
 
     def _wires_of(self, source: Source) -> Wires:
         wires = self._wires.get(id(source))
@@ -268,7 +293,8 @@ class SeriesStore:
         return wires
 
     def _tables(self, wires: Wires) -> Tables:
-        return Tables(self._slots.series, wires.columns, self.producers.columns, self._writers.columns, self._exposed)
+        producers, writers = self.producers.columns, self._writers.columns
+        return Tables(self._slots.series, wires.columns, producers, writers, self._exposed, self._growth)
 
     def _make_room(
         self, wires: Wires, numbers: NumberPoints, histograms: HistogramPoints, messages: MessageColumns

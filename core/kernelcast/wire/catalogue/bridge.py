@@ -44,8 +44,9 @@ DECODE_FAILURES: Final = _counter(
 )
 SERIES: Final = _gauge(
     "series",
-    "Series held (a histogram is one): exposed, catching_up (hidden until their partition has caught up), absent "
-    "(their producer says that they have no value).",
+    "Series held (a histogram is one): exposed, catching_up (hidden until their partition has caught up), held "
+    "(hidden until a replica that had them before the topic grew has withdrawn them), absent (their producer says that "
+    "they have no value).",
     "state",
 )
 LINES: Final = _gauge("lines", "Lines that all series held make on /metrics; what the limit counts.")
