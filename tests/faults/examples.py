@@ -62,6 +62,17 @@ EXAMPLES: Final = {
     "a bridge that was suspended beyond its session is scraped first": _schedule(
         _GROUP, ("suspend", 0, 0), ("wait", 0, 11)
     ),
+    "messages from before a clock ran ahead are sent again after a restart": _schedule(
+        {**_ALONE, "partitions": 2, "at_once": 5},
+        ("clock", 0, 8),
+        ("wait", 0, 2),
+        ("kill", 0, 6),
+        ("duplicates", 0, 8),
+        ("wait", 0, 40),
+    ),
+    "messages from before a clock ran ahead are sent again": _schedule(
+        {**_ALONE, "at_once": 5}, ("clock", 0, 8), ("wait", 0, 0), ("duplicates", 0, 2)
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -23,7 +23,7 @@ from tests.unit.runtime.certificates import self_signed
 
 from kernelcast.bridge.delta.freeze import freeze, thaw
 from kernelcast.bridge.delta.rows import Rows
-from kernelcast.bridge.delta.snapshot import _HEAD, COLUMNS, MAGIC, TAILS, VERSION, Part, Snapshot, load
+from kernelcast.bridge.delta.snapshot import _HEAD, ADDITIONS, COLUMNS, MAGIC, TAILS, VERSION, Part, Snapshot, load
 from kernelcast.bridge.inputs.unpacking import unpacked
 from kernelcast.columnar import Limits
 from kernelcast.runtime.web_config import read_web_config
@@ -85,7 +85,9 @@ def snapshot(rng: random.Random) -> bytes:
     kinds = [rng.choice((1, 1, 2, 3)) for _ in range(rows)]
     blocks = [_block(rng, kind) for kind in kinds]
     gaps = [rng.randrange(3) for _ in range(rows)]
-    columns = {name: np.array([rng.randrange(100) for _ in range(rows)], kind) for name, kind in COLUMNS.items()}
+    columns = {
+        name: np.array([rng.randrange(100) for _ in range(rows)], kind) for name, kind in (COLUMNS | ADDITIONS).items()
+    }
     columns |= {"kind": np.array(kinds, "|u1"), "flags": np.array([rng.randrange(16) for _ in kinds], "|u1")}
     columns["digest"] = np.frombuffer(rng.randbytes(16 * rows), "|u1").reshape(-1, 16)
     columns["gaps"], columns["words"] = np.array(gaps, "<i4"), np.array([len(block) for block in blocks], "<i4")

@@ -118,6 +118,17 @@ def test_a_clock_that_is_put_right_does_not_stop_the_series() -> None:
     assert meter.counted["clock_set"] == 1
 
 
+def test_a_message_from_before_a_clock_ran_ahead_that_is_sent_again_is_counted_once() -> None:
+    meter = Meter()
+    now_ns = LATE_MS * 1_000_000
+    future_ns = now_ns + 3600 * SECOND_NS
+    ahead = [Delta(now_ns + 10, future_ns, 2), Delta(future_ns, future_ns + 10, 4)]
+    meter.sums(Delta(now_ns, now_ns + 10, 1), *ahead)
+    again = meter.sums(Delta(now_ns, now_ns + 10, 1), *ahead, Delta(now_ns + 20, now_ns + 30, 8))
+    assert again[-1][-1] == 15
+    assert (meter.counted["older"], meter.counted["duplicate"], meter.counted["clock_set"]) == (2, 1, 1)
+
+
 @pytest.mark.parametrize(
     "point", [Delta(20, 10, 1), Delta(10, 0, 1), Delta(20, 30, -1), Delta(20, 30, float("nan")), Delta(2**63, 2**63, 1)]
 )

@@ -107,6 +107,8 @@ class DeltaColumns(NamedTuple):
         start_ns: When accumulation began.
         begin_ns: Start of the newest point.
         last_ns: Time of the newest point; NOTHING without a total.
+        right_ns: Time of the newest point before the producer's clock ran ahead; 0 where none is known. What ends
+            before it has been counted, so it does not show that the clock was put right.
         shown_ns: Time that its total was last shown with: that of the newest point, and a nanosecond more each time a
             late one has changed the total, so that the store takes the newer total for the newer one.
         total: float64, running total; of a histogram, its sum.
@@ -127,6 +129,7 @@ class DeltaColumns(NamedTuple):
     start_ns: Int64Array
     begin_ns: Int64Array
     last_ns: Int64Array
+    right_ns: Int64Array
     shown_ns: Int64Array
     total: FloatArray
     integer: Int64Array

@@ -33,6 +33,7 @@ PLAIN = (
     "start_ns",
     "begin_ns",
     "last_ns",
+    "right_ns",
     "total",
     "integer",
 )

@@ -87,6 +87,7 @@ class Rows:
             columns.key_hash,
             columns.moved_ms,
             columns.append_ms,
+            columns.right_ns,
             columns.shown_ns,
             columns.gaps,
             columns.capacity,

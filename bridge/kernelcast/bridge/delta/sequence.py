@@ -200,7 +200,7 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
     if last_ns == NOTHING:
         columns.start_ns[row] = start_ns if start_ns > 0 else time_ns
         outcome = FIRST
-    elif last_ns > latest_ns >= time_ns:
+    elif last_ns > latest_ns >= time_ns > columns.right_ns[row]:
         forget_gaps(columns, gaps, row)
         outcome = CLOCK_SET
     elif time_ns <= last_ns:
@@ -214,6 +214,8 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
         outcome = GAP
     else:
         outcome = OVERLAP
+    if last_ns != NOTHING and last_ns <= latest_ns < time_ns:
+        columns.right_ns[row] = last_ns
     columns.begin_ns[row] = start_ns
     columns.last_ns[row] = time_ns
     return outcome

@@ -60,6 +60,9 @@ COLUMNS: Final[dict[str, str]] = {
 """What is kept of each row: `gaps` and `words` are how many it has of the two arrays after them."""
 TAILS: Final[dict[str, str]] = {"gap_begin_ns": "<i8", "gap_end_ns": "<i8", "blocks": "<i8"}
 
+ADDITIONS: Final[dict[str, str]] = {"right_ns": "<i8"}
+"""Columns behind the tails: a bridge that does not know them reads no further, and its snapshots do not have them."""
+
 Key = tuple[str, int]
 """Topic and partition."""
 
@@ -72,7 +75,7 @@ class Snapshot:
         identity: 8 bytes, other ones for each snapshot.
         written_ns: When, by the writer's clock.
         positions: Next offset by partition; `columns["partition"]` counts them.
-        columns: One array per name of COLUMNS and TAILS; `digest` of shape (n, 16).
+        columns: One array per name of COLUMNS, TAILS and ADDITIONS; `digest` of shape (n, 16).
         topic_ids: Kafka's ids of the topics, where it tells them: offsets count in the log of that topic only.
     """
 
@@ -93,10 +96,10 @@ class Snapshot:
             "written_ns": self.written_ns,
             "positions": [[topic, partition, offset] for (topic, partition), offset in self.positions],
             "topic_ids": dict(self.topic_ids),
-            "lengths": {name: len(self.columns[name]) for name in (*COLUMNS, *TAILS)},
+            "lengths": {name: len(self.columns[name]) for name in (*COLUMNS, *TAILS, *ADDITIONS)},
         }
         text = json.dumps(head, separators=(",", ":")).encode()
-        kinds = COLUMNS | TAILS
+        kinds = COLUMNS | TAILS | ADDITIONS
         arrays = [np.ascontiguousarray(self.columns[name], kind).tobytes() for name, kind in kinds.items()]
         whole = b"".join([struct.pack("<I", len(text)), text, *arrays])
         packed = bytes(cramjam.zstd.compress(whole, COMPRESSION_LEVEL))
@@ -166,6 +169,10 @@ def _parse(identity: bytes, whole: memoryview) -> Snapshot:
         at += columns[name].nbytes
     columns["digest"] = columns["digest"].reshape(-1, 16)
     rows = len(columns["kind"])
+    for name, kind in ADDITIONS.items():
+        known = name in head["lengths"]
+        columns[name] = np.frombuffer(whole, kind, rows, at) if known else np.zeros(rows, kind)
+        at += columns[name].nbytes if known else 0
     sums = (int(columns["gaps"].sum()), int(columns["words"].sum()))
     if any(len(columns[name]) != rows for name in COLUMNS) or sums != (
         len(columns["gap_begin_ns"]),
