@@ -55,7 +55,7 @@ def test_kill_minus_nine_of_the_demo_leaves_no_process_behind(tmp_path: Path) ->
         (("--source", "nvml:x"), 2, "takes no path"),
         (("--duration", "0"), 2, "must be above 0"),
         (("--nonsense",), 2, "No such option"),
-        (("--source", "simulate", "--broker", "127.0.0.1:1", "--duration", "1"), 1, "127.0.0.1:1"),
+        (("--source", "simulate", "--broker", "127.0.0.1:1", "--duration", "1"), 2, "Connection refused; start Kafka"),
     ],
 )
 def test_bad_input_is_told_in_a_sentence_and_an_exit_code(arguments: tuple[str, ...], code: int, message: str) -> None:
