@@ -1,4 +1,4 @@
-"""What a start of the bridge costs until it is ready: with no machine code on disk, and with all of it.
+"""Measures what a start of the bridge costs until it is ready: with no machine code on disk, and with all of it.
 
     python benchmarks/start.py
     python benchmarks/start.py --python OTHER/bin/python --warm 5     another installation

@@ -168,7 +168,7 @@ def write_spool(directory: Path) -> None:
 
 
 def read_spool(directory: Path) -> Any:
-    """What is sent after a restart, and what was lost."""
+    """The messages that are sent after a restart, and those that were lost."""
     lost: list[tuple[str, int]] = []
     spool = DiskSpool(
         directory, max_bytes=2**20, max_age_seconds=1e12, on_drop=lambda reason, count: lost.append((reason, count))

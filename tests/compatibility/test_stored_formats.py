@@ -1,4 +1,4 @@
-"""What an older revision wrote is read; what this one writes is read or refused with a sentence by the older one."""
+"""Files of an older revision are read; files of this one are read, or refused with a sentence, by the older one."""
 
 import json
 import math

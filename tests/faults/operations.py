@@ -141,7 +141,7 @@ class Operations:
         self._producer(which).salt = amount
 
     def poison(self, which: int, amount: int) -> None:
-        """Messages that nobody can read."""
+        """Messages that cannot be decoded."""
         cluster = self._world.cluster
         topic = TOPICS[which % 2]
         if cluster.partitions(topic):

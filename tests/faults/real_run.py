@@ -178,7 +178,7 @@ class RealOperations(Operations):
             revive(node)
 
     def poison(self, which: int, amount: int) -> None:
-        """Messages that nobody can read."""
+        """Messages that cannot be decoded."""
         cluster, topic = self._real.cluster, TOPICS[which % 2]
         if cluster.partitions(topic):
             cluster.write((topic, amount % cluster.partitions(topic)), b"\xff\x07poison", b"poison")

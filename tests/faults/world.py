@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a schedule begins with.
+    """The setting that a schedule begins with.
 
     Attributes:
         mode: `bridge.mode`.

@@ -27,7 +27,7 @@ class SecondProcess(Protocol):
     """A process that compiles parts one after the other, and prints a line after each."""
 
     def lines(self) -> Iterator[str]:
-        """What it prints, until it ends."""
+        """The lines that it prints, until it ends."""
 
     def stop(self) -> None:
         """End it, whatever it is doing; a second call changes nothing."""

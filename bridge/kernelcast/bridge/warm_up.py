@@ -50,13 +50,13 @@ class Part:
 
 
 def warm_up() -> None:
-    """What the bridge needs before it is ready."""
+    """Compile the parts that the bridge needs before it is ready."""
     for name in NEEDED_TO_BE_READY:
         PARTS[name].compile()
 
 
 def warm_up_the_rest() -> None:
-    """What only some sites need."""
+    """Compile the parts that only some sites need."""
     for name in NEEDED_LATER:
         PARTS[name].compile()
 

@@ -53,7 +53,7 @@ def without_userinfo(text: str) -> str:
 
 
 def without_hashes(text: str) -> str:
-    """The same text, without bcrypt hashes: one stands in a user's name if a colon before it was forgotten."""
+    """The same text, without bcrypt hashes: a user's name contains one if a colon before it was forgotten."""
     return _BCRYPT.sub(MASKED, text)
 
 

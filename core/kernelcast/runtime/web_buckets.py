@@ -1,4 +1,4 @@
-"""A token bucket: so many at once, then one in each interval."""
+"""A token bucket: a burst at once, then one token in each interval."""
 
 import time
 from collections.abc import Callable

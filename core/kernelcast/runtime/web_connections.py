@@ -211,7 +211,7 @@ class _Counted(socket.socket):
 
 
 def origin_of(client: Any) -> str:
-    """What an address counts as: an IPv4 address as itself, an IPv6 address as its /64."""
+    """The unit by which an address is counted: an IPv4 address as itself, an IPv6 address as its /64."""
     try:
         address = ipaddress.ip_address(str(client[0]).partition("%")[0])
     except (ValueError, IndexError, TypeError):

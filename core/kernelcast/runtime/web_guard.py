@@ -49,7 +49,7 @@ class Guard:
             app: What serves the requests that are let in.
             watched: The web configuration; None lets everybody in.
             max_body_bytes: The largest body.
-            full: Whether so many connections are open that only probes are served.
+            full: Whether the limit of connections is reached, so that only probes are served.
             counts: Counts responses and refusals.
         """
         self._app = app

@@ -128,7 +128,7 @@ class TlsConfig(Section):
         if self.client_allowed_sans is not None and self.client_auth_type != "RequireAndVerifyClientCert":
             yield "client_allowed_sans needs client_auth_type RequireAndVerifyClientCert"
         if self.client_allowed_sans == ():
-            yield "client_allowed_sans is empty, so nobody could connect; list a name, or remove it"
+            yield "client_allowed_sans is empty, so no client could connect; list a name, or remove it"
 
     def context(self) -> ssl.SSLContext:
         """The settings as Python's `ssl` takes them.

@@ -14,8 +14,8 @@ MAX_EXPORT_BYTES: Final = 512 * 1024
 """An export request is split between points before it grows past this; half of Kafka's default message limit."""
 
 MAX_MESSAGE_BYTES: Final = 1_048_588
-"""What a topic must take at least, unless it names more: Kafka's own default of `max.message.bytes`. A topic that takes
-less refuses exports, each of them, for good."""
+"""The largest message that a topic must accept at least, unless it names more: Kafka's own default of
+`max.message.bytes`. A topic that takes less refuses exports, each of them, for good."""
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 

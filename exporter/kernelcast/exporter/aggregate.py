@@ -132,7 +132,7 @@ class Aggregator:
         process = member.live.pop(nonce, None) or member.ended.pop(nonce, None)
         if process is None:
             if not report.final and not self._has_room(member):
-                # For good: later reports would lack the names that this one told.
+                # For good: later reports would lack the names in this one.
                 self._finish(nonce, key)
                 self.counts.refused += 1
                 return

@@ -36,7 +36,7 @@ class Places:
 
     One user alone may have all of them. When all are taken, the user with the most connections gives one up to a user
     who has at least two fewer; within one user a connection that has not sent `Hello` gives way to a new one. So a user
-    who opens connections and stays silent keeps nobody else out, himself included.
+    who opens connections and stays silent keeps no other user out, nor this one.
 
     Args:
         limit: How many places there are.

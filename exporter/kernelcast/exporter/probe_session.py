@@ -137,7 +137,7 @@ class ProbeSession:
         self._taken = PendingTotals()
 
     def unsaved(self) -> Iterator[Frame]:
-        """What the state on disk does not hold of the process's totals."""
+        """The part of the process's totals that the state on disk does not hold."""
         totals = PendingTotals()
         totals.update(self._taken)
         totals.update(self._new)

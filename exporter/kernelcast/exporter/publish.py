@@ -49,7 +49,7 @@ class Publisher:
         hostname_label: What the label `Hostname` is called on the way out: dcgm-exporter renamed it to `hostname`
             after 4.8.2, and dashboards of either kind must work.
         boot_id: This machine's boot id; empty where the samples are not of this machine, or it cannot be read. It
-            tells two machines of one host name apart, since `service.instance.id` is the host name.
+            distinguishes two machines of one host name, since `service.instance.id` is the host name.
 
     Attributes:
         messages, points, size_bytes: What was sent since the start.

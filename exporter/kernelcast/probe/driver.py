@@ -32,7 +32,7 @@ class Places:
     Attributes:
         devices: Device files: Linux, WSL 2, Tegra.
         cache: The dynamic linker's list of libraries.
-        folders: Where the linker looks without being told, and where NixOS keeps the driver.
+        folders: Where the linker looks by default, and where NixOS keeps the driver.
     """
 
     devices: tuple[str, ...] = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu")

@@ -76,7 +76,7 @@ class Snapshot:
         written_ns: When, by the writer's clock.
         positions: Next offset by partition; `columns["partition"]` counts them.
         columns: One array per name of COLUMNS, TAILS and ADDITIONS; `digest` of shape (n, 16).
-        topic_ids: Kafka's ids of the topics, where it tells them: offsets count in the log of that topic only.
+        topic_ids: Kafka's ids of the topics, where it has them: offsets count in the log of that topic only.
     """
 
     identity: bytes

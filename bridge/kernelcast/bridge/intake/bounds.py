@@ -28,7 +28,7 @@ class Answering(Protocol):
         """Where each partition stood at a time."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of topics; absent where there is no such topic or Kafka tells none."""
+        """Kafka's ids of topics; absent where there is no such topic or Kafka has no ids."""
 
     def newest_timestamps_ms(self, partitions: Sequence[TopicPartition]) -> dict[Key, int]:
         """The newest timestamp in each partition; absent where there is none or Kafka does not say."""
@@ -95,7 +95,7 @@ class Bounds:
             return {}
 
     def committed(self, keys: Sequence[Key], topic_ids: Mapping[str, str]) -> dict[Key, int]:
-        """What the group has committed, where it has; not what it has committed of a topic with another id."""
+        """The group's committed offsets, where it has any; none of a topic with another id."""
         try:
             found = self._source.committed([TopicPartition(*key) for key in keys]) if keys else []
         except BrokerError as error:

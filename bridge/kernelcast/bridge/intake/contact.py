@@ -31,7 +31,7 @@ class Contact:
         self.answered_at_seconds = now_seconds
 
     def silent_ms(self, now_seconds: float, ttl_seconds: float) -> int:
-        """What is to be taken off the age of series."""
+        """The time to subtract from the age of series."""
         running_seconds = now_seconds - self.answered_at_seconds if self.failed else 0.0
         return round((self._ended_seconds(now_seconds, ttl_seconds) + running_seconds) * 1e3)
 

@@ -18,11 +18,11 @@ from kernelcast.wire.errors import BrokerError
 REWIND_MARGIN_SECONDS: Final = 5.0
 """How much more than a time-to-live is read again, for messages that were on their way."""
 IDS_SECONDS: Final = 10.0
-"""So often Kafka is asked for the ids of topics."""
+"""Interval of the question for the ids of topics."""
 SILENT_SECONDS: Final = 5.0
-"""After so long without a message Kafka is asked for its newest append time."""
+"""Time without a message after which Kafka is asked for its newest append time."""
 STALE_SECONDS: Final = 1.0
-"""After so long the newest append time is asked for again before partitions are exposed."""
+"""Age of the newest append time at which it is asked for again before partitions are exposed."""
 SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
 """A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
 

@@ -12,7 +12,7 @@ from kernelcast.bridge.clock import Clock
 SESSION_SECONDS: Final = 10.0
 """The session time-out of our consumers, unless the settings have another; see `runtime.connect`."""
 SHARE_OF_SESSION: Final = 0.9
-"""What is left is for clocks that differ a little, and for a scrape that is being answered."""
+"""The rest is a margin for clocks that differ a little, and for a scrape that is being answered."""
 CONFIRMATION_SECONDS: Final = 1.0
 """Between two attempts."""
 
@@ -29,7 +29,7 @@ class Membership:
 
         Args:
             clock: Whose monotonic time goes on while the process is suspended.
-            grouped: Without a group nobody takes partitions away, so that nothing is ever doubtful.
+            grouped: Without a group no other member takes partitions away, so membership is always certain.
             session_seconds: The group's session time-out.
         """
         self._clock, self._grouped = clock, grouped

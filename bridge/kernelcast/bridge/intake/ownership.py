@@ -34,7 +34,7 @@ class Ownership:
     Attributes:
         stable: Whether the group has given an answer since the last change; an empty assignment is an answer.
         read_at_seconds: When a message was last read; a monotonic clock.
-        topic_ids: Kafka's ids of topics, where it tells them.
+        topic_ids: Kafka's ids of topics, where it has them.
     """
 
     def __init__(self, *, joint: bool = False, ttl_seconds: float = 300.0) -> None:
@@ -167,7 +167,7 @@ class Ownership:
     def note_newest(self, newest_ms: Mapping[Key, int]) -> None:
         """Note the newest append times of partitions, ours and others, as Kafka names them.
 
-        This tells the time where nothing is read: all series of our partitions may have moved to another replica's.
+        This gives the time where nothing is read: all series of our partitions may have moved to another replica's.
         """
         for key, append_ms in newest_ms.items():
             partition = self._partitions.get(key)

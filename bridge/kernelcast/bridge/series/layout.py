@@ -146,7 +146,7 @@ class Snapshot:
     def exemplars(self) -> dict[int, Exemplars]:
         """Exemplars by position; most series have none.
 
-        Not part of `take`: to find 100,000 positions takes tens of milliseconds, for which nobody must wait at the
+        Not part of `take`: to find 100,000 positions takes tens of milliseconds, for which no thread must wait at the
         store's lock, and text 0.0.4 has no exemplars.
         """
         given = self.exemplars_by_slot

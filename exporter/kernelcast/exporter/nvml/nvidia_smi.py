@@ -38,7 +38,7 @@ RECOVERY_ACTIONS: Final = {
     "Drain P2P": pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_P2P,
     "Drain and Reset": pynvml.NVML_GPU_RECOVERY_ACTION_DRAIN_AND_RESET,
 }
-"""By nvidia-smi's words; only `None` stands in a recording that we have. Another word gives no value."""
+"""By nvidia-smi's words; only `None` occurs in a recording that we have. Another word gives no value."""
 REASONS: Final = {
     "Idle": "gpu_idle",
     "Applications Clocks Setting": "applications_clocks_setting",
@@ -203,9 +203,9 @@ def _link(gpu: Section) -> dict[str, Any]:
     }
 
 
-def _lettered(told: Section, name: str) -> int | None:
+def _lettered(section: Section, name: str) -> int | None:
     """A number with a letter at one end, such as 16x or P0."""
-    found = LETTERED.match(told.values.get(name, ""))
+    found = LETTERED.match(section.values.get(name, ""))
     return int(found[1]) if found else None
 
 
@@ -243,7 +243,7 @@ def _instance(gpu: Section, instance: Section) -> dict[str, Any]:
 
 
 def _process_names(gpus: list[Section]) -> dict[str, str]:
-    """The program's name of each process, without its folder, where the output tells it."""
+    """The program's name of each process, without its folder, where the output has it."""
     parts = [part for gpu in gpus for part in gpu.part("Processes").parts if part.name == "Process ID"]
     paths = {part.values[""]: part.values.get("Name", "") for part in parts}
     return {

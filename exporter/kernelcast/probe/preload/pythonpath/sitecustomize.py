@@ -11,7 +11,7 @@ import sys
 from importlib.machinery import PathFinder
 
 LAUNCH = "KERNELCAST_PROBE_LAUNCH"
-"""Names one run of `kernelcast probe`: its process number, a hyphen, and what tells it from later ones."""
+"""Names one run of `kernelcast probe`: its process number, a hyphen, and a part that is unique."""
 REPORTED = "KERNELCAST_PROBE_REPORTED"
 """Set in a process that has reported that it is not measured, and so in those below it."""
 
