@@ -16,7 +16,7 @@ class WebCounts:
     """Counts responses, refused requests and closed connections; nothing before it has a registry."""
 
     def __init__(self, paths: Collection[str] = ()) -> None:
-        """Count; `paths` are the routes that are told apart."""
+        """Count; `paths` are the routes with a count of their own."""
         self.paths = paths
         self._responses: Counter | None = None
         self._refused: Counter | None = None

@@ -71,7 +71,7 @@ class PatientProtocol(H11Protocol):
 
 
 def patient_protocol(request_seconds: float, connections: Connections) -> type[H11Protocol]:
-    """Uvicorn's protocol, closing connections whose next request is not there, body included, after so long."""
+    """Uvicorn's protocol, closing connections whose next request is not there, body included, within a time limit."""
     return type(
         "PatientProtocol", (PatientProtocol,), {"request_seconds": request_seconds, "server_connections": connections}
     )

@@ -63,4 +63,5 @@ def test_a_sample_counts_whatever_its_exemplar_is(exemplar: str) -> None:
 @given(st.text(max_size=40))
 def test_no_text_behind_a_sample_breaks_the_reader(text: str) -> None:
     line = text.replace("\n", "").replace("\r", "")
-    PrometheusText().decode([f"# TYPE a counter\na_total 5 # {line}\n# EOF\n".encode(errors="replace")])
+    decoded = PrometheusText().decode([f"# TYPE a counter\na_total 5 # {line}\n# EOF\n".encode(errors="replace")])
+    assert decoded.failures or decoded.numbers.value.tolist() == [5.0]

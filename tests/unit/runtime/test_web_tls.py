@@ -285,4 +285,4 @@ def test_what_is_no_client_hello_offers_no_curve(data: bytes) -> None:
 def test_no_bytes_break_the_reading_of_curves(data: bytes, position: int, change: bytes) -> None:
     changed = hello()[:position] + change + hello()[position + len(change) :]
     for sent in (data, b"\x16\x03\x01" + data, changed):
-        offered_curves(sent)
+        assert all(0 <= curve < 2**16 for curve in offered_curves(sent) or ())

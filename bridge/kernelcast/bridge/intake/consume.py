@@ -336,7 +336,7 @@ class Intake:
             self._store.expose(partition.number, exposed=True)
 
     def _commit(self, partitions: Sequence[Partition]) -> None:
-        """For lag monitors, and so that nothing is put aside twice; a restart reads one time-to-live again anyway."""
+        """For lag monitors, and so that no dead letter is sent twice; a restart reads one time-to-live again anyway."""
         try:
             self._source.commit(self._offsets(partitions))
         except BrokerError as error:

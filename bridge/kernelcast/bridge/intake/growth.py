@@ -7,7 +7,7 @@ from kernelcast.bridge.intake.partition import Key
 from kernelcast.bridge.series.columns import ADDED, GROWN, UNCHANGED
 
 GROWTH_SECONDS: Final = 600.0
-"""So long after a topic has grown, series are expected to move. By default, librdkafka and Java look for added
+"""Time after growth in which series are expected to move. By default, librdkafka and Java look for added
 partitions every 300 s."""
 
 
