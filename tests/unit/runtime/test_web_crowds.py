@@ -154,9 +154,10 @@ def test_unfinished_handshakes_are_connections_too(tmp_path: Path) -> None:
     before = open_files()
     with server:
         with half_open(server, 300, data=b"\x16\x03\x01"):
-            until(lambda: len(server.connections) == 50 and not server.connections._closing)
+            until(lambda: closed(registry, "evicted") == 250)
+            until(lambda: not server.connections._closing)
+            assert len(server.connections) == 50
             assert open_files() - before < 300 + 50 + 20
-            assert closed(registry, "evicted") == 250
         until(lambda: len(server.connections) == 0)
     assert open_files() <= before
 
