@@ -1,4 +1,4 @@
-"""What a program imports to be measured, and to let others tune it. Standard library only.
+"""The library that a program imports to be measured and tuned. Standard library only.
 
 Its names are imported when they are asked for: interpreters that only look whether to wake the probe pay nothing.
 

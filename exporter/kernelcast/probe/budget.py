@@ -1,7 +1,8 @@
-"""What the probe may cost: from 1 % of wall time on it measures less, at 2 % it switches itself off.
+"""Limits the probe's cost: from 1 % of wall time on it measures less, at 2 % it switches itself off.
 
-A pure state machine: it is fed what has been spent so far, and answers with a level. The share is that of a sliding
-window, so one expensive moment is forgotten after a while; going down takes one reading, going up needs a long calm.
+A pure state machine: its input is the time spent so far, its output a level. The share is measured over a sliding
+window, so one expensive moment leaves the window after a while. One reading lowers the level; raising it needs a long
+calm.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ NANOSECONDS: Final = 1_000_000_000
 
 
 class Level(IntEnum):
-    """How much is measured; each level costs less than the one before."""
+    """Amount of measuring; each level costs less than the one before."""
 
     FULL = 0
     HALF = 1
@@ -29,15 +30,15 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetPolicy:
-    """When to do less, and when to do more again.
+    """Limits at which measuring is reduced and increased again.
 
     Attributes:
         back_off_ratio: Share of wall time from which one level less is measured.
         off_ratio: Share from which nothing is.
         calm_ratio: Below this share one level more may be measured; well under `back_off_ratio`, as the next level may
             cost twice as much.
-        window_seconds: What the share is taken over.
-        settle_seconds: No judgement before so much is known of a level: at a start there is much to do once.
+        window_seconds: Length of the window that the share is computed over.
+        settle_seconds: A level is not judged before it has lasted this long: a start has costs that come once.
         calm_seconds: How long it must have been calm before one level more.
         first_rest_seconds: How long it stays off the first time; twice as long each time after.
         longest_rest_seconds: At most.
@@ -77,10 +78,10 @@ class Budget:
 
         Args:
             now_ns: Monotonic time.
-            spent_ns: What the probe has taken since it began.
+            spent_ns: Time that the probe has used since it began.
 
         Returns:
-            What to measure from now on.
+            The level from now on.
         """
         policy = self._policy
         self._readings.append((now_ns, spent_ns))
@@ -117,7 +118,7 @@ class Budget:
         self._change(Level.COUNTS, now_ns, spent_ns)
 
     def _change(self, level: Level, now_ns: int, spent_ns: int) -> None:
-        """What another level cost says nothing about this one: the window begins anew."""
+        """Set the level and empty the window: the cost of one level does not predict another's."""
         self.level = level
         self._off_since_ns = now_ns
         self._calm_since_ns = None

@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--program", metavar="NAME", help="what the job is called; default: the script's name")
+    add("--program", metavar="NAME", help="name of the job; default: the script's name")
     add("--rank", metavar="RANK", help="its rank; default: what torchrun, MPI, Slurm or JAX say in the environment")
     add("--socket", metavar="PATH", help="the exporter's socket; default: /run/kernelcast/probe.sock")
     add("--interval", metavar="SECONDS", type=float, help="between two reports; default: 1")

@@ -1,6 +1,6 @@
 """The exporter that `--standalone` starts: `python -m kernelcast.probe.companion DIRECTORY PORT`.
 
-It is the ordinary exporter, in a process that ends when no program holds its life line any more.
+It is the ordinary exporter, in a process that ends once no program is connected to its lifetime socket.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ LOOK_SECONDS: Final = 0.5
 
 
 class LifeLine:
-    """Knows how many programs live.
+    """Counts the connected programs; used by one thread.
 
     Args:
         listener: Where they connect; non-blocking.
@@ -43,11 +43,11 @@ class LifeLine:
 
     @property
     def programs(self) -> int:
-        """How many there are."""
+        """Number of connected programs."""
         return len(self._programs)
 
     def abandoned(self, wait_seconds: float = LOOK_SECONDS) -> bool:
-        """Look once, for so long at most; whether nobody is left."""
+        """Poll the sockets once; True when no program has been connected for the grace period."""
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         for number in self._programs:

@@ -45,7 +45,7 @@ class FunctionStandIn(ModuleType):
 
 
 class Launches:
-    """What the subclasses do around a launch.
+    """Counts and times launches for the subclasses.
 
     Args:
         runtime: `cupy.cuda.runtime`.
@@ -214,14 +214,14 @@ def probed_module(base: type[Any], function: type[Any], launches: Launches) -> t
 def grid_configuration(
     grid: Any, block: Any, _args: Any = (), shared_mem: int = 0, *_: Any, **__: Any
 ) -> Configuration:
-    """How `function(grid, block, args, shared_mem=0, …)` launches."""
+    """The launch configuration of `function(grid, block, args, shared_mem=0, …)`."""
     return Configuration(_three(grid), _three(block), int(shared_mem))
 
 
 def linear_configuration(
     size: int, _args: Any = (), shared_mem: int = 0, block_max_size: int = LINEAR_BLOCK, *_: Any, **__: Any
 ) -> Configuration:
-    """How `function.linear_launch(size, args, shared_mem=0, block_max_size=128, …)` launches."""
+    """The launch configuration of `function.linear_launch(size, args, shared_mem=0, block_max_size=128, …)`."""
     size, most = int(size), int(block_max_size)
     return Configuration((-(-size // most), 1, 1), (min(size, most), 1, 1), int(shared_mem))
 

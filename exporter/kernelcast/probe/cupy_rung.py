@@ -1,4 +1,4 @@
-"""The rung of the ladder that stands on CuPy's launches: `event` where some are timed, `count` where none is."""
+"""The measurement method that hooks CuPy's launches: `event` where some are timed, `count` where none is."""
 
 import sys
 from collections import Counter
@@ -29,7 +29,7 @@ NANOSECONDS: Final = 1_000_000_000
 
 
 class CupyRung:
-    """Hooks CuPy when it is imported, and tells the recorder what was seen, poll by poll.
+    """Hooks CuPy when it is imported, and reports launches to the recorder at each poll.
 
     Args:
         recorder: Takes the totals.
@@ -129,7 +129,7 @@ class CupyRung:
                 self._launches.timer.prepare(device)
 
     def _quietly(self, work: Callable[[], None]) -> None:
-        """What CUDA or a memory pool refuses costs that figure only, and the state is told all the same."""
+        """Run work whose failure costs only its own figure; the state is reported all the same."""
         try:
             work()
         except Exception:  # noqa: BLE001  the program's own error, as an illegal address, shows up here too
@@ -201,7 +201,7 @@ class CupyRung:
 
 
 def _variant(configuration: Configuration, region: str) -> str:
-    """What launches have in common beside the kernel; the shared memory is what was asked for at the launch."""
+    """The variant of a kernel's launches; its shared memory is the dynamic part that the launch requested."""
     grid, block = ("x".join(map(str, part)) for part in (configuration.grid, configuration.block))
     return variant(grid, block, shared_memory_bytes=configuration.shared, region=region)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Current:
-    """Which probe is in force; a holder, so that the functions below need no `global`."""
+    """Holds the active probe, so that the functions below need no `global`."""
 
     def __init__(self) -> None:
         self.probe: Probe | None = None
@@ -105,7 +105,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
 
 
 def stop() -> None:
-    """Send what is left and end, in at most 200 ms; nothing happens where no probe runs."""
+    """Send the last totals and end, in at most 200 ms; does nothing where no probe runs."""
     probe, _current.probe = _current.probe, None
     if probe:
         probe.stop()

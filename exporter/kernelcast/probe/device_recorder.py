@@ -1,4 +1,4 @@
-"""Cumulative totals of what a device does beside kernels: copies, waits, gaps, time by state, pools, regions."""
+"""Cumulative totals of a device besides kernels: copies, waits, gaps, time by state, pools, regions."""
 
 import threading
 from collections.abc import Callable

@@ -209,7 +209,7 @@ def _guarded(work: Callable[[], object]) -> None:
 
 
 def script_name(arguments: list[str]) -> str | None:
-    """What a program is called that was given no name: its script's or module's."""
+    """Default name of a program: its script's or module's."""
     directory, _, file = (arguments[0] if arguments else "").rpartition("/")
     name = directory.rpartition("/")[2] if file == "__main__.py" else file.removesuffix(".py")
     return name if name not in {"", "-c", "-m"} else None

@@ -1,4 +1,4 @@
-"""Which GPUs this process has, asked of the CUDA driver that is loaded in it already; nothing is loaded or initialised.
+"""Lists this process's GPUs through the CUDA driver that it has loaded already; loads and initialises nothing.
 
 One way for CuPy, PyTorch, JAX and everything else: the driver library is opened only where it is already mapped
 (RTLD_NOLOAD), and answers "not initialised" as long as the program has not begun to use it, so that a program that will
@@ -27,7 +27,7 @@ Load = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a machine shows that it has an NVIDIA driver.
+    """Paths that show that a machine has an NVIDIA driver.
 
     Attributes:
         devices: Device files: Linux, WSL 2, Tegra.

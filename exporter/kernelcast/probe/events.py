@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A launch that was timed: what it was, and where its time will stand."""
+    """A launch that is being timed: its key, and the events that will give its duration."""
 
     key: Any
     pair: Pair
@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 class TokenBucket:
-    """At most so many samples a second, and a quarter of a second's worth at once.
+    """A token bucket: limits samples per second, with a burst of a quarter of a second.
 
     Args:
         rate: Per second.

@@ -26,7 +26,7 @@ REPORT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to end; None for never."""
+    """Limits of a run; None for no limit."""
 
     steps: int | None
     seconds: float | None
@@ -39,10 +39,10 @@ class Limits:
 
 
 class Example:
-    """The program: steps of sweeps until told to end.
+    """The program: steps of sweeps until a limit or a signal ends it.
 
     Args:
-        plate: What is computed.
+        plate: The grid that is computed.
         running: The probe.
         block: The tunable.
     """
@@ -124,8 +124,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m kernelcast.probe.example", description=__doc__)
-    parser.add_argument("--steps", type=int, help="end after so many steps")
-    parser.add_argument("--seconds", type=float, help="end after so many seconds")
+    parser.add_argument("--steps", type=int, help="number of steps after which to end")
+    parser.add_argument("--seconds", type=float, help="number of seconds after which to end")
     parser.add_argument("--block-size", type=int, default=48, choices=BLOCK_SIZES, help="the value to start with")
     parser.add_argument(
         "--program", default=os.environ.get("KERNELCAST_PROGRAM", "example"), help="the name to report under"

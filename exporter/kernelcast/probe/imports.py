@@ -1,4 +1,4 @@
-"""Tells once a module has been imported, without importing it and without a thread.
+"""Calls back when a module has been imported, without importing it and without a thread.
 
 A finder in front of all others that finds nothing of its own: for a name that is watched it lets the others find the
 module and has the module's loader report when it has run. All other imports cost it one look-up.
@@ -31,7 +31,7 @@ class ImportWatch:
         self._listeners = dict(listeners)
 
     def start(self) -> None:
-        """Watch; what has been imported already is reported now."""
+        """Start watching; modules that are imported already are reported now."""
         for name in [name for name in self._listeners if name in sys.modules]:
             _call(self._listeners.pop(name), sys.modules[name])
         if self._listeners and self not in sys.meta_path:
@@ -46,7 +46,7 @@ class ImportWatch:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """What the other finders find, with a loader that reports; None for all that is not watched."""
+        """The other finders' spec with a loader that reports the import; None for modules that are not watched."""
         if fullname not in self._listeners:
             return None
         for finder in sys.meta_path:

@@ -1,8 +1,8 @@
-"""How this process is measured: the best of three ways that is possible, allowed and affordable.
+"""Selects the measurement method of this process: the best of three that is possible, allowed and affordable.
 
 CUPTI where it is asked for and can be used; else CuPy's launches, some of them timed by CUDA events; else their counts.
-Where none sees anything (PyTorch or JAX without CUPTI) that is said, and nothing is invented. What is in use, why, and
-how much of it goes out as `Status`.
+Where none sees anything (PyTorch or JAX without CUPTI) the state says so, and no figure is invented. `Status` frames
+report the method in use, the reason, and the share of launches that is timed.
 """
 
 import threading
@@ -30,7 +30,9 @@ _log = getLogger("kernelcast.probe")
 
 
 class Ladder:
-    """Chooses the method, watches its cost and other profilers, and says what it does.
+    """Selects the method, watches its cost and other profilers, and reports its state.
+
+    `begin`, `stop` and `forked` run on the program's thread, `poll` and `finish` on the probe's; a lock orders them.
 
     Args:
         recorder: Takes the totals.
@@ -53,7 +55,7 @@ class Ladder:
 
     @property
     def method(self) -> str:
-        """The method as far as it is known now: what the program's first frame says."""
+        """The method as far as it is known now, for the program's first frame."""
         if self._cupti is not None:
             return "cupti"
         if self._wanted in {"auto", "cupti"}:
@@ -61,14 +63,14 @@ class Ladder:
         return self._wanted
 
     def begin(self) -> None:
-        """Get ready, on the program's thread: hook CuPy now or when it is imported. No CUDA call is made."""
+        """Hook CuPy now or when it is imported; on the program's thread, without a CUDA call."""
         if self._wanted in METHODS:
             self._began = True
             self._cupy.sample(0.0 if self._wanted == "count" else 1.0)
             self._cupy.begin()
 
     def poll(self) -> None:
-        """Tell the recorder what there is, on the probe's own thread, once an interval."""
+        """Report to the recorder; the probe's own thread calls it once an interval."""
         self._means.each_poll()
         with self._lock:
             self._tell_regions()
@@ -76,12 +78,12 @@ class Ladder:
                 self._measure()
 
     def finish(self) -> None:
-        """Tell the recorder the last there is, and end; on the probe's own thread."""
+        """Report the last totals and end; on the probe's own thread."""
         self.poll()
         self.stop()
 
     def stop(self) -> None:
-        """Leave the program as it was; safe to call twice."""
+        """Remove the hooks; safe to call twice."""
         if not self._lock.acquire(timeout=STOP_SECONDS):
             return
         try:
@@ -93,7 +95,7 @@ class Ladder:
             self._lock.release()
 
     def forked(self) -> None:
-        """In a child: all totals are the parent's, and no CUDA call may be made."""
+        """Reset in a forked child: all totals are the parent's, and no CUDA call may be made."""
         self._lock = threading.Lock()
         self._began = False
         if self._cupti is not None:

@@ -1,4 +1,4 @@
-"""What the CUDA driver knows of a kernel that CuPy compiled: registers, memory, theoretical occupancy.
+"""Facts of the CUDA driver about a kernel that CuPy compiled: registers, memory, theoretical occupancy.
 
 Asked once per kernel and launch configuration, on the probe's own thread, of a device whose context exists.
 Source: CUDA Driver API, sections 6.23 (cuFuncGetAttribute) and 6.27 (cuOccupancyMaxActiveBlocksPerMultiprocessor);
@@ -19,7 +19,7 @@ THREADS_PER_MULTIPROCESSOR: Final = 39
 
 
 class LaunchFacts:
-    """Facts by function and configuration; so many are kept.
+    """A bounded cache of facts, by function and configuration.
 
     Args:
         driver: CuPy's `cupy.cuda.driver`, or its double.
@@ -32,7 +32,7 @@ class LaunchFacts:
         self._known: dict[tuple[str, int, tuple[int, ...], int], tuple[int, int, int, float]] = {}
 
     def name(self, function: Any, configuration: Configuration) -> KernelName:
-        """The launch configuration with what is known of the function; 0 is unknown."""
+        """The launch configuration with the function's facts; 0 is unknown."""
         traced, block, shared = function.traced, configuration.block, configuration.shared
         key = (traced.signature, traced.device, block, shared)
         if key not in self._known:

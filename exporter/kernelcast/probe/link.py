@@ -11,13 +11,13 @@ from kernelcast.wire.frames import MAX_FRAME_BYTES
 
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 2.0
-"""An attempt costs some ten microseconds; a program that ends while it waits has nobody left to tell."""
+"""An attempt costs some ten microseconds; a program that ends during a longer pause could not report any more."""
 SEND_BUFFER_BYTES: Final = 4 * MAX_FRAME_BYTES
 MAX_RECEIVED: Final = 64
 
 
 class Sent(Enum):
-    """What became of a packet."""
+    """Result of sending a packet."""
 
     HANDED_OVER = "handed over"
     FULL = "full"
@@ -47,7 +47,7 @@ class Link:
         return self._socket is not None
 
     def fileno(self) -> int | None:
-        """What to wait on for a hint; None without a connection."""
+        """File descriptor to poll for hints; None without a connection."""
         return self._socket.fileno() if self._socket else None
 
     def connect(self) -> bool:
@@ -71,11 +71,11 @@ class Link:
         return True
 
     def hurry(self) -> None:
-        """The next attempt may be made at once: there will be no later one."""
+        """Allow the next attempt at once: there will be no later one."""
         self._next_try = self._monotonic()
 
     def proven(self) -> None:
-        """The connection has lasted, the exporter did not turn us away: the next pause is the shortest again."""
+        """Reset the pause: the connection has lasted, so the exporter accepted it."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def send(self, packet: bytes) -> Sent:
@@ -116,7 +116,7 @@ class Link:
             self._postpone()
 
     def abandon(self) -> None:
-        """Let go of the socket and touch nothing else: after a fork it is the parent's."""
+        """Close the socket and change nothing else: after a fork the connection is the parent's."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()

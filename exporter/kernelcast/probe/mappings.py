@@ -1,4 +1,4 @@
-"""What is mapped into this process."""
+"""The files that are mapped into this process."""
 
 from pathlib import Path
 from typing import Final

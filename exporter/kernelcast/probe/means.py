@@ -1,4 +1,4 @@
-"""What the ladder works with: its rungs, and what it asks of the process around it. Tests pass their own."""
+"""Dependencies of the method selection: the methods, and facts about the process. Tests pass doubles."""
 
 import importlib
 import os
@@ -23,16 +23,16 @@ class CuptiRung(Protocol):
     reason: str
 
     def start(self) -> bool:
-        """Begin, if CUPTI is there, allowed and nobody else's."""
+        """Begin if CUPTI is present, allowed and not in use by another profiler."""
 
     def tick(self) -> None:
-        """Tell the recorder what has come."""
+        """Report new records to the recorder."""
 
     def stop(self, reason: str) -> None:
-        """Give CUPTI back, wholly."""
+        """Release CUPTI."""
 
     def forked(self) -> None:
-        """Let go without a call."""
+        """Drop the reference without a CUPTI call."""
 
 
 def open_cupti(recorder: Recorder) -> CuptiRung:
@@ -46,19 +46,19 @@ def open_cupti(recorder: Recorder) -> CuptiRung:
 
 
 def _nothing() -> None:
-    """What happens at a poll besides measuring: by default nothing."""
+    """The default for `each_poll`: does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the ladder works with.
+    """Dependencies of the method selection.
 
     Attributes:
         environ: The environment.
         clock: Monotonic nanoseconds.
         contexts: Devices on which this process has a CUDA context.
         libraries: File names of the libraries in this process.
-        modules: What is imported.
+        modules: The imported modules.
         cupti: Makes the CUPTI rung.
         cupy: Makes CuPy's rung.
         budget: Judges the cost.

@@ -1,4 +1,4 @@
-"""NVTX ranges as regions: what a program already marks for Nsight names its launches here, too. Off unless asked for.
+"""NVTX ranges as regions: ranges that a program marks for Nsight name its launches here, too. Off by default.
 
 CuPy's `nvtx.RangePush` and `RangePop` are functions of a module that users and CuPy's own `time_range` look up there;
 PyTorch's are `torch.cuda.nvtx.range_push` and `range_pop`. Ranges that are started and ended by handle may overlap, so

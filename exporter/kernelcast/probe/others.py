@@ -1,7 +1,7 @@
 """Other profilers in this process: the table of their signs, for all our ways of measuring.
 
-Where one is at work, ours yields, so that nobody's own trace is spoilt: CUPTI serves one subscriber on most drivers,
-and whoever comes second empties the first one's trace; events of ours would stand in a user's timeline. Sources: CUPTI
+Where one is active, ours yields, so that no user's trace is spoilt: CUPTI serves one subscriber on most drivers,
+and a second subscriber empties the first one's trace; our events would appear in a user's timeline. Sources: CUPTI
 documentation, section 2.4 (interoperability); GROMACS, gromacs/gpu_utils (the variables that Nsight sets);
 torch/autograd/profiler.py; jax/_src/profiler.py.
 """
@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 
 class Sign(NamedTuple):
-    """That a profiler is there.
+    """A sign that a profiler is present.
 
     Attributes:
         mark: An environment variable, or how the name of a library's file begins.
-        says: What it means.
-        records: Whether this program is recorded by now: then events of ours would be, too. Else it may take CUPTI.
+        says: Its meaning, for the state's reason.
+        records: Whether the profiler records by now: then it would record our events, too. Else it may take CUPTI.
     """
 
     mark: str
@@ -26,12 +26,12 @@ class Sign(NamedTuple):
 
 
 class State(NamedTuple):
-    """That a profiler which Python starts is running.
+    """A sign that a profiler which Python starts is running.
 
     Attributes:
         module: A module.
         path: Something in it that is true, or there, while it runs.
-        says: What it means.
+        says: Its meaning, for the state's reason.
         records: As for `Sign`.
     """
 
@@ -49,7 +49,7 @@ ENVIRONMENT: Final = (
     Sign("NV_COMPUTE_PROFILER_PERFWORKS_DIR", "Nsight Compute profiles this process"),
     Sign("KINETO_USE_DAEMON", "Kineto takes traces on demand", records=False),
 )
-"""What these tools, or who starts programs for them, set."""
+"""Variables that these tools, or their launchers, set."""
 LIBRARIES: Final = (
     Sign("libToolsInjection64", "Nsight Systems is loaded"),
     Sign("libToolsInjectionPythonBacktrace64", "Nsight Systems is loaded"),
@@ -58,7 +58,7 @@ LIBRARIES: Final = (
     Sign("libsanitizer-collection", "Compute Sanitizer is loaded"),
     Sign("libparcagpucupti", "Parca's GPU profiler is loaded", records=False),
 )
-"""What they load into it."""
+"""Libraries that these tools load into the program."""
 RUNNING: Final = (
     State("torch.autograd.profiler", "_is_profiler_enabled", "PyTorch's profiler runs"),
     State("torch.profiler._cupti.monitor", "CuptiMonitor", "PyTorch's CUPTI monitor is loaded", records=False),
@@ -77,7 +77,7 @@ SILENT: Final = {
 
 
 def injected(environ: Mapping[str, str], libraries: frozenset[str], *, recording: bool = False) -> str:
-    """Which tool came with the process and will not leave; empty where none did.
+    """Name of a tool that was loaded with the process and stays; empty without one.
 
     Args:
         environ: The environment.
@@ -92,10 +92,10 @@ def injected(environ: Mapping[str, str], libraries: frozenset[str], *, recording
 
 
 def running(modules: Mapping[str, Any] = sys.modules, *, recording: bool = False) -> str:
-    """Which profiler that Python starts has begun; empty where none has.
+    """Name of a running profiler that Python started; empty without one.
 
     Args:
-        modules: What is imported.
+        modules: The imported modules.
         recording: Name only one that records by now.
     """
     return next((one.says for one in RUNNING if (one.records or not recording) and _is_true(modules, one)), "")
@@ -104,12 +104,12 @@ def running(modules: Mapping[str, Any] = sys.modules, *, recording: bool = False
 def other_profiler(
     environ: Mapping[str, str], libraries: frozenset[str], modules: Mapping[str, Any] = sys.modules
 ) -> str:
-    """Which profiler records this process by now; empty where none does.
+    """Name of the profiler that records this process by now; empty without one.
 
     Args:
         environ: The environment.
         libraries: From `mapped_libraries`.
-        modules: What is imported.
+        modules: The imported modules.
     """
     return running(modules, recording=True) or injected(environ, libraries, recording=True)
 

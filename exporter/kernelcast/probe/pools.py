@@ -1,7 +1,7 @@
 """CuPy's memory pool of each device: bytes used, free, in all, and its limit.
 
 Read on the probe's thread once an interval: each figure takes the pool's own lock for as long as `malloc` does. CuPy's
-pool of pinned host memory tells only how many blocks are free, in no unit of bytes, so it has no figures here.
+pool of pinned host memory reports only the number of free blocks, not bytes, so it has no figures here.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ DEVICE: Final = "device"
 
 
 def read_pools(cupy: Any, devices: Iterable[int], recorder: Recorder) -> None:
-    """Tell the recorder what the default pool holds of each device; nothing where CuPy was told to use none.
+    """Record the size of each device's default pool; nothing where CuPy uses no pool.
 
     Args:
         cupy: The module.

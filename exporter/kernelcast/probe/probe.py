@@ -1,4 +1,4 @@
-"""One probe: what a program reports and what it lets others tune, joined to the sender."""
+"""One probe: the recorder and the tunables of a program, connected to the sender."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -40,10 +40,10 @@ RANK_VARIABLES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """Who reports, where to, and with what.
+    """Settings of one probe.
 
     Attributes:
-        program: What the user calls the job.
+        program: The user's name for the job.
         rank: Its rank; empty for a single process.
         socket_path: The exporter's socket.
         interval_seconds: Time between frames.
@@ -116,7 +116,7 @@ class Probe:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What became of the last hints, oldest first."""
+        """Outcomes of the last hints, oldest first."""
         return self._outcomes.history
 
     @property
@@ -170,7 +170,7 @@ class Probe:
         self._sender.start()
 
     def stop(self) -> None:
-        """Send what is left, say good-bye and end, in at most 200 ms; safe to call twice."""
+        """Send the last totals and `Bye`, and end, in at most 200 ms; safe to call twice."""
         if not self._silent:
             self._silent = True
             self._sender.stop(STOP_SECONDS)
@@ -216,7 +216,7 @@ def package_version() -> str:
 
 
 def settings_from(program: str | None, rank: str | int | None, environ: Mapping[str, str]) -> ProbeSettings:
-    """Settings from arguments and environment; what is unusable becomes usable, because a probe stops no program.
+    """Settings from arguments and environment; an unusable value is replaced, because a probe stops no program.
 
     Args:
         program: Its name; None takes `KERNELCAST_PROGRAM`, else `program`.
@@ -246,4 +246,4 @@ def known_source(source: str) -> str:
 
 
 def _nothing(*_arguments: object, **_named: object) -> None:
-    """What a forked child reports."""
+    """The report of a forked child: nothing."""

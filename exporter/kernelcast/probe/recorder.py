@@ -1,6 +1,7 @@
 """Cumulative totals of one process, kept where the program's threads can add to them in about a microsecond.
 
-Memory is fixed: so many kernels a device, then everything goes into `other`; a histogram has at most 400 buckets.
+Memory is fixed: each device has a limit of kernels, beyond which all count as `other`; a histogram has at most 400
+buckets.
 """
 
 import threading
@@ -32,7 +33,7 @@ MAX_KERNELS: Final = 2048
 
 
 class Spent(NamedTuple):
-    """What one kernel has had of the device so far."""
+    """Device time and launches of one kernel so far."""
 
     sum_ns: int
     timed: int
@@ -118,7 +119,7 @@ class Recorder(DeviceRecorder):
         name: KernelName | None = None,
         variant: str = "",
     ) -> bool:
-        """Add what a decoder summed over many launches of one kernel.
+        """Add a decoder's sums over many launches of one kernel.
 
         Args:
             signature: The kernel's.
@@ -129,7 +130,7 @@ class Recorder(DeviceRecorder):
             queue_delay_ns: The sum of those.
             graph_launches: Launches that came from a CUDA graph.
             name: The launch configuration last seen; its number and signature do not matter.
-            variant: What the timed launches have in common beside the kernel.
+            variant: Name of the launch configuration that the timed launches share.
         """
         launches, queue_delay_ns = whole(launches, MOST), whole(queue_delay_ns, MOST)
         queue_delays, graph_launches = whole(queue_delays, launches + 1), whole(graph_launches, launches + 1)
@@ -191,13 +192,13 @@ class Recorder(DeviceRecorder):
             return tuple(row for cell in cells for row in cell.take_variants())
 
     def retell(self, cells: Iterable[Cell]) -> None:
-        """What was taken of these kernels did not arrive, or somebody new listens."""
+        """Mark these kernels as unsent: their frame was lost, or the exporter is a new one."""
         with self._lock:
             for cell in cells:
                 cell.retell()
 
     def counters(self, device: int, *, dropped_frames: int) -> Counters:
-        """What a device has besides kernels; the process's own cost stands with the device used first."""
+        """A device's counters besides kernels; the probe's own cost counts for the device used first."""
         totals = self._devices[device]
         home = device == self.home
         with self._lock:
@@ -222,7 +223,7 @@ class Recorder(DeviceRecorder):
         self.touched = True
 
     def spent(self, signatures: Iterable[str]) -> dict[tuple[int, str], Spent]:
-        """What the named kernels (without names: all) have had so far, by device and signature."""
+        """Device time and launches so far of the named kernels (without names: all), by device and signature."""
         wanted = frozenset(signatures)
         found = {}
         for device, totals in list(self._devices.items()):

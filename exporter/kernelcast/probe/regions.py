@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class OnDevice:
-    """What a region's launches have had of one device: `launches` is added to where they are made, `gpu_ns` later."""
+    """A region's launches and GPU time on one device: launching code adds to `launches`, the poll to `gpu_ns`."""
 
     __slots__ = ("gpu_ns", "launches")
 
@@ -32,7 +32,7 @@ class OnDevice:
 
 
 class RegionTotals:
-    """What has happened in the regions of one name since the process began.
+    """Totals of all regions of one name since the process began.
 
     Threads add without a lock: between reading and writing an attribute in `a.x += n`, with `n` known, CPython lets no
     other thread run.
@@ -62,7 +62,7 @@ class Stay(NamedTuple):
 
 
 class RegionRow(NamedTuple):
-    """What a region has gained on one device since it was asked last; wall time stands with the first device."""
+    """Increase of a region on one device since the last call; wall time counts for the first device."""
 
     name: str
     launches: int
@@ -93,7 +93,7 @@ class RegionTable:
             return self._admit(OTHER)
 
     def growth(self, home: int) -> Iterator[RegionRow]:
-        """What every region has gained since the last call; called by one thread only.
+        """Increase of every region since the last call; one thread only may call it.
 
         Args:
             home: The device that wall time is reported for.
@@ -109,7 +109,7 @@ class RegionTable:
                     yield RegionRow(totals.name, launches, gpu_ns, wall_ns, device)
 
     def forget(self) -> None:
-        """Begin anew: in a forked child all that was counted is its parent's."""
+        """Reset all counts: in a forked child they are the parent's."""
         self._lock = threading.Lock()
         self._told.clear()
         for totals in self._known.values():
@@ -171,7 +171,7 @@ def enter(totals: RegionTotals, *, marked: bool = False) -> None:
 
 
 def leave_marked() -> None:
-    """Leave the innermost region if a range entered it; a range pushed before anybody looked is nobody's."""
+    """Leave the innermost region if a range entered it; a range that was pushed before the hook is ignored."""
     stay = current.get()
     if stay is not None and stay.marked:
         _leave(stay)

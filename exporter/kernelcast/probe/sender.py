@@ -1,4 +1,4 @@
-"""The probe's own thread: cumulative frames out, hints in, every interval and whenever there is something to hear."""
+"""The probe's own thread: sends cumulative frames once an interval, and receives hints as they arrive."""
 
 import contextlib
 import select
@@ -43,14 +43,14 @@ _log = getLogger("kernelcast.probe")
 
 
 class Measuring(Protocol):
-    """What measures the program on the sender's thread."""
+    """Measures the program on the sender's thread."""
 
     def poll(self) -> None:
-        """Tell the recorder what there is."""
+        """Report to the recorder."""
         ...
 
     def finish(self) -> None:
-        """Tell it the last there is, and end."""
+        """Report the last totals, and end."""
         ...
 
 
@@ -58,15 +58,15 @@ class Unmeasured:
     """The program measures itself."""
 
     def poll(self) -> None:
-        """There is nothing to tell."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """There is nothing to end."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What the sender speaks about."""
+    """The parts of a process that the sender reports, and the receiver of its hints."""
 
     recorder: Recorder
     tunables: TunableSet
@@ -76,10 +76,10 @@ class Subject:
 
 
 class Sender:
-    """Owns the thread and the connection.
+    """Owns the probe's thread and its connection; other threads may call `start`, `wake`, `stop` and `abandon`.
 
     Args:
-        subject: What is sent, and where hints go.
+        subject: The parts that are reported, and the receiver of hints.
         link: The connection.
         interval_seconds: Time between two rounds of frames.
         hello: Makes the first frame, when there is something to say.
@@ -119,26 +119,26 @@ class Sender:
             self.abandon()
 
     def wake(self) -> None:
-        """Have the next round now."""
+        """Start the next round now."""
         with contextlib.suppress(OSError):
             self._wake_write.send(b"\0")
 
     def stop(self, timeout_seconds: float) -> None:
-        """Send what is left and `Bye`, within the time given; safe to call twice."""
+        """Send the last totals and `Bye`, within the time given; safe to call twice."""
         self._stopping.set()
         self.wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_seconds)
 
     def abandon(self) -> None:
-        """Let go of all sockets without a word to the exporter: at the end, or in a forked child."""
+        """Close all sockets without a message to the exporter: at the end, or in a forked child."""
         self._stopping.set()
         self._link.abandon()
         self._wake_read.close()
         self._wake_write.close()
 
     def round(self) -> None:
-        """Connect if need be, hear what the exporter says, and send what is new."""
+        """Connect if necessary, receive hints, and send new totals."""
         if not self._subject.recorder.touched:
             return
         lasting = self._link.connected

@@ -27,7 +27,7 @@ _log = getLogger("kernelcast.probe")
 
 
 class Standalone:
-    """This program's part: starts the exporter if nobody has, and holds on to its life line. No method raises.
+    """This program's part: starts the exporter if none runs, and stays connected to its lifetime socket. Never raises.
 
     Args:
         directory: A private directory; None takes the user's own.
@@ -44,7 +44,7 @@ class Standalone:
 
     @property
     def socket_path(self) -> str:
-        """Where the exporter listens for programs."""
+        """Path of the socket on which the exporter listens for programs."""
         return str(self._directory / PROBE_SOCKET)
 
     @property
@@ -115,7 +115,7 @@ class Standalone:
 
 
 def private_directory(environ: Mapping[str, str]) -> Path:
-    """Where this user's exporter lives on this node."""
+    """Directory of this user's exporter on this node."""
     runtime = environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) / "kernelcast" if runtime else Path(f"/tmp/kernelcast-{os.getuid()}")  # noqa: S108  checked
 

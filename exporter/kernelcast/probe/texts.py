@@ -1,4 +1,4 @@
-"""What a program says, as it can travel: valid UTF-8 without NUL, of bounded length; whole numbers of a sane size."""
+"""Makes a program's texts and numbers fit for frames: valid UTF-8 without NUL, bounded length, integers in range."""
 
 from typing import Final
 

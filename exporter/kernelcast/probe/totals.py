@@ -1,4 +1,4 @@
-"""What the recorder keeps: one kernel's totals, and everything that happened on one device. Fixed in size."""
+"""The recorder's data: totals of one kernel, and of one device. Fixed in size."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -119,7 +119,7 @@ class DeviceTotals:
         self.by_raw: dict[str, Cell] = {}
         self.by_signature: dict[str, Cell] = {}
         self.variants = 0
-        """Variants of all kernels that are told apart."""
+        """Number of kept variants of all kernels."""
         self.memcpy: dict[tuple[str, str], list[int]] = {}
         self.sync: dict[str, list[int]] = {}
         self.device_time: dict[str, list[int]] = {}
@@ -129,7 +129,7 @@ class DeviceTotals:
         self.gaps: DurationTotals | None = None
 
     def counters(self, device: int, *, overhead_ns: int, dropped_frames: int, dropped_records: int) -> Counters:
-        """What it has besides kernels."""
+        """Its counters besides kernels."""
         return Counters(
             device,
             memcpy=tuple((*key, row[0], row[1], row[2]) for key, row in sorted(self.memcpy.items())),
@@ -170,7 +170,7 @@ def increase(rows: dict[_Key, list[int]], key: _Key, other: _Key, amounts: Seque
 
 
 def check_durations(durations: DurationTotals) -> None:
-    """Raises ValueError where no durations can add up to this: the frame it stands in would be refused whole."""
+    """Raises ValueError where no durations can add up to this: the exporter would reject the whole frame."""
     numbers = (durations.count, durations.sum_ns, durations.zero_count, *durations.buckets.values())
     if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) >= MOST:
         raise ValueError(numbers)

@@ -1,4 +1,4 @@
-"""What is known of each kernel that CuPy launches, and which of its launches are timed.
+"""State of each kernel that CuPy launches, and the choice of launches to time.
 
 Launches are counted with one addition each; of a kernel that is launched often, one in so many is timed, at random
 distances, because programs repeat themselves and a fixed distance could always meet the same one.
@@ -20,7 +20,7 @@ FIRST_STRIDE: Final = 16
 
 
 class Configuration(NamedTuple):
-    """How a kernel was launched."""
+    """The launch configuration of a kernel."""
 
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -62,7 +62,7 @@ class Traced:
         self.sample_at = NEVER
 
     def sampled(self, random: Random) -> int:
-        """A launch, not counted yet, is being timed: choose the next one, and say how many this one stands for."""
+        """Choose the next launch to time; returns the weight of the present one, which is not counted yet."""
         weight = self.launched - self.sampled_at
         self.sampled_at = self.launched
         self.sample_at = self.launched + 1 + random.randint(1, max(1, 2 * self.stride - 1))
@@ -70,7 +70,7 @@ class Traced:
 
 
 class TracedKernels:
-    """All kernels of a process, so many at most; the rest is counted as `other`."""
+    """All kernels of a process, up to a limit; the rest counts as `other`."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -111,7 +111,7 @@ class TracedKernels:
 
 
 def fair_strides(launches: Sequence[int], samples: float) -> list[int]:
-    """How many launches of each kernel go on one sample, so that all get the same number of samples at most.
+    """Launches per sample for each kernel, so that all get at most the same number of samples.
 
     Rare kernels are timed at every launch, and what they leave of their share goes to the others.
 

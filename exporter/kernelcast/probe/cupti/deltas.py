@@ -27,7 +27,7 @@ class Absorber:
     """Turns drains into calls of a recorder.
 
     Args:
-        recorder: What they add up in.
+        recorder: Takes the sums.
         demangle: From mangled to readable names.
         capability: The compute capability of a device; (0, 0) where it is not known.
     """
@@ -77,7 +77,7 @@ class Absorber:
             self._recorder.absorb_variants(signature, kernel.device, rows)
 
     def _configuration(self, device: int, variant: Variant) -> tuple[str, KernelName]:
-        """How a variant is called, and the launch configuration that it stands for."""
+        """Name of a variant, and its launch configuration."""
         key = (device, variant[:6])
         known = self._configured.get(key)
         if known is None:

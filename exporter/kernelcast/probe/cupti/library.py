@@ -156,7 +156,7 @@ def open_cupti(environ: Mapping[str, str] = os.environ, maps: Path = MAPS) -> Cu
     Args:
         environ: Where `KERNELCAST_CUPTI_LIBRARY`, a path that is taken before all others, `CUDA_HOME` and `CUDA_PATH`
             stand.
-        maps: What the process has mapped.
+        maps: The process's memory map.
 
     Raises:
         CuptiError: None is there, none can be loaded, or its version is not known.
@@ -172,7 +172,7 @@ def open_cupti(environ: Mapping[str, str] = os.environ, maps: Path = MAPS) -> Cu
 
 
 def candidates(environ: Mapping[str, str], maps: Path = MAPS, path: Iterable[str] | None = None) -> list[Path]:
-    """Where libcupti may be, best first; among wheels and toolkits, those of the CUDA version that is mapped."""
+    """Candidate paths of libcupti, best first; wheels and toolkits of the mapped CUDA version before others."""
     chosen = environ.get("KERNELCAST_CUPTI_LIBRARY")
     if chosen:
         return [Path(chosen)]

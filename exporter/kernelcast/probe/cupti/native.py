@@ -1,4 +1,4 @@
-"""The decoder, a small C library beside this file, and what it added up, as plain values.
+"""The decoder, a small C library beside this file, and its sums as plain values.
 
 ctypes lets go of the interpreter's lock during every call here, and the decoder itself never takes it.
 """
@@ -36,7 +36,7 @@ class NativeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NativeSettings:
-    """How much memory the decoder takes, and how long it waits for what comes out of order.
+    """Memory limits of the decoder, and its waiting time for records out of order.
 
     Attributes:
         buffer_bytes: Length of one buffer; NVIDIA's documentation advises 1 to 10 MB. What a buffer costs beside its
@@ -44,7 +44,7 @@ class NativeSettings:
         buffers: How many at most; memory is the system's until one is used. At least one for each thread of the program
             that launches, and some on their way.
         window_ns: How far behind the latest end a device's time is summed up; what begins earlier is cut off.
-        quiet_ns: After so long without activity a device counts as idle up to then.
+        quiet_ns: A device without activity for this long counts as idle up to then.
     """
 
     buffer_bytes: int = 2 * 1024 * 1024
@@ -82,7 +82,7 @@ class Kernel(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """How often, how many bytes, how many nanoseconds."""
+    """Count, bytes and nanoseconds of one kind of operation."""
 
     operations: int
     bytes: int
@@ -90,7 +90,7 @@ class Amount(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What one device did since the last drain; copies by kind and pinnedness, syncs by type, as CUPTI numbers them."""
+    """Sums of one device since the last drain; copies by kind and pinnedness, syncs by type, as CUPTI numbers them."""
 
     device: int
     state_ns: tuple[int, ...]
@@ -102,7 +102,7 @@ class Device(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What happened to records and buffers since the last drain; each is explained in native/activity.h."""
+    """Counts of records and buffers since the last drain; native/activity.h explains each."""
 
     records: int
     buffers: int
@@ -204,11 +204,11 @@ class Decoder:
         return bool(self._library.kc_settle(ctypes.c_uint32(timeout_ms)) == 0)
 
     def close(self) -> None:
-        """Read what is there and stop; callbacks that come later find nothing open."""
+        """Decode the filled buffers and stop; later callbacks find nothing open."""
         self._library.kc_close()
 
     def drain(self, now_ns: int = 0, *, final: bool = False) -> Drain:
-        """What came since the last call, from one thread at a time.
+        """Sums since the last call; one thread at a time may call it.
 
         Args:
             now_ns: CUPTI's clock; 0 where it is not known. Records are compared with it until the next drain.

@@ -16,7 +16,7 @@ KIB: Final = 1024
 
 
 class Multiprocessor(NamedTuple):
-    """What one multiprocessor can hold at a time."""
+    """Resources of one multiprocessor."""
 
     blocks: int
     warps: int

@@ -30,7 +30,7 @@ RETURN_SECONDS: Final = 30.0
 """After another profiler has ended, and between two questions whether it has."""
 REST: Final = 400.0
 LONGEST_REST_SECONDS: Final = 10.0
-"""The exporter's own interval; what is told later comes an interval later."""
+"""The exporter's default interval; a later report would arrive an interval late."""
 UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
 CROWDED: Final = "more kernels, variants or buckets in an interval than are kept apart"
 
@@ -42,7 +42,7 @@ def wanted(environ: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the rung works with; every part can be a double.
+    """Dependencies of the method; tests replace each by a double.
 
     Attributes:
         environ: The environment.
@@ -52,7 +52,7 @@ class Means:
         capability: Compute capability by device.
         clock: Seconds that only move on.
         native: Memory and windows.
-        rest: After a report, so many times its own processor time passes until the next: by default reports take at
+        rest: Multiple of a report's processor time that passes until the next one: by default reports take at
             most 1/400 of a core. Records are decoded all the while; only their totals wait.
     """
 
@@ -92,7 +92,7 @@ class CuptiRung:
         """Why it is not active; while it is, which of its limits the program has passed."""
 
     def start(self) -> bool:
-        """Begin, if CUPTI is there, allowed and nobody else's; else `reason` says why not."""
+        """Begin if CUPTI is present, allowed and not in use; else `reason` says why not."""
         with self._lock:
             try:
                 self._open()
@@ -117,7 +117,7 @@ class CuptiRung:
                 self._stop_asking(f"unexpected: {type(error).__name__}: {error}")
 
     def stop(self, reason: str = "the program ends") -> None:
-        """Ask for no more, report what is left, let the decoder go; safe to call twice, and without a start."""
+        """Disable the records, report the rest, close the decoder; safe to call twice, and without a start."""
         with self._lock:
             try:
                 if self.state == ACTIVE:

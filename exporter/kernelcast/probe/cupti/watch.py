@@ -78,11 +78,11 @@ class Watch:
         self._told: Callable[[str], None] | None = None
 
     def injected(self) -> str:
-        """Which tool came with the process and will not leave; empty where none did."""
+        """Name of a tool that was loaded with the process and stays; empty without one."""
         return injected(self._environ, self._libraries())
 
     def running(self) -> str:
-        """Which profiler that Python starts has begun; empty where none has."""
+        """Name of a running profiler that Python started; empty without one."""
         with self._lock:
             begun = next(iter(self._begun), "")
         return begun or running(self._modules)

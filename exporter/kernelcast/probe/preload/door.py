@@ -1,4 +1,4 @@
-"""What a Python interpreter runs at its start where the probe may be switched on by the environment.
+"""Start-up code of a Python interpreter whose environment may switch the probe on.
 
 It is imported only where `KERNELCAST_PROBE` is set, imports next to nothing itself, and never raises: pip, compile
 workers and data-loader children inherit the variable, too.

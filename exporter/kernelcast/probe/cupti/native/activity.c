@@ -159,7 +159,7 @@ void kc_subscriber(void *data, int domain, uint32_t callback, const void *argume
     (void)data, (void)domain, (void)callback, (void)arguments;
 }
 
-/* In a child the reader does not exist and a lock may be held by nobody: whatever comes is answered with nothing. */
+/* In a forked child the reader thread does not exist and a lock may stay locked for ever: return at once. */
 static void forked(void)
 {
     atomic_store(&open_now, 0);

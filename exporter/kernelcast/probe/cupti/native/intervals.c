@@ -126,7 +126,7 @@ void occupation_advance(struct occupation *occupation, uint64_t until_ns)
         pass(occupation, until_ns);
 }
 
-/* Sums up all there is; the next activity starts time anew, as nothing is known of what lies between. */
+/* Sums up all intervals; the next activity starts a new timeline, as the time between is unknown. */
 void occupation_finish(struct occupation *occupation)
 {
     sweep(occupation, UINT64_MAX);

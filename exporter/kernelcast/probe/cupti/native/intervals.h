@@ -1,4 +1,4 @@
-/* What a device did at each moment: the union of its activities, swept in order of their starts.
+/* State of a device at each moment: the union of its activities, swept in order of their starts.
  *
  * Activities come in the order in which buffers fill, which is not that of their starts, so they wait for `window` behind
  * the latest end before they are summed up. The oracle is exporter/replay/occupation.py.

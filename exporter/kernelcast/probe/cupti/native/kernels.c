@@ -73,7 +73,7 @@ static uint64_t key_hash(const struct kc_variant *key)
     return hash;
 }
 
-/* NULL where an interval has more than are told apart: the kernel itself still counts. */
+/* NULL where an interval has more variants than are kept apart: the kernel itself still counts. */
 static struct variant *variant_of(const struct kc_variant *key)
 {
     uint32_t slot = (uint32_t)(key_hash(key) % VARIANT_SLOTS);

@@ -21,7 +21,7 @@ static uint32_t by_hash[SLOTS];
 static struct pointer_slot by_pointer[SLOTS];
 static uint32_t count, given, used_bytes, buffer_number;
 
-/* Starts over only what an interval holds: names keep their numbers for the life of the process. */
+/* Clears the data of one interval; names keep their numbers for the life of the process. */
 int names_open(const char *class_rules)
 {
     if (count == 0) {
@@ -33,7 +33,7 @@ int names_open(const char *class_rules)
     return classes_open(class_rules);
 }
 
-/* A pointer may stand for another name once its module was unloaded, so it is compared anew in every buffer. */
+/* A pointer may point to another name once its module was unloaded, so every buffer compares it again. */
 void names_new_buffer(void)
 {
     buffer_number++;
@@ -92,7 +92,7 @@ static uint32_t find(const char *name)
     return admit(name, length, hash, &by_hash[slot]);
 }
 
-/* Whether a pointer still stands for a name; one that was cut off is looked up by its hash instead. */
+/* Whether a pointer still points to a name; a truncated name is looked up by its hash instead. */
 static int still(uint32_t id, const char *name)
 {
     size_t length = strlen(name);

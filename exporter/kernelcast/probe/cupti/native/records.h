@@ -1,4 +1,4 @@
-/* Where fields stand in the activity records that are read.
+/* Offsets of fields in the activity records that are read.
  *
  * Offsets were computed with offsetof() from NVIDIA's own cupti_activity.h of CUPTI 12.1, 12.9, 13.0 and 13.5, on x86-64,
  * and are the same in all of them: newer structs only append. Checked: CUpti_ActivityKernel5 to Kernel13 (Kernel4 lacks

@@ -57,7 +57,7 @@ static struct device *device_at(uint32_t number)
     return devices[number];
 }
 
-/* Synchronisations name a context only; work that names both tells which device that is. */
+/* A synchronisation names only a context; work that names context and device gives the mapping. */
 static void learn_context(uint32_t context, uint32_t device)
 {
     if (context_count && contexts[context_count - 1].context == context)
@@ -102,7 +102,7 @@ static void launch(const uint8_t *record, struct kc_counts *counts)
         counts->untimed++;
 }
 
-/* Pageable and pinned are told by the side that is in the host's memory: the source, unless it is copied to the host. */
+/* The side in the host's memory decides between pageable and pinned: the source, except for copies to the host. */
 static int pinned(const uint8_t *record, uint32_t kind)
 {
     enum { PAGEABLE = 1, PINNED = 2, DEVICE_TO_HOST = 2, ARRAY_TO_HOST = 4 };
@@ -276,7 +276,7 @@ static uint32_t give_device(struct device *device, struct kc_device *given, uint
     return used;
 }
 
-/* Hands over what has come since the last call, and starts the next interval at nothing. */
+/* Returns the sums since the last call, and starts the next interval at zero. */
 void totals_give(uint64_t now_ns, int final, struct kc_drain *drain)
 {
     uint32_t used = kernels_give(drain, given_buckets, BUCKETS_GIVEN), count = 0;
