@@ -7,7 +7,7 @@ their meaning as JSON. Both use no code of the tests, so the file runs beside an
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,10 @@ from kernelcast.bridge.delta.snapshot import load as load_delta
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.columnar import Decoder
 from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.final_reports import Departure, FinalReports, sync
+from kernelcast.exporter.nvml import recording
+from kernelcast.exporter.probe_limits import ProbeLimits
+from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.spool.disk import DiskSpool
 from kernelcast.exporter.spool.record import Record
@@ -43,6 +47,12 @@ SPOOL_TOPICS: Final = ("kernelcast.device", CUMULATIVE_TOPIC)
 DEVICE: Final = Device("node1", "GPU-1", "3", "0000:01:00.0", "nvidia3", "NVIDIA H200", "2", "1g.18gb")
 SIGNATURES: Final = ("void gemm<float>(float*, int)", "ncclDevKernel_AllReduce_Sum_f32_RING_LL()")
 
+EVENT_READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
+    events.HINT_TYPE: events.hint_from,
+    events.OUTCOME_TYPE: events.outcome_from,
+    events.ALERT_TYPE: events.alert_from,
+}
+
 
 def durations() -> DurationTotals:
     """Four launches, one of them of no length."""
@@ -53,8 +63,9 @@ def durations() -> DurationTotals:
 
 
 def probe_frames() -> dict[str, frames.Frame]:
-    """A frame of each type, every field set."""
+    """A frame of each type; each field has a value other than its default in one of them."""
     claim = frames.TunableClaim("block", "64", ("64", "128"), "block_size", "local", "step", ("gemm",), "H200", "v1")
+    of_all_ranks = replace(claim, scope="collective", granularity="epoch")
     return {
         "hello": frames.Hello(
             "train",
@@ -85,15 +96,17 @@ def probe_frames() -> dict[str, frames.Frame]:
             2,
         ),
         "tunables": frames.Tunables((claim,)),
+        "tunables_of_all_ranks": frames.Tunables((of_all_ranks,)),
         "hint": frames.HintFrame(stored_events()["hint"]),
         "outcome": frames.OutcomeFrame(stored_events()["outcome"]),
         "bye": frames.Bye("exit"),
+        "bye_replaced": frames.Bye("replaced"),
         "status": frames.Status("event", "backed_off", "over budget", 0.25),
     }
 
 
 def stored_events() -> dict[str, dict[str, Any]]:
-    """A CloudEvent of each type, every field set."""
+    """A CloudEvent of each type; each field has a value other than its default in one of them."""
     hint = events.Hint(
         "h1", "train", "block", "128", 9 * SECOND_NS, "64", "H200", "v1", "0", "gemm", events.HintMode.APPLY, 0.9,
         (0.8, 0.95), 0.7, (events.Evidence("occupancy", "block", "64", "CUDA guide"),),
@@ -125,9 +138,10 @@ def stored_events() -> dict[str, dict[str, Any]]:
         "{}",
         "http://a",
     )
+    resolved = replace(alert, status="resolved", ends_at="2026-01-01T01:00:00Z")
     return {
         name: events.to_event(data, source="/kernelcast/test", time_ns=SECOND_NS, event_id=name)
-        for name, data in (("hint", hint), ("outcome", outcome), ("alert", alert))
+        for name, data in (("hint", hint), ("outcome", outcome), ("alert", alert), ("alert_resolved", resolved))
     }
 
 
@@ -149,8 +163,57 @@ def read_state(directory: Path) -> Any:
     """Every sample that an exporter shows after it has read the state."""
     file, aggregator = StateFile(directory), Aggregator(epoch_ns=1)
     assert file.load(aggregator), "the state was refused"
+    return _samples(aggregator)
+
+
+def _samples(aggregator: Aggregator) -> Any:
     samples = [sample for group in aggregator.samples(9 * SECOND_NS) for sample in group.samples]
     return {f"{one.metric.otlp_name} {dict(one.attributes)}": [one.start_ns, str(one.value)] for one in samples}
+
+
+def write_final_reports(directory: Path) -> None:
+    """The last report of a process that ended after the state was saved."""
+    known = probe_frames()
+    hello = known["hello"]
+    assert isinstance(hello, frames.Hello)
+    process = Process(hello.program, hello.nonce, hello.start_ns, hello.rank)
+    session = ProbeSession(process, hello, (DEVICE,), ProbeLimits(), keep_unsaved=True)
+    for name in ("names", "kernel_rows", "variant_rows", "counters", "status"):
+        session.take(known[name])
+    reports = FinalReports(directory).open()
+    sync(reports.append([Departure(session, final=True)]))
+    reports.close()
+
+
+def read_final_reports(directory: Path) -> Any:
+    """Every sample that an exporter shows which had no state, only these reports."""
+    reports, aggregator = FinalReports(directory).open(), Aggregator(epoch_ns=1)
+    restored = reports.restore(aggregator, 0)
+    reports.close()
+    return {"restored": restored, "errors": reports.errors, "samples": _samples(aggregator)}
+
+
+def write_recording(directory: Path) -> None:
+    """A recording of NVML with two moments, an error, a struct and an event; packed and not."""
+    answers: dict[str, dict[str, Any]] = {
+        "": {"nvmlDeviceGetCount": 1, "nvmlSystemGetDriverVersion": "580.65.06"},
+        "0": {
+            "nvmlDeviceGetUUID": "GPU-1",
+            "nvmlDeviceGetFanSpeed": {"error": 3},
+            "nvmlDeviceGetMemoryInfo": {"used": 5},
+        },
+    }
+    moments = (
+        recording.Moment(0, answers),
+        recording.Moment(SECOND_NS, {"0": {"nvmlDeviceGetPowerUsage": 70_500}}, (recording.Event("0", 8, 79, 2),)),
+    )
+    for name in ("nvml.jsonl", "nvml.jsonl.gz"):
+        recording.write(directory / name, moments)
+
+
+def read_recording(directory: Path) -> Any:
+    """Every moment of each file."""
+    return {path.name: asdict(recording.read(path)) for path in sorted(directory.iterdir())}
 
 
 def write_spool(directory: Path) -> None:
@@ -213,16 +276,11 @@ def write_events(directory: Path) -> None:
 
 def read_events(directory: Path) -> Any:
     """Envelope and data of each event."""
-    readers: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "hint": events.hint_from,
-        "outcome": events.outcome_from,
-        "alert": events.alert_from,
-    }
     found = {}
-    for name, reader in readers.items():
-        event = events.decode_event((directory / name).read_bytes())
+    for path in sorted(directory.iterdir()):
+        event = events.decode_event(path.read_bytes())
         envelope = {key: value for key, value in event.items() if key != "data"}
-        found[name] = {"envelope": envelope, "data": asdict(reader(event))}
+        found[path.name] = {"envelope": envelope, "data": asdict(EVENT_READERS[event["type"]](event))}
     return found
 
 
@@ -299,6 +357,8 @@ def read_windows(directory: Path) -> Any:
 
 FORMATS: Final[dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]]] = {
     "exporter-state": (write_state, read_state),
+    "final-reports": (write_final_reports, read_final_reports),
+    "nvml-recording": (write_recording, read_recording),
     "spool": (write_spool, read_spool),
     "frames": (write_frames, read_frames),
     "events": (write_events, read_events),
