@@ -23,7 +23,7 @@ def accelerator_samples(node: NodeReading, *, hostname: str, used_by: UsedBy, so
     Args:
         node: The GPUs.
         hostname: The node's name.
-        used_by: Label sets of a GPU; what they agree on stands here.
+        used_by: Label sets of a GPU; the labels that all of them share are used.
         source: One of `wire.identity.SOURCES`.
     """
     divided = {gpu.uuid for gpu in node.gpus if gpu.gi_id}

@@ -1,16 +1,16 @@
-"""Which kernels get a series of their own: the hottest, with a reserve for those that become hot later."""
+"""Chooses the kernels that get a series of their own: the hottest, with a reserve for those that become hot later."""
 
 from collections.abc import Iterable
 from typing import Final, Protocol, TypeVar
 
 RESERVE_DIVISOR: Final = 5
-"""The last fifth of the slots is for kernels that matter, whenever they come: what is admitted never leaves."""
+"""The last fifth of the slots is kept for hot kernels that come late: an admitted kernel never leaves."""
 RESERVE_SHARE_DIVISOR: Final = 1000
 """A kernel matters once it had a thousandth of the GPU time."""
 
 
 class Candidate(Protocol):
-    """What admission looks at."""
+    """The figures of a kernel that admission compares."""
 
     @property
     def signature(self) -> str:

@@ -39,7 +39,7 @@ class ProgramSamples:
 
 @dataclass(slots=True)
 class Counts:
-    """What the aggregator has met since it started.
+    """Counts of the aggregator since it started.
 
     Attributes:
         reports: Reports taken in.
@@ -66,7 +66,7 @@ class Member:
     """One program on one GPU: its series and the processes that feed them.
 
     Attributes:
-        series: What is written.
+        series: The series that are published.
         live: Processes by nonce, the one that reported last at the end.
         ended: The last few that ended; should one speak again, it goes on from where it was.
     """
@@ -94,7 +94,7 @@ class Aggregator:
 
     Attributes:
         members: By key.
-        counts: What it has met.
+        counts: Counts since the start.
         epoch_ns: As above; moves on when a program is retired.
         energy: What GPUs took, and what kernels probably took of it.
         finished: Processes that ended and are no longer kept, so that a late report is not counted twice.
@@ -151,7 +151,7 @@ class Aggregator:
         member.live[nonce] = process
 
     def recall(self, report: ProcessReport) -> None:
-        """Take in what a process reported to an earlier run of this exporter; it may have ended since."""
+        """Restore the totals that a process reported to an earlier run of this exporter; it may have ended since."""
         self.report(report)
         member = self.members.get(_key(report))
         process = member.live.get(report.process.nonce) if member is not None else None
@@ -159,7 +159,7 @@ class Aggregator:
             process.confirmed = False
 
     def outcome(self, outcome: Outcome) -> None:
-        """Count what a program did with a hint."""
+        """Count the outcome of a hint."""
         member = self._addressee(outcome)
         if member is None:
             self.counts.unmatched += 1
@@ -231,7 +231,7 @@ class Aggregator:
             self._finish(nonce, key)
         del self.members[key]
         self.counts.retired += 1
-        # A program that comes back must start later than what was written before.
+        # The series of a program that comes back must start later than its points before.
         self.epoch_ns = max(self.epoch_ns, now_ns)
 
     def _addressee(self, outcome: Outcome) -> Member | None:

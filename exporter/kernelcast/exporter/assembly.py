@@ -61,7 +61,7 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
     kafka.check(settings.kafka)
     with assembled(settings, shutdown) as (daemon, web, changeable):
         shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
-        # What is there now stays: the collector need not look at it again and again.
+        # Objects of the start live as long as the process: the garbage collector need not traverse them again.
         gc.collect()
         gc.freeze()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))

@@ -1,4 +1,4 @@
-"""What the daemon says about itself, made from the catalogue's rows."""
+"""The daemon's own metrics, made from the catalogue's rows."""
 
 from collections.abc import Mapping
 
@@ -59,7 +59,7 @@ class DaemonCounts:
         self._nvml_errors[call].inc()
 
     def nvml(self, sampler: IsolatedSampler) -> None:
-        """Show what has become of the process that asks NVML."""
+        """Show the state of the process that calls NVML."""
         self._follow(self._nvml_starts, sampler.starts)
         self._follow(self._nvml_crashes, sampler.crashes)
         self._follow(self._nvml_hangs, sampler.hangs)
@@ -83,7 +83,7 @@ class DaemonCounts:
         self._duration.set(duration_seconds)
 
     def aggregation(self, aggregator: Aggregator) -> None:
-        """Show what the aggregator has counted and holds."""
+        """Show the aggregator's counts and its number of series."""
         counts = aggregator.counts
         self._follow(self._ignored["fallen"], counts.fallen)
         self._follow(self._ignored["refused"], counts.refused)
@@ -96,7 +96,7 @@ class DaemonCounts:
         self._other.set(len(kernels) - admitted)
 
     def state(self, state: StateFile) -> None:
-        """Show what the state file has counted."""
+        """Show the state file's counts."""
         self._follow(self._saves, state.saves)
         self._follow(self._state_errors["save"], state.errors)
         self._follow(self._state_errors["load"], state.refused)

@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the daemon's loop works with.
+    """The parts of the daemon's loop.
 
     Attributes:
         pipeline: Sources to Kafka.
@@ -50,7 +50,7 @@ class Daemon:
     """The loop.
 
     Args:
-        parts: What it works with.
+        parts: The parts.
         interval_seconds: Between two deadlines.
         clock: Unix nanoseconds.
         monotonic: Monotonic seconds.
@@ -92,7 +92,7 @@ class Daemon:
         now_ns = self._clock()
         try:
             tick = parts.pipeline.tick(now_ns)
-        except Exception as error:  # noqa: BLE001  one program's oddity must not silence the node; it is counted and told
+        except Exception as error:  # noqa: BLE001  one program's error must not silence the node; it is counted and logged
             self._trouble = str(error) or type(error).__name__
             parts.counts.tick_errors.inc()
             _log.error("interval failed", error_type=type(error).__name__, reason=str(error))

@@ -36,7 +36,7 @@ _log = get_logger(__name__)
 
 
 def pynvml_for(settings: ExporterSettings) -> tuple[str, ...]:
-    """What the process that asks NVML is to load: pynvml, or what plays a recording of it."""
+    """The module that the NVML process loads: pynvml, or the player of a recording."""
     if settings.nvml_recording is None:
         return PYNVML
     return "kernelcast.exporter.nvml.recorded:open_recording", str(settings.nvml_recording)
@@ -47,7 +47,7 @@ def check_files(settings: ExporterSettings, *, warn: Callable[[str], None]) -> N
 
     Args:
         settings: They name them.
-        warn: Told what of the table cannot be given.
+        warn: Called for each row of the table that cannot be served.
 
     Raises:
         ConfigurationError: They cannot.
@@ -168,7 +168,7 @@ class DeviceMetrics:
     Use as a context manager.
 
     Args:
-        settings: What they ask at first.
+        settings: The settings at the start.
         has_gpus: Whether there is anything to write; else no dcgm-exporter is looked for.
     """
 
@@ -193,7 +193,7 @@ class DeviceMetrics:
 
     @property
     def off(self) -> str:
-        """Why they are not written: `setting` or `dcgm_exporter`; empty where they are."""
+        """Reason why device metrics are not written: `setting` or `dcgm_exporter`; empty where they are."""
         if self._watch is not None:
             return "dcgm_exporter" if self._watch.answers else ""
         return "setting" if self._asked[0] == "off" else ""
@@ -214,7 +214,7 @@ def _asked(settings: ExporterSettings) -> tuple[str, str]:
 
 
 class KnownGpus:
-    """GPUs that are known, so that programs can be told where they run, whether or not their metrics are written.
+    """Lists the node's GPUs for programs, whether or not device metrics are written.
 
     Args:
         source: Kept open, and polled so that it notices what comes and goes.
@@ -256,7 +256,7 @@ def boot_id(file: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
 
 
 def boot_time_ns(stat: Path = Path("/proc/stat")) -> int:
-    """When this machine started, Unix nanoseconds: to the second, and the same at each call.
+    """Start time of this machine, Unix nanoseconds: exact to the second, and the same at each call.
 
     A difference of two clocks would not be: an exporter that restarts would move the start of the GPUs' counters a
     little back, and readers take what started earlier for outdated.
@@ -274,7 +274,7 @@ def _fetch(url: str) -> bytes:
     except HTTPError as refusal:
         with refusal:
             if refusal.code in ASKS_WHO_WE_ARE:
-                # We have no password for it, and nobody else would guard this address.
+                # We have no password for it, and no other check would guard this address.
                 return DCGM_MARK
             if TLS_ONLY not in refusal.read(DCGM_READ_BYTES):
                 raise

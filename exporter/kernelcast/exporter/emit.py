@@ -79,7 +79,7 @@ class Emitter:
             yield from self._variant(self._varied(shown, variant), totals)
 
     def _own(self, shown: KernelSeries) -> Labels:
-        """Labels are sorted once for each series: made anew every interval, they cost more than all else."""
+        """Labels are sorted once for each series: sorting them every interval would cost more than all else."""
         made = shown.attributes.get("")
         if made is None:
             made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class)
@@ -156,7 +156,7 @@ class Emitter:
             yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches)
 
     def _processes(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
-        """What living processes say of themselves: states are shown once however many are in them, pools add up."""
+        """Samples of living processes: a state is shown once for all processes in it, pools add up."""
         facts: set[tuple[Labels, Metric]] = set()
         pools: dict[tuple[str, str], int] = {}
         for process in live:

@@ -2,8 +2,8 @@
 
 The GPU measures its energy as a whole. An interval's energy is divided by time: as much of it as the share of the
 interval in which the reporting programs' kernels ran is active, the rest idle; the active part is divided over kernels
-by their GPU time. Programs that do not report, copies, and launches that a probe cannot see count as idle. What was
-untimed of a kernel is taken to last as long as what was timed.
+by their GPU time. Programs that do not report, copies, and launches that a probe cannot see count as idle. Untimed
+launches of a kernel are assumed to last as long as its timed ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ class GpuKey(NamedTuple):
 
 @dataclass(slots=True)
 class Look:
-    """What one look at a GPU said; None where it did not."""
+    """One reading of a GPU's energy and power; None for a value that the GPU does not give."""
 
     time_ns: int
     energy_mj: int | None = None
@@ -120,7 +120,7 @@ class EnergyMeter:
 
 
 def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
-    """Charge the kernels that ran; returns what was charged."""
+    """Charge energy to the kernels that ran; returns the charges."""
     shares = [(series, signature, ns) for series in users for signature, ns in series.spent_ns.items() if ns]
     weights = [ns for _, _, ns in shares]
     active_uj = active_part(used_uj, elapsed_ns=elapsed_ns, spent_ns=sum(weights))
@@ -144,7 +144,7 @@ def _used_uj(last: Look, now: Look) -> int | None:
 
 
 def _looks(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Look]], set[GpuKey]]:
-    """What each GPU says, its index beside it; and the GPUs that are divided into instances."""
+    """Readings by GPU, with its index; and the GPUs that are divided into instances."""
     looks: dict[GpuKey, tuple[str, Look]] = {}
     divided: set[GpuKey] = set()
     places: dict[Labels, tuple[GpuKey, str, bool]] = {}
@@ -176,7 +176,7 @@ def _tells_energy(metric: Metric) -> bool:
 
 
 def _place(attributes: Labels) -> tuple[GpuKey, str, bool]:
-    """Which GPU, its index, and whether these labels are those of one of its instances."""
+    """Key and index of the GPU that these labels name, and whether they are those of one of its instances."""
     own = dict(attributes)
     key = GpuKey(own.get("Hostname", ""), own.get("UUID", ""), own.get("source", ""))
     return key, own.get("gpu", ""), bool(own.get("GPU_I_ID"))
@@ -193,6 +193,6 @@ def _samples(key: GpuKey, known: GpuEnergy, time_ns: int) -> Iterator[Sample]:
 
 
 def _absent(key: GpuKey, index: str, time_ns: int) -> Sample:
-    """The energy of a GPU is measured as a whole; which instance took how much of it cannot be told."""
+    """The energy of a GPU is measured as a whole; the share of an instance is unknown."""
     own = labels(**_own(key, index), field=energy.ENERGY.prometheus_name, reason="mig")
     return Sample(gpu.FIELD_ABSENT, own, time_ns, 1)

@@ -29,7 +29,7 @@ class Exposition:
 
     Args:
         registry: The daemon's own metrics.
-        hostname_label: What the label `Hostname` is called on the way out.
+        hostname_label: Name of the label `Hostname` on the page.
     """
 
     def __init__(self, registry: CollectorRegistry, *, hostname_label: str = HOSTNAME_LABEL) -> None:
@@ -40,7 +40,7 @@ class Exposition:
         self._rendered = b""
 
     def show(self, tick: Tick) -> None:
-        """Answer with this interval from now on; what it cost to render is paid by the first scrape."""
+        """Answer with this interval from now on; the first scrape renders it."""
         with self._lock:
             self._tick = tick
 

@@ -1,4 +1,4 @@
-"""What programs reported last before their connection ended, on disk until the state holds it.
+"""The last reports of programs whose connection has ended, on disk until the state holds them.
 
 The state is written once an interval. A program that has ended reports to no later exporter, so what it sent since
 the last save would be lost if this one were killed. One file append for all programs that end at the same moment costs
@@ -42,7 +42,7 @@ class Departure:
     """A process whose connection ended.
 
     Attributes:
-        session: What is known of it.
+        session: Its session.
         final: It has ended and will not come back.
     """
 
@@ -99,7 +99,7 @@ class FinalReports:
         damaged = self._lane.cut > 0
         while (found := self._lane.read()) is not None:
             number, record = found
-            # After damage numbers may be lower; what the state holds already adds nothing a second time.
+            # After damage numbers may be lower; totals that the state holds already add nothing a second time.
             if since is not None and (damaged or number >= since):
                 self._take(sessions, record)
         for session in sessions.values():
@@ -111,7 +111,7 @@ class FinalReports:
         return len(sessions)
 
     def append(self, departures: Iterable[Departure]) -> int | None:
-        """Write what the state does not hold of these processes; hand the result to `sync`.
+        """Write these processes' totals that the state does not hold; hand the result to `sync`.
 
         Returns:
             A file descriptor to sync and close; None where there is nothing to sync.
@@ -130,7 +130,7 @@ class FinalReports:
         self.polled = self._lane.next
 
     def release(self) -> None:
-        """The state on disk holds what the last poll brought: forget the records before it."""
+        """Forget the records before the last poll: the state on disk holds its totals."""
         for number in range(self._released, self.polled):
             self._lane.settle(number)
         self._released = self.polled

@@ -1,4 +1,4 @@
-"""What came since a process's last report: totals are cumulative, series add up what they grew by."""
+"""Increments since a process's last report: reported totals are cumulative, series add up the increments."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ CounterKey = tuple[str, ...]
 """A total that is not per kernel: which one (a key of `series.COUNTERS`), then the values of its labels."""
 
 VariantGrowth = tuple[str, str, int, int, int]
-"""Signature, variant, timed launches, their GPU time in ns, and its squares in ns²: what one variant grew by."""
+"""Signature, variant, timed launches, their GPU time in ns, and its squares in ns²: the increment of one variant."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Launches:
         )
 
     def since(self, before: "Launches") -> "Launches | None":
-        """What was added since `before`; None where any total is lower than it was."""
+        """The increment since `before`; None where any total is lower than before."""
         launches = self.launches - before.launches
         queue_delays = self.queue_delays - before.queue_delays
         queue_delay_ns = self.queue_delay_ns - before.queue_delay_ns
@@ -83,7 +83,7 @@ class Launches:
 
 @dataclass(slots=True)
 class Timed:
-    """What the timed launches of a kernel in one launch configuration add up to: variants have no buckets.
+    """Sums over the timed launches of a kernel in one launch configuration: variants have no buckets.
 
     Attributes:
         count: How many.
@@ -104,7 +104,7 @@ class Timed:
 
 @dataclass(slots=True)
 class Growth:
-    """What one report adds to the series of its program.
+    """The increment of one report to the series of its program.
 
     Attributes:
         kernels: By normalised signature; empty for kernels whose name has not arrived.
@@ -126,7 +126,7 @@ class Growth:
 
 
 def variant_growth(signature: str, now: VariantRow, before: VariantRow | None) -> VariantGrowth | None:
-    """What `now` has beyond `before`; None where any total is lower than it was."""
+    """The difference of `now` and `before`; None where any total is lower than before."""
     _, variant, launches, sum_ns, squares = now
     if before is not None:
         launches -= before.launches
@@ -138,7 +138,7 @@ def variant_growth(signature: str, now: VariantRow, before: VariantRow | None) -
 
 
 def difference(now: DurationTotals, before: DurationTotals) -> DurationTotals | None:
-    """What `now` has beyond `before`; None where any total is lower than it was."""
+    """The difference of `now` and `before`; None where any total is lower than before."""
     count, sum_ns = now.count - before.count, now.sum_ns - before.sum_ns
     squares, zero_count = now.sum_squares_ns2 - before.sum_squares_ns2, now.zero_count - before.zero_count
     known, told = before.buckets, now.buckets

@@ -39,7 +39,7 @@ class UnaryClient:
     Args:
         target: gRPC's address: `unix:/path` or `host:port`.
         service: The service's full name.
-        messages: What it speaks.
+        messages: The service's messages.
         timeout_seconds: Of each call, connecting included.
 
     Raises:

@@ -33,7 +33,7 @@ def message_classes(package: str, messages: Messages) -> Mapping[str, Any]:
     """Classes for a table of messages, in a pool of their own: the process may hold others of the same name.
 
     Args:
-        package: As the service has it; it stands in no message, only in method names.
+        package: The service's package; it is part of method names only, not of messages.
         messages: Name to fields.
     """
     descriptors = importlib.import_module("google.protobuf.descriptor_pb2")

@@ -1,4 +1,4 @@
-"""Which users' processes got which hint: an outcome counts only from one of them."""
+"""Records which users' processes received which hint: an outcome counts only from one of them."""
 
 import threading
 import time

@@ -1,7 +1,7 @@
 """Hints from Kafka to the programs of this node.
 
 Every exporter reads all partitions from their beginning and commits nothing: the topic is compacted, so its content is
-the set of current hints. What was superseded before this exporter started is passed over: delivery begins once the
+the set of current hints. Hints that were superseded before this exporter started are skipped: delivery begins once the
 reader has come to the end that it saw at its start.
 """
 
@@ -21,7 +21,7 @@ FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 30.0
 READ_SECONDS: Final = 0.5
 QUIET_SECONDS: Final = 5.0
-"""With nothing to read for so long the reader has come to the end, even where the last offsets hold no message."""
+"""Without a message for this time the reader is at the end, even where the last offsets hold no message."""
 MAX_MESSAGES: Final = 500
 
 _log = get_logger(__name__)
@@ -64,10 +64,10 @@ class Programs(Protocol):
 
 
 class Aside(Protocol):
-    """Where messages go that cannot be used."""
+    """Takes messages that cannot be used."""
 
     def send(self, message: Received, error: Exception) -> None:
-        """Put one aside."""
+        """Write one to the dead letters."""
         ...
 
 
@@ -76,8 +76,8 @@ class HintInbox:
 
     Args:
         programs: Get the hints.
-        aside: Takes what is no hint.
-        count: Told what became of each.
+        aside: Takes messages that are no hints.
+        count: Called with the result of each.
         clock: Unix nanoseconds.
     """
 
@@ -129,11 +129,11 @@ class HintInbox:
 
 
 class HintReader:
-    """Reads the topic until told to stop; an unreachable broker is tried again, ever more rarely.
+    """Reads the topic until it is stopped; an unreachable broker is tried again at growing intervals.
 
     Args:
         connect: Makes a consumer.
-        inbox: Makes what decides about the messages, anew for each connection.
+        inbox: Makes the inbox that takes the messages, a new one for each connection.
         shutdown: Ends it.
     """
 
@@ -189,7 +189,7 @@ class HintReader:
 
 
 class Behind:
-    """What had been written before the reading began, and has not been read yet."""
+    """The messages that were written before reading began and are not read yet."""
 
     def __init__(self, reader: Reader, partitions: Sequence[Any]) -> None:
         self._first: dict[int, int] = {}

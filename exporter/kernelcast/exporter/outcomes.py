@@ -1,4 +1,4 @@
-"""What programs did with hints: counted here, and written to Kafka for the predictor."""
+"""Outcomes of hints: counted here, and written to Kafka for the predictor."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -14,7 +14,7 @@ _log = get_logger(__name__)
 
 
 class OutcomeSource(Protocol):
-    """Where outcomes come from: the probe socket."""
+    """A source of outcomes: the probe socket."""
 
     def outcomes(self) -> Iterable[Outcome]:
         """Those since the last call."""
@@ -48,7 +48,7 @@ class OutcomeRelay:
         self._count = count
 
     def relay(self, now_ns: int) -> None:
-        """Take on what has come since the last call."""
+        """Count and write the outcomes since the last call."""
         for outcome in self._source.outcomes():
             unmatched = self._aggregator.counts.unmatched
             self._aggregator.outcome(outcome)

@@ -20,7 +20,7 @@ from kernelcast.runtime.producer import Producer
 from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
 
 FLUSH_SECONDS: Final = 10.0
-"""How long the end waits for Kafka; what it has not taken by then is on disk, or told again by the next start."""
+"""Time that stopping waits for Kafka; the rest is on disk, or is published again by the next start."""
 SPOOLED: Final = (DEVICE.name, KERNELS.name, OUTCOMES.name)
 
 _log = get_logger(__name__)
@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """Where messages go.
+    """The producer and the spool before it.
 
     Attributes:
         producer: To Kafka, for what may be lost; None where Kafka is switched off.
@@ -43,7 +43,7 @@ class Unsent:
     """Stands where Kafka would: the node's own `/metrics` is the only way out."""
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
-        """Nobody waits for it."""
+        """Drop the message: Kafka is switched off."""
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistr
 
 
 def spool_directory(settings: ExporterSettings) -> Path | None:
-    """Where the spool is; None without one."""
+    """Directory of the spool; None without one."""
     directory = settings.spool.directory
     if directory is None or directory.is_absolute():
         return directory

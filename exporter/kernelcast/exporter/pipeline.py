@@ -11,7 +11,7 @@ from kernelcast.exporter.report import Source
 
 
 class State(Protocol):
-    """Where the aggregator's totals survive a crash."""
+    """Saves the aggregator's totals, so that they survive a crash."""
 
     def save(self, aggregator: Aggregator) -> None:
         """Make the totals durable; does not raise."""
@@ -19,16 +19,16 @@ class State(Protocol):
 
 
 class Outcomes(Protocol):
-    """What programs did with hints."""
+    """Relays the outcomes of hints."""
 
     def relay(self, now_ns: int) -> None:
-        """Count and pass on what has come since the last call."""
+        """Count and pass on the outcomes since the last call."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one interval brought.
+    """The result of one interval.
 
     Attributes:
         time_ns: When, Unix nanoseconds.
@@ -90,7 +90,7 @@ class Pipeline:
         return Tick(now_ns, programs, devices, self._publisher.points - before, done)
 
     def tally(self) -> Tally:
-        """What was added up and sent since the start."""
+        """Sums of received launches and sent messages since the start."""
         publisher, counts = self._publisher, self._aggregator.counts
         return Tally(publisher.messages, publisher.points, publisher.size_bytes, counts.launches, counts.copies)
 

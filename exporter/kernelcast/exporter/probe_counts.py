@@ -1,4 +1,4 @@
-"""What the probe socket says about itself, made from the catalogue's rows."""
+"""The probe socket's own metrics, made from the catalogue's rows."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Completes a program's idea of its GPU with what the node knows."""
+"""Completes a program's claim of its GPU with the node's data."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -44,7 +44,7 @@ class Leaving:
             self._connections.append(connection)
 
     def wait_seconds(self) -> float | None:
-        """How long it is until `write` is due; None where no connection waits."""
+        """Seconds until `write` is due; None where no connection waits."""
         return max(0.0, self._next_write - self._clock()) if self._connections else None
 
     def write_if_due(self) -> None:
@@ -53,7 +53,7 @@ class Leaving:
             self.write()
 
     def write(self) -> None:
-        """Write what the waiting programs reported last, with one sync for all, and close the connections."""
+        """Write the last reports of the waiting programs, with one sync for all, and close the connections."""
         leaving, self._connections = self._connections, []
         if self.final_reports is not None and leaving:
             with self._lock:

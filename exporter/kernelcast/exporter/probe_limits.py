@@ -1,4 +1,4 @@
-"""How much one program may make the daemon hold, and the checks at the door of the probe socket."""
+"""Limits of the memory that one program may take in the daemon, and the checks of its frames."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ def check_rows(frame: KernelRows, devices: int, known: Container[int]) -> None:
 
 
 def check_variants(frame: VariantRows, devices: int, known: Container[int]) -> None:
-    """Raises FrameError where rows speak of what was not introduced, or a variant cannot be a label."""
+    """Raises FrameError where rows name an unknown kernel, or a variant cannot be a label."""
     _check_device(frame.device, devices)
     for row in frame.rows:
         if row.kernel not in known:

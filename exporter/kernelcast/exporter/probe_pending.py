@@ -37,7 +37,7 @@ class PendingTotals:
         """The totals as a program would send them, kernel names first.
 
         Args:
-            names: What the process's kernels are called.
+            names: Names of the process's kernels.
         """
         used = {kernel for rows in self.rows.values() for kernel in rows}
         used |= {kernel for variants in self.variants.values() for kernel, _ in variants}

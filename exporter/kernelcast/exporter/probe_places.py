@@ -18,7 +18,7 @@ class Connection:
         socket: Its socket.
         peer: The process at the other end.
         since: When it was accepted, monotonic seconds.
-        session: What is known of the process; None before its `Hello`.
+        session: The process's session; None before its `Hello`.
         bad_frames: Frames that broke the contract.
         writing: Packets wait until the socket takes more.
     """
@@ -91,7 +91,7 @@ class Places:
         return [number for number in self._silent if self._connections[number].since <= limit]
 
     def wait_seconds(self) -> float | None:
-        """How long it is until a connection may become overdue; None where all have sent `Hello`."""
+        """Seconds until a connection may become overdue; None where all have sent `Hello`."""
         oldest = next(iter(self._silent), None)
         if oldest is None:
             return None

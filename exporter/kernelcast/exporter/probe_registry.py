@@ -41,7 +41,7 @@ class Entry:
     """A process and its connection.
 
     Attributes:
-        session: What it told.
+        session: Its session.
         peer: Who it is, as the kernel says.
         connection: The number of its connection; None while it is away.
         away_since_ns: Since when it has been away, Unix nanoseconds.
@@ -57,14 +57,14 @@ class ProbeRegistry:
     """Processes by nonce.
 
     Args:
-        devices: Completes what a process knows of its GPU.
+        devices: Completes a process's claim of its GPU.
         limits: Bounds.
         counts: Self metrics.
         ended: Whether a pid has ended; passed in for tests.
 
     Attributes:
         receivers: Which users' processes got which hint.
-        keep_unsaved: New sessions keep what a poll took until `saved` is called.
+        keep_unsaved: New sessions keep the reports of a poll until `saved` is called.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class ProbeRegistry:
         self._departed: list[ProbeSession] = []
 
     def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | Refusal:
-        """Take in a process, or take it back with all that it told before.
+        """Register a process, or reconnect it to its session.
 
         Returns:
-            What is known of it, or why it is not taken: it is not who it says, there is no room, its GPU is unknown.
+            Its registration, or the reason for rejection: wrong credentials, no room, unknown GPU.
 
         Raises:
             FrameError: Its Hello breaks the contract.
@@ -159,7 +159,7 @@ class ProbeRegistry:
         self._hints.pop(key, None)
 
     def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
-        """What is new of every process; those that have ended report for the last time."""
+        """New reports of every process; those that have ended report for the last time."""
         found = [report for session in self._departed for report in session.reports()]
         self._departed = []
         for nonce, entry in list(self._entries.items()):
@@ -175,7 +175,7 @@ class ProbeRegistry:
         return tuple(found)
 
     def saved(self) -> None:
-        """The state on disk holds what the last `reports` gave."""
+        """Note that the state on disk holds the last `reports`."""
         for entry in self._entries.values():
             entry.session.saved()
 

@@ -1,6 +1,6 @@
 """The daemon's end of the probe socket: programs report here and get their hints.
 
-One thread reads and writes all connections without blocking; the daemon's own thread takes what has come (`poll`,
+One thread reads and writes all connections without blocking; the daemon's own thread takes the reports (`poll`,
 `outcomes`) and gives what should go (`deliver`). A lock lies between them, held for microseconds, or for milliseconds
 while last reports are appended to their log; the disk is synced outside it.
 """
@@ -39,12 +39,12 @@ _log = get_logger(__name__)
 
 
 class ProbeServer:
-    """A source of process reports: `poll` gives what is new since the last time.
+    """A source of process reports: `poll` returns the new ones since the last call.
 
     A connection that ends with `Bye`, or whose process has ended, makes its last report final. A process whose
     connection broke otherwise may come back: its totals go on, they are not added again.
 
-    What a process reported since the state was last saved is written to `final_reports` when its connection ends, and
+    Reports since the last saved state are written to `final_reports` when their connection ends, and
     only then is the connection closed: whoever sees it closed after `Bye` knows that the totals survive a crash.
 
     Args:
@@ -111,14 +111,14 @@ class ProbeServer:
         self._thread.start()
 
     def poll(self, now_ns: int) -> Batch:
-        """What every process told since the last call."""
+        """New reports of every process since the last call."""
         with self._lock:
             if self._leaving.final_reports is not None:
                 self._leaving.final_reports.mark()
             return Batch(reports=self._registry.reports(now_ns))
 
     def saved(self) -> None:
-        """The state on disk holds what the last poll brought."""
+        """Note that the state on disk holds the reports of the last poll."""
         with self._lock:
             self._registry.saved()
             if self._leaving.final_reports is not None:
@@ -142,7 +142,7 @@ class ProbeServer:
             self._registry.withdraw(key)
 
     def outcomes(self) -> list[Outcome]:
-        """What became of hints since the last call, with host name and UUID."""
+        """Outcomes of hints since the last call, with host name and UUID."""
         with self._lock:
             return self._registry.outcomes()
 

@@ -1,4 +1,4 @@
-"""What the daemon knows of one process: its totals as last told, and what has changed since they were last taken."""
+"""The daemon's record of one process: its last totals, and the changes since they were last taken."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class ProbeSession:
         hello: How it introduced itself.
         devices: Its devices, completed, in its own order.
         limits: How much it may make the daemon hold.
-        keep_unsaved: Keep what a poll has taken until `saved` is called, so that `unsaved` has it.
+        keep_unsaved: Keep the reports of a poll until `saved` is called, so that `unsaved` has them.
 
     Attributes:
         uid: The user of the process, as the kernel says; -1 where it is not known.
@@ -78,7 +78,7 @@ class ProbeSession:
         self._variants: dict[int, dict[int, set[str]]] = {}
         self._variants_known = 0
         self._described: set[int] = set()
-        """Devices whose reports have told the tunables and the status."""
+        """Devices whose reports have carried the tunables and the status."""
         self._buckets = 0
         self._active: set[int] = set()
         self._hints: deque[bytes] = deque()
@@ -121,7 +121,7 @@ class ProbeSession:
         return None
 
     def reports(self) -> list[ProcessReport]:
-        """What is new since the last call, one report per device; all devices in use where the process has ended."""
+        """New totals since the last call, one report per device; all devices in use where the process has ended."""
         untold = self._active - self._described
         changed = self._active if self.ended else untold | self._new.devices
         found = [self._report(device) for device in sorted(changed)]
@@ -133,7 +133,7 @@ class ProbeSession:
         return found
 
     def saved(self) -> None:
-        """The state on disk holds what the last poll took."""
+        """Note that the state on disk holds the reports of the last poll."""
         self._taken = PendingTotals()
 
     def unsaved(self) -> Iterator[Frame]:
@@ -150,7 +150,7 @@ class ProbeSession:
 
     @property
     def method(self) -> str:
-        """How the process is measured, as it said last."""
+        """Measurement method of the process, from its last status."""
         return self.status.method if self.status and self.status.method else self.hello.method
 
     def fits(self, hint: Hint) -> bool:
@@ -183,7 +183,7 @@ class ProbeSession:
         self._hints.popleft()
 
     def rejoin(self, hello: Hello) -> None:
-        """The process has connected anew; it will tell everything again, and hints it did not get are sent again."""
+        """Restart the session after a reconnect: all totals come again, and undelivered hints are sent again."""
         self.hello = hello
         self._hints.clear()
         self._delivered.clear()

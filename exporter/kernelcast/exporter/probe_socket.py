@@ -23,7 +23,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end, as the kernel says; pid 0 where it lies outside this pid namespace."""
+    """Credentials of the peer, from the kernel; pid 0 where it lies outside this pid namespace."""
 
     pid: int
     uid: int
@@ -117,7 +117,7 @@ class ProbeSocket:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Who is at the other end of a connection (SO_PEERCRED, unix(7))."""
+    """Credentials of a connection's peer (SO_PEERCRED, unix(7))."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _gid = _CREDENTIALS.unpack(raw)
     return Peer(pid, uid)

@@ -19,7 +19,7 @@ MAX_SIGNATURE_CHARACTERS: Final = 16_384
 
 
 class ProcessTotals:
-    """One process on one GPU: what it reported last, and what it says about itself.
+    """One process on one GPU: its last report and its status.
 
     Attributes:
         names: The process's kernel numbers to kernels, signatures normalised.
@@ -63,7 +63,7 @@ class ProcessTotals:
         self.confirmed = True
 
     def advance(self, report: ProcessReport) -> Growth:
-        """Take in a report; returns what it adds to what this process had reported before."""
+        """Store a report; returns its increment over the process's last one."""
         growth = Growth()
         self.confirmed = True
         self._describe(report)
@@ -154,11 +154,11 @@ class ProcessTotals:
 
 
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
-    """Each total of `counters` under a key of its own; a kind that stands in several rows is summed.
+    """Each total of `counters` under a key of its own; rows of the same kind are summed.
 
     Args:
         counters: As reported.
-        probe: A probe measured them, so that what it cost is known; a recording has no such cost.
+        probe: A probe measured them, so its cost is known; a recording has no such cost.
     """
     totals: dict[CounterKey, int] = {}
 

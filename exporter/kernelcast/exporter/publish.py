@@ -24,7 +24,7 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was sent, for people: `replay` and `simulate` print it at the end.
+    """Counts of sent messages and points, which `replay` and `simulate` print at the end.
 
     Attributes:
         messages: Kafka messages.

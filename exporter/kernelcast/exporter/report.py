@@ -1,4 +1,4 @@
-"""What a source hands to the aggregator: cumulative totals of one process on one GPU, and device samples."""
+"""Output of a source for the aggregator: cumulative totals of one process on one GPU, and device samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class ProcessReport:
     Attributes:
         process: Who.
         device: Where.
-        names: What the kernels are called; at least those that `rows` has and no earlier report had.
+        names: Names of the kernels; at least those that `rows` has and no earlier report had.
         rows: Kernels whose totals changed; the others stay as last reported.
         counters: Copies, waits, device time; None leaves them as they were.
         variants: (kernel, variant) to totals, for kernels whose configuration is known to vary.
@@ -41,7 +41,7 @@ class ProcessReport:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a source has to say at one moment.
+    """Reports and samples of a source at one moment.
 
     Attributes:
         reports: Process totals, for the aggregator.
@@ -58,9 +58,9 @@ class Source(Protocol):
     """An input of the exporter: NVML, the probe socket, a replay, a simulation."""
 
     def poll(self, now_ns: int) -> Batch:
-        """Everything new up to `now_ns` (Unix nanoseconds). Does not block; what is missing is absent, not an error."""
+        """Everything new up to `now_ns` (Unix nanoseconds). Does not block; a missing value is absent, not an error."""
         ...
 
     def close(self) -> None:
-        """Release what the source holds; safe to call twice."""
+        """Release the source's resources; safe to call twice."""
         ...

@@ -1,4 +1,4 @@
-"""When to sample: at deadlines a fixed interval apart, so that a slow interval delays no later one."""
+"""Deadlines a fixed interval apart, so that a slow interval delays no later one."""
 
 import time
 import zlib
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How an interval began.
+    """The start of an interval: its time and lateness.
 
     Attributes:
         seconds: How long after its deadline.
@@ -51,7 +51,7 @@ class Schedule:
         self._deadline = clock()
 
     def wait_seconds(self) -> float:
-        """How long it is until the next deadline; 0 where it has passed."""
+        """Seconds until the next deadline; 0 where it has passed."""
         return max(0.0, self._deadline - self._clock())
 
     def begin(self) -> Lateness:

@@ -13,14 +13,14 @@ from kernelcast.wire.identity import Device, Labels
 from kernelcast.wire.kernels import COMPUTE, MAX_VARIANT_CHARACTERS, OTHER, kernel_class, label
 
 MAX_VARIANTS: Final = 8
-"""Variants of one kernel that are told apart; the rest are summed as `other`."""
+"""Number of variants of one kernel with series of their own; the rest are summed as `other`."""
 MAX_SERIES_COUNTERS: Final = 512
 MOST: Final = 2**63
 """OTLP's integers end here: a total that a program makes up beyond it would fail every export of the node."""
 
 
 class SeriesKey(NamedTuple):
-    """What tells the series of two programs apart."""
+    """The labels that identify the series of a program."""
 
     hostname: str
     uuid: str
@@ -44,7 +44,7 @@ class KernelSeries:
         variants: Variant to totals, of an admitted kernel.
         pending_variants: The same, of the last interval, of those that have no totals yet.
         config: The launch configuration last seen.
-        attributes: Its label sets, made once by whoever shows it, by what is added to its own labels.
+        attributes: Its label sets, made once when first shown, by the labels that are added to its own.
         energy_uj: What its own series shows of the GPU's energy, in microjoules.
         pending_energy_uj: What came since the last interval, while it is not admitted.
     """
@@ -97,7 +97,7 @@ class ProgramSeries:
         start_ns: Start of the cumulative series, Unix nanoseconds.
         active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
         kernels: By normalised signature.
-        other: What the kernels without a series add up to, by kernel class.
+        other: Sums of the kernels without a series, by kernel class.
         counted: Launches, timed launches of variants, and gaps: together they stay below `MOST`.
         counters: Totals that are not per kernel.
         gaps: Idle times of the GPU between two things it did; None until some process reports them.
@@ -135,7 +135,7 @@ class ProgramSeries:
         return [kernel for kernel in self.kernels.values() if kernel.admitted]
 
     def grow(self, growth: Growth) -> int:
-        """Add what a process reported; returns how many totals found no room."""
+        """Add the increments of a report; returns the number of totals that found no room."""
         refused = 0
         for signature, grown in growth.kernels.items():
             kernel = self._kernel(signature)
@@ -159,9 +159,9 @@ class ProgramSeries:
         self.kernels[signature].pending_energy_uj += energy_uj
 
     def settle(self, *, max_kernels: int | None, detailed_kernels: int) -> None:
-        """Admit kernels, then move what the others did since the last interval into `other`.
+        """Admit kernels, then add the increments of the others since the last interval to `other`.
 
-        What has been published stays where it is: a kernel takes with it only what nobody has seen yet.
+        Published totals stay where they are: a kernel's own series starts with its unpublished increments only.
         """
         total_ns = self.gpu_time_ns
         waiting = [kernel for kernel in self.kernels.values() if kernel.waits]

@@ -1,4 +1,4 @@
-"""What `kernelcast exporter` can be told."""
+"""Settings of `kernelcast exporter`."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -26,12 +26,12 @@ Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_as_switch), Re
 
 
 class SpoolSettings(Section):
-    """Where messages wait while Kafka is away.
+    """Settings of the spool, which keeps messages while Kafka is away.
 
     Attributes:
         directory: On disk; a relative one is below `state_directory`. null, or a relative one without
             `state_directory`, keeps them in memory alone, and loses what finds no room there.
-        max_bytes: What they may take on disk; over it the oldest are dropped, and counted.
+        max_bytes: Limit on disk; over it the oldest messages are dropped and counted.
         max_age_seconds: Older ones are dropped, and counted.
         memory_bytes: What Kafka has not confirmed of a topic may take in memory; then it is written to disk.
         memory_seconds: For how long it stays in memory alone: what `kill -9` may cost.
@@ -65,7 +65,7 @@ class ExporterSettings(ServiceSettings):
         nvml: Whether to read the GPUs; `auto` goes on without a driver.
         nvml_timeout_seconds: What takes NVML longer hangs; its process is replaced then.
         to_kafka: Whether to write to Kafka and hear hints from it; `off` leaves `/metrics` as the only way out.
-        device_metrics: Whether to write what NVML tells; `auto` leaves it to a dcgm-exporter that answers here.
+        device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter that answers here.
         dcgm_exporter_url: Where to look for one.
         counters_file: Which device rows are written, in dcgm-exporter's format; null takes our own table.
         process_metrics: Whether to write what each process uses of a GPU.

@@ -47,7 +47,7 @@ class StateFile:
     Attributes:
         final_reports: What programs reported last, which the state may not hold yet.
         hint_receivers: Which users' processes got which hint; stored in the state.
-        after_save: Called when the state on disk holds what the last poll brought.
+        after_save: Called when the state on disk holds the reports of the last poll.
         saves: Snapshots written.
         errors: Snapshots that could not be written.
         refused: Files found that were corrupt or foreign; they are renamed, never deleted.
@@ -124,7 +124,7 @@ class StateFile:
     def save(self, aggregator: Aggregator, *, final: bool = False) -> None:
         """Write the aggregator's memory; a failure is counted and logged, and the old file is taken away.
 
-        A snapshot that lags behind what was published would let series fall after a crash; without one the exporter
+        A snapshot that lags behind published points would let series fall after a crash; without one the exporter
         starts afresh, with a later start time, which every reader knows how to take. A GPU's energy grows all the time:
         to keep it would mean to write at every interval of an idle node. It is kept at the end only, and starts afresh
         after a crash.

@@ -1,4 +1,4 @@
-"""What `kernelcast replay` and `kernelcast simulate` can be told, beside what to publish."""
+"""Settings that `kernelcast replay` and `kernelcast simulate` share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ def _none_for(word: str) -> BeforeValidator:
 
 
 class RunSettings(Section):
-    """How to publish a source that ends.
+    """Settings of publishing a source that ends.
 
     Attributes:
         kafka: Where to.
@@ -72,7 +72,8 @@ Hostname = Annotated[str | None, typer.Option("--hostname", help="Node of the se
 LogLevel = Annotated[str | None, typer.Option("--log.level", metavar="LEVEL", help="debug, info, warning or error.")]
 LogFormat = Annotated[str | None, typer.Option("--log.format", metavar="FORMAT", help="logfmt or json.")]
 SummaryFile = Annotated[
-    Path | None, typer.Option("--summary", metavar="FILE", help="Write what was sent, as JSON.", dir_okay=False)
+    Path | None,
+    typer.Option("--summary", metavar="FILE", help="Write a summary of the sent messages, as JSON.", dir_okay=False),
 ]
 
 

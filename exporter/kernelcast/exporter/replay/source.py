@@ -75,16 +75,16 @@ class TraceSource:
 
     @property
     def length_seconds(self) -> float:
-        """How long the recording is, in its own time."""
+        """Length of the recording, in its own time."""
         return (self._last_ns - self._first_ns) / 1e9
 
     @property
     def position_seconds(self) -> float:
-        """How far the replay is, in the recording's own time."""
+        """Position of the replay, in the recording's own time."""
         return (self._moment_ns - self._first_ns) / 1e9
 
     def poll(self, now_ns: int) -> Batch:
-        """What has ended since the last poll; the first one past the recording's end repeats all totals as final."""
+        """Events that ended since the last poll; the first poll past the end repeats all totals as final."""
         if self._done:
             return Batch(done=True)
         if now_ns < self._start_ns:
@@ -106,7 +106,7 @@ class TraceSource:
         """Nothing is held open."""
 
     def _moment(self, now_ns: int) -> int:
-        """Where the replay stands, in the recording's time; it never goes back."""
+        """Position of the replay, in the recording's time; it never goes back."""
         if self._speed is None:
             return self._last_ns
         moment_ns = self._first_ns + int((now_ns - self._start_ns) * self._speed)

@@ -30,7 +30,7 @@ class DeviceTotals:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """What one launch counts towards: a kernel in one configuration and region on one GPU."""
+    """The key of a launch: a kernel in one configuration and region on one GPU."""
 
     device: int
     kernel: int
@@ -68,7 +68,7 @@ class KernelTally:
             self._count(self._slots[int(slot[first])], self._launched(begin + order[first:last]))
 
     def _launched(self, chosen: IntArray) -> Launches:
-        """What some launches, by their positions, add up to."""
+        """Sums over some launches, by their positions."""
         columns = self._trace.launches
         delays_ns = columns.queue_delay_ns[chosen]
         known = delays_ns >= 0
@@ -81,7 +81,7 @@ class KernelTally:
         )
 
     def take(self, device: int) -> Taken:
-        """What changed on a GPU since the last call: new names, rows, variants."""
+        """Changes on a GPU since the last call: new names, rows, variants."""
         totals = self.devices[device]
         names, totals.names = tuple(totals.names), []
         rows = tuple(_row(kernel, totals.kernels[kernel]) for kernel in sorted(totals.changed_kernels))

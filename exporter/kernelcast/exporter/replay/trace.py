@@ -1,4 +1,4 @@
-"""A recording in columns: what every reader of a trace format makes, and what a replay runs on."""
+"""A recording in columns: readers of trace formats make it, and a replay plays it."""
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfiguration:
-    """How a kernel was launched; empty text and 0 where the recording does not say.
+    """The launch configuration of a kernel; empty text and 0 where the recording has none.
 
     Attributes:
         grid: Blocks, as `64x1x1`.
@@ -53,7 +53,7 @@ class LaunchConfiguration:
 
     @property
     def variant(self) -> str:
-        """What tells two configurations of one kernel apart; empty where nothing is known."""
+        """The name of the configuration among those of one kernel; empty where nothing is known."""
         return self.variant_in("")
 
     def variant_in(self, region: str) -> str:
@@ -71,7 +71,7 @@ class TraceDevice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """When things ran, and where: three columns of one length n, ordered by end.
+    """Times and devices of events: three columns of one length n, ordered by end.
 
     Attributes:
         start_ns: Shape (n,), Unix nanoseconds, or nanoseconds since some origin of the recording.
@@ -163,7 +163,7 @@ class Trace:
     """One recorded process.
 
     Attributes:
-        title: What the recording calls itself.
+        title: The recording's own title.
         digest: Hash of the file's content, 16 hex digits.
         devices: The GPUs that did something.
         names: Kernel names as recorded.
@@ -176,7 +176,7 @@ class Trace:
         memset_bytes: Shape (n,), what each fill wrote; 0 where the recording does not say.
         syncs: Waits.
         regions: Names of the ranges.
-        ranges: What the program named, and when.
+        ranges: The program's named ranges, with their times.
         rank: Rank in a distributed job; empty where the recording names none.
         world_size: Ranks of that job; 0 where unknown.
         unusable: Events of the GPU without a time or a duration, which are left out.
@@ -205,13 +205,13 @@ class Trace:
 
     @property
     def start_ns(self) -> int:
-        """When the GPU first did something; 0 in a recording without GPU activity."""
+        """Start of the first GPU activity; 0 in a recording without any."""
         starts = [int(spans.start_ns.min()) for spans in self._activity() if len(spans)]
         return min(starts, default=0)
 
     @property
     def end_ns(self) -> int:
-        """When the GPU last finished something; 0 in a recording without GPU activity."""
+        """End of the last GPU activity; 0 in a recording without any."""
         ends = [int(spans.end_ns[-1]) for spans in self._activity() if len(spans)]
         return max(ends, default=0)
 
@@ -240,7 +240,7 @@ class _Positions(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """When one event ran, and on which device: the device's index as recorded."""
+    """Time and device of one event: the device's index as recorded."""
 
     start_ns: int
     duration_ns: int
@@ -249,7 +249,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a trace comes from: what is known beside its events."""
+    """Facts about a trace besides its events: program, host, devices."""
 
     title: str
     digest: str
@@ -296,7 +296,7 @@ class Recorder:
         self._syncs.append((*self._place(span), self._sync_kinds[kind]))
 
     def range(self, start_ns: int, duration_ns: int, name: str) -> None:
-        """A thread of the program was within what it named."""
+        """Add a range that a thread of the program named."""
         self._ranges.append((start_ns, duration_ns, self._regions[name]))
 
     def unusable(self) -> None:

@@ -57,7 +57,7 @@ simulate = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class SimulateSettings(RunSettings):
-    """What `kernelcast simulate` can be told: how to publish, and what to simulate.
+    """Settings of `kernelcast simulate`: publishing, and the simulation.
 
     Attributes:
         nodes, gpus, kernels_per_program, rate, seed: As in `SimulationSettings`.
@@ -76,7 +76,7 @@ class SimulateSettings(RunSettings):
     duration_seconds: Annotated[float, Field(gt=0)] | None = None
 
     def simulation(self) -> SimulationSettings:
-        """What to simulate.
+        """Settings of the simulation.
 
         Raises:
             ConfigurationError: A fault is not one, or a number is beyond its limits.

@@ -15,7 +15,7 @@ _BOUNDS_NS: Final = np.array(
     [2.0 ** (index / BUCKETS_PER_DOUBLING) * NANOSECONDS_PER_SECOND for index in range(_LOWEST, _HIGHEST + 1)]
 )
 QUANTILES: Final = 8
-"""A step's launches of a kernel are spread over so many durations: the middles of equal shares of a normal law."""
+"""Number of durations that a kernel's launches of a step take: the middles of equal shares of a normal law."""
 _DEVIATES: Final = np.array([NormalDist().inv_cdf((number + 0.5) / QUANTILES) for number in range(QUANTILES)])
 
 

@@ -31,7 +31,7 @@ _TIMES: Final = frozenset({"start", "length", "over", "period", "pause"})
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number that a kind of fault takes: its default, its limits, and what it means."""
+    """A numeric parameter of a kind of fault: its default, its limits and its meaning."""
 
     default: float
     minimum: float
@@ -45,9 +45,9 @@ class Kind:
 
     Attributes:
         help: One line for people.
-        gpu: The GPU it concerns unless told; `ALL` for the whole node.
+        gpu: Default GPU; `ALL` for the whole node.
         per_kernel: Whether it concerns one kernel.
-        parameters: What it takes beside node, gpu, kernel, start and length.
+        parameters: Its parameters besides node, gpu, kernel, start and length.
     """
 
     help: str
@@ -136,7 +136,7 @@ class Fault:
         gpu: Which GPU of it; `ALL` for every one.
         kernel: Which kernel of the program; 0 is the one with the most GPU time.
         start_seconds: When it begins, in simulated time.
-        length_seconds: How long it lasts; infinite unless told.
+        length_seconds: Its length; infinite by default.
         values: The kind's own numbers; times in seconds.
     """
 
@@ -203,7 +203,7 @@ def parse(text: str, kinds: Mapping[str, Kind], *, option: str) -> Fault:
 
 
 def syntax(kinds: Mapping[str, Kind]) -> str:
-    """What may be written, a line for each kind, for `--help`."""
+    """The syntax of faults, a line for each kind, for `--help`."""
     lines = []
     for name, kind in kinds.items():
         keys = [f"{key}={parameter.default:g} ({parameter.help})" for key, parameter in kind.parameters.items()]

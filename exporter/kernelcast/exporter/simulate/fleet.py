@@ -97,7 +97,7 @@ class SimulatedFleet:
         """Nothing is held open."""
 
     def ground_truth(self) -> list[dict[str, Any]]:
-        """What happened so far, a record for each fault or background and GPU, ready for JSON."""
+        """Records of the events so far, one for each fault or background and GPU, ready for JSON."""
         return self._truth.records(self._labels, self.when_ns)
 
     def when_ns(self, seconds: float) -> int:

@@ -1,4 +1,4 @@
-"""How large a simulated fleet is, and what befalls it."""
+"""Size of a simulated fleet, and its faults."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -29,7 +29,7 @@ class SimulationSettings:
         faults: Faults and backgrounds.
 
     Raises:
-        ConfigurationError: A number is beyond its limits, or a fault concerns what is not there.
+        ConfigurationError: A number is beyond its limits, or a fault names a node, GPU or kernel that does not exist.
     """
 
     nodes: int = 1
@@ -62,7 +62,7 @@ class SimulationSettings:
         return self.nodes * self.gpus
 
     def where(self, fault: Fault) -> BoolArray:
-        """Which GPUs a fault concerns, shape (count,)."""
+        """Mask of the GPUs that a fault concerns, shape (count,)."""
         number = np.arange(self.count)
         node, gpu = number // self.gpus, number % self.gpus
         on_node = np.full(self.count, fault.node == ALL) | (node == fault.node)

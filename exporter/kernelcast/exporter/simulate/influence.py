@@ -1,4 +1,4 @@
-"""What faults and backgrounds do to the fleet at one moment."""
+"""Effects of faults and backgrounds on the fleet at one moment."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Influence:
 
     Attributes:
         load: Shape (gpus,), work asked for, as a share of the usual.
-        heat_c: Shape (gpus,), degrees above what the power explains.
+        heat_c: Shape (gpus,), degrees above the temperature that the power explains.
         kernel_factor: Shape (gpus, kernels), times as long, unexplained.
         bandwidth_factor: Shape (gpus,), times as long for what depends on memory bandwidth.
         compute_factor: Shape (gpus,), times as long for everything but collectives.

@@ -14,7 +14,7 @@ _MILLI: Final = 0.001
 
 
 def device_samples(gpus: Gpus, attributes: Sequence[Labels], *, time_ns: int, start_ns: int) -> Iterator[Sample]:
-    """What NVML would say of each GPU, in NVML's resolution.
+    """NVML's values of each simulated GPU, in NVML's resolution.
 
     Args:
         gpus: Their state.

@@ -80,7 +80,7 @@ class Gpus:
         self.temp_c = _AMBIENT_C + influence.heat_c + self._cooling * self._power()
 
     def forget_memory(self, which: FloatArray | IntArray) -> None:
-        """The program on these GPUs ended: what it had allocated is free."""
+        """Free the memory of the program that ended on these GPUs."""
         self._program_mib[which] = 0.0
 
     def allocate(self, influence: Influence, seconds: float) -> np.typing.NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The simulated process on one GPU: who it is, and what it counted beside kernels."""
+"""The simulated process on one GPU: its identity, and its counters besides kernels."""
 
 import hashlib
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _ALLOWED: Final = ("32", "48", "64", "96", "128", "192", "256", "384", "512", "1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a rank runs, for all its processes."""
+    """Node and GPU of a rank, for all its processes."""
 
     program: str
     rank: str
@@ -36,7 +36,7 @@ class SimulatedProcess:
 
         Args:
             place: Where.
-            program: What it runs.
+            program: Its program.
             generation: How many ran here before.
             start_ns: When, Unix nanoseconds.
             bad: The kernel that is badly tuned, and has a tunable.

@@ -1,4 +1,4 @@
-"""What simulated programs run: kernels with a class, a share of the time, and what their speed depends on."""
+"""Simulated programs: kernels with a class, a share of the time, and the clocks that their speed depends on."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -49,7 +49,7 @@ class Program:
 
     @property
     def collective_ratio(self) -> float:
-        """Share of the GPU time that collectives take where nobody waits."""
+        """Share of the GPU time that collectives take where no rank waits."""
         time_ns = self.base_ns * self.share
         return float(time_ns[self.collective].sum() / time_ns.sum())
 

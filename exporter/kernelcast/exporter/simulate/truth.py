@@ -1,4 +1,4 @@
-"""What really happened in a simulation: which fault, where, since when, and when it crossed its limit."""
+"""The ground truth of a simulation: each fault, its place, its start, and the time at which it crossed its limit."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ BUSY_THRESHOLD_PERCENT: Final = 99.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """What the faults' own metrics say after one step.
+    """Values of the faults' own metrics after one step.
 
     Attributes:
         temp_c: Shape (gpus,), degrees C.
         used_mib: Shape (gpus,), MiB.
         busy_percent: Shape (gpus,), asked for, so it may be above 100.
-        slower_ratio: Shape (gpus, kernels), duration over what it is without any fault.
+        slower_ratio: Shape (gpus, kernels), duration over the duration without any fault.
         compute_ratio: Shape (gpus,), the same for all compute of a GPU together.
     """
 
@@ -38,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Which metric shows a fault, and where its limit lies."""
+    """The metric that shows a fault, and its limit."""
 
     metric: Metric
     threshold: float
@@ -82,7 +82,7 @@ class Truth:
         """What happened so far, a record for each fault and GPU, ready for JSON.
 
         Args:
-            labels: The labels of what a fault concerns on a GPU.
+            labels: Labels of the series that a fault concerns on a GPU.
             when_ns: From simulated seconds to Unix nanoseconds.
         """
         records = []

@@ -1,4 +1,4 @@
-"""What the simulated programs launch in one step, and how long it takes."""
+"""Launches of the simulated programs in one step, and their durations."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -85,7 +85,7 @@ class Workload:
         return Step(launches, mean_ns, self._spread, np.where(self._collective, 1.0, slower), ratio)
 
     def _waiting(self, mean_ns: FloatArray, per_second: FloatArray) -> FloatArray:
-        """How much longer each collective takes because the slowest rank of the node comes late to it."""
+        """Extra duration of each collective because the slowest rank of the node arrives late."""
         compute_ns = np.where(self._collective, 0.0, mean_ns * per_second).sum(axis=1)
         by_node = compute_ns.reshape(self._settings.nodes, self._settings.gpus)
         late_ns = (by_node.max(axis=1, keepdims=True) - by_node).reshape(-1)
@@ -94,7 +94,7 @@ class Workload:
         return np.where(self._collective, each_ns[:, None], 0.0)
 
     def _launches(self, mean_ns: FloatArray, per_second: FloatArray, seconds: float) -> IntArray:
-        """Whole launches; what does not fit into the time is not launched, what is left of one comes later."""
+        """Whole launches; launches that do not fit into the time are not made, the rest of one comes later."""
         busy = (mean_ns * per_second).sum(axis=1) / 1e9
         by_node = busy.reshape(self._settings.nodes, self._settings.gpus).max(axis=1, keepdims=True)
         pace = np.broadcast_to(1 / np.maximum(by_node, 1.0), (self._settings.nodes, self._settings.gpus)).reshape(-1)

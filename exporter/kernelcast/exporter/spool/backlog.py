@@ -39,7 +39,7 @@ class Kafka(Protocol):
         ...
 
     def close(self, timeout_seconds: float) -> int:
-        """Flush, then give up what is left."""
+        """Flush, then give up the remaining messages."""
         ...
 
 
@@ -65,7 +65,7 @@ class Way:
     Attributes:
         topic: Its name.
         pace: When those on disk may go.
-        flights: What is unconfirmed, by token, in the order it was handed over.
+        flights: Unconfirmed messages by token, in the order of sending.
         flight_bytes: What librdkafka holds, whether it is on disk as well or not.
         is_full: A message found as many bytes on their way as may be, and Kafka has confirmed nothing since.
         returning: Some have come back: nothing goes until all have been answered for, then the oldest goes first.
@@ -81,7 +81,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much waits where.
+    """Limits of the memory and disk that waiting messages may take.
 
     Attributes:
         memory_bytes: Of each topic, what librdkafka may hold; the message with which it is reached goes, too.
@@ -161,7 +161,7 @@ class Backlog:
             return self._disk.size_bytes, self._disk.messages
 
     def poll(self, timeout_seconds: float) -> None:
-        """Wait for Kafka's answers, at most so long, and do what follows from them; call it again and again."""
+        """Wait for Kafka's answers within a time limit and act on them; the daemon calls it in a loop."""
         self._producer.poll(timeout_seconds)
         with self._lock:
             self._settle()
@@ -175,7 +175,7 @@ class Backlog:
         self._disk.sync(files)
 
     def close(self, timeout_seconds: float) -> int:
-        """Wait for Kafka, at most so long and not where it is away; what it has not confirmed then stays on disk.
+        """Wait for Kafka within a time limit, not at all where it is away; unconfirmed messages stay on disk.
 
         Returns:
             Messages on disk.
@@ -206,7 +206,7 @@ class Backlog:
         self._answers.append((topic, token, reason))
 
     def _settle(self) -> None:
-        """Take in what has become of messages."""
+        """Process the delivery reports of messages."""
         while self._answers:
             topic, token, reason = self._answers.popleft()
             way = self._ways[topic]
@@ -243,7 +243,7 @@ class Backlog:
             self._spill(way)
 
     def _spill(self, way: Way) -> None:
-        """Write to disk what is in memory alone, oldest first; librdkafka goes on trying to send it."""
+        """Write messages that are in memory only to disk, oldest first; librdkafka goes on trying to send them."""
         alone = [flight for flight in way.flights.values() if flight.number is None]
         for flight in alone:
             number = self._store(way, flight.record)

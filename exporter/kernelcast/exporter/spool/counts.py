@@ -1,4 +1,4 @@
-"""What the spool says about itself, made from the catalogue's rows."""
+"""The spool's own metrics, made from the catalogue's rows."""
 
 from collections.abc import Callable
 
@@ -25,10 +25,10 @@ class SpoolCounts:
         self._messages = gauge(rows.SPOOL_MESSAGES, registry)
 
     def drop(self, reason: str, count: int) -> None:
-        """So many messages are lost."""
+        """Count lost messages."""
         self._dropped[reason].inc(count)
 
     def show(self, on_disk: Callable[[], tuple[int, int]]) -> None:
-        """Show what is on disk, bytes and messages, as it is when somebody looks."""
+        """Show bytes and messages on disk, read at each scrape."""
         self._bytes.set_function(lambda: on_disk()[0])
         self._messages.set_function(lambda: on_disk()[1])

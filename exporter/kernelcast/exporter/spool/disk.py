@@ -1,4 +1,4 @@
-"""The lanes of all topics in one directory, within one bound: what is too much or too old goes, oldest first."""
+"""The lanes of all topics in one directory, within one bound: messages beyond it, or too old, are dropped."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ REASONS: Final = ("bound", "age", "disk", "torn", "refused")
 """Why a message is lost: over the byte limit, too old, the disk took it not or not back, torn by a crash, or Kafka will
 never take it."""
 SEGMENTS: Final = 32
-"""In how many parts the byte limit is given up: what is over it goes a segment at a time."""
+"""Number of segments that the byte limit holds: messages beyond it are dropped a segment at a time."""
 MIN_SEGMENT_BYTES: Final = 32 * 1024
 MAX_SEGMENT_BYTES: Final = 8 * 2**20
 
@@ -26,14 +26,14 @@ _log = get_logger(__name__)
 class DiskSpool:
     """Queues on disk, one for each topic. Not thread-safe.
 
-    What is appended is in the kernel's hands at once, so a killed process loses nothing; `sync` puts it on the disk, so
-    a machine that loses power loses what was appended since the last call.
+    An appended record is in the kernel's cache at once, so a killed process loses nothing. `sync` writes the records to
+    the disk, so a machine that loses power loses the records since the last call.
 
     Args:
         directory: Its own; made if it is not there.
         max_bytes: What all segments may take together.
-        max_age_seconds: What is older is not worth sending.
-        on_drop: Told the reason and how many messages, for each loss.
+        max_age_seconds: Older messages are dropped.
+        on_drop: Called with the reason and the number of messages, for each loss.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DiskSpool:
         self._dirty: set[str] = set()
 
     def open(self, topics: Iterable[str]) -> Self:
-        """Take over what an earlier run left, and keep other exporters out until `close`.
+        """Open the records of an earlier run, and lock the directory until `close`.
 
         Raises:
             ConfigurationError: The directory cannot be used, or another exporter uses it.
@@ -80,7 +80,7 @@ class DiskSpool:
         return self
 
     def close(self) -> None:
-        """Write what is left to write, and let others in; safe to call twice."""
+        """Write the rest and unlock the directory; safe to call twice."""
         if self._lock is not None:
             self.sync(self.unsynced())
             for lane in self._lanes.values():
@@ -95,7 +95,7 @@ class DiskSpool:
 
     @property
     def size_bytes(self) -> int:
-        """What all segments take."""
+        """Size of all segments."""
         return sum(lane.size_bytes for lane in self._lanes.values())
 
     @property
@@ -143,13 +143,13 @@ class DiskSpool:
         return found
 
     def unsynced(self) -> list[int]:
-        """File descriptors to give to `sync`: of what has been written since the last call."""
+        """File descriptors to give to `sync`: of segments that were written since the last call."""
         tails = [self._lanes[topic].tail() for topic in self._dirty]
         self._dirty.clear()
         return [tail for tail in tails if tail is not None]
 
     def sync(self, files: Iterable[int]) -> None:
-        """Put what was written on the disk, and note how far it is settled; needs no lock while others append."""
+        """Sync written records to the disk, and note how far they are settled; needs no lock while others append."""
         for file in files:
             try:
                 os.fdatasync(file)

@@ -18,9 +18,9 @@ _HEAD: Final = struct.Struct("<QI")
 class Lane:
     """A queue of segments. Not thread-safe.
 
-    A record is appended, read (handed to Kafka) and settled (confirmed). `rewind` has what was read and not settled
-    read again. A segment whose records are all settled is deleted. How far they are settled is written to the file
-    `head` now and then: after a crash a few are sent twice, never too few.
+    A record is appended, read (handed to Kafka) and settled (confirmed). After `rewind`, unsettled records are read again.
+    A segment whose records are all settled is deleted. The number of the last settled record is written to the file
+    `head` now and then: after a crash a few are sent twice, none is left out.
 
     Args:
         directory: Of this lane alone.
@@ -41,7 +41,7 @@ class Lane:
         self.cut = 0
 
     def open(self) -> None:
-        """Take over what an earlier run left.
+        """Open the segments of an earlier run.
 
         Raises:
             OSError: The directory cannot be made, read or written.
@@ -80,7 +80,7 @@ class Lane:
 
     @property
     def size_bytes(self) -> int:
-        """What the segments take on disk."""
+        """Size of the segments on disk."""
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
@@ -98,12 +98,12 @@ class Lane:
 
     @property
     def oldest_ns(self) -> int:
-        """When the first record of the oldest segment was sent; 0 without any."""
+        """Time at which the first record of the oldest segment was sent; 0 without any."""
         return self._segments[0].oldest_ns if self._segments else 0
 
     @property
     def oldest_newest_ns(self) -> int:
-        """When the last record of the oldest segment was sent; 0 without any."""
+        """Time at which the last record of the oldest segment was sent; 0 without any."""
         return self._segments[0].newest_ns if self._segments else 0
 
     def append(self, record: Record) -> int:
@@ -229,7 +229,7 @@ class Lane:
         self._advance()
 
     def _advance(self) -> None:
-        """Move the head over what is settled, and delete segments that are settled as a whole."""
+        """Move the head over settled records, and delete segments that are settled as a whole."""
         while self._segments:
             segment = self._segments[0]
             self._head = max(self._head, segment.first)

@@ -1,4 +1,4 @@
-"""How quickly a spool is replayed, so that a thousand nodes whose Kafka comes back do not bring it down again."""
+"""Limits the speed at which a spool is replayed, so that a thousand nodes do not overload a Kafka that comes back."""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +11,7 @@ LONGEST_RETRY_SECONDS: Final = 60.0
 class Pace:
     """Judges whether the next message of one topic may go.
 
-    While nobody knows whether Kafka is there, one message goes ahead of all others. Once it has been confirmed, the
+    While it is unknown whether Kafka answers, one message goes ahead of all others. Once it has been confirmed, the
     others follow after a wait that is different on every node, at a bounded rate.
 
     Args:
@@ -51,7 +51,7 @@ class Pace:
         self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
 
     def allows(self, now: float, *, in_flight: int) -> bool:
-        """Whether one more message may go, with so many unconfirmed."""
+        """Whether one more message may be sent, given the number of unconfirmed ones."""
         if now < self._not_before:
             return False
         if not self.is_up:
@@ -62,7 +62,7 @@ class Pace:
         return self._allowance + self._granted >= 0
 
     def granted(self, size_bytes: int) -> None:
-        """So much has come in: so much more may go out, or a busy node would never catch up."""
+        """Raise the allowance by the size of a new message, or a busy node would never catch up."""
         if self.is_up:
             self._granted += size_bytes
 

@@ -1,4 +1,4 @@
-"""One message as bytes in a segment: length, checksum, and what was to be sent."""
+"""One message as bytes in a segment: length, checksum, and the message."""
 
 import re
 import struct
@@ -40,7 +40,7 @@ class Record:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory, about, and on disk."""
+        """Size on disk, and about the size in memory."""
         return HEAD_BYTES + _BODY.size + len(self.key or b"") + len(self.value or b"")
 
 
@@ -53,7 +53,7 @@ def pack(record: Record) -> bytes:
 
 
 def body_length(head: bytes) -> int:
-    """The length that a record's head tells; -1 where it is cut short or no length."""
+    """The length in a record's head; -1 where the head is cut short or invalid."""
     if len(head) < HEAD_BYTES:
         return -1
     length: int = _HEAD.unpack(head)[0]
@@ -61,7 +61,7 @@ def body_length(head: bytes) -> int:
 
 
 def unpack(data: bytes) -> Record | None:
-    """The record of these bytes, head and body; None where they are cut short or are not what was written."""
+    """The record of these bytes, head and body; None where they are cut short or damaged."""
     length = body_length(data[:HEAD_BYTES])
     body = data[HEAD_BYTES:]
     if length < 0 or len(body) != length or zlib.crc32(body) != _HEAD.unpack(data[:HEAD_BYTES])[1]:

@@ -53,7 +53,7 @@ class Segment:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """One that is there; what a crash has torn, or the disk has damaged, is cut out and counted in `cut`.
+        """Load an existing segment; torn or damaged records are cut out and counted in `cut`.
 
         Raises:
             OSError: It cannot be read or cut.
