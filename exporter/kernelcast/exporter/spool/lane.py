@@ -18,9 +18,9 @@ _HEAD: Final = struct.Struct("<QI")
 class Lane:
     """A queue of segments. Not thread-safe.
 
-    A record is appended, read (handed to Kafka) and settled (confirmed). After `rewind`, unsettled records are read again.
-    A segment whose records are all settled is deleted. The number of the last settled record is written to the file
-    `head` now and then: after a crash a few are sent twice, none is left out.
+    A record is appended, read (handed to Kafka) and settled (confirmed). After `rewind`, unsettled records are read
+    again. A segment whose records are all settled is deleted. The number of the last settled record is written to the
+    file `head` now and then: after a crash a few are sent twice, none is left out.
 
     Args:
         directory: Of this lane alone.
