@@ -1,4 +1,4 @@
-"""What the bridge counts about itself, made from the catalogue's rows; every counter starts at 0."""
+"""The bridge's own metrics, made from the catalogue's rows; every counter starts at 0."""
 
 import contextlib
 from typing import Final
@@ -75,7 +75,7 @@ class Instruments:
         self.offset_restarts.labels(topic)
 
     def part_from(self, topic: str, partition: int) -> None:
-        """Take away what is known of a partition that is ours no more."""
+        """Remove the metrics of a partition that this bridge does not own any more."""
         for known in (self.lag, self.lag_seconds):
             with contextlib.suppress(KeyError):
                 known.remove(topic, str(partition))
@@ -118,7 +118,7 @@ class Instruments:
 
 
 def sample_names(registry: CollectorRegistry) -> frozenset[str]:
-    """Every name that stands in a registry, those of its families' samples included: no series may have one."""
+    """Every name in a registry, those of its families' samples included: no series may have one."""
     names: set[str] = set()
     for family in registry.collect():
         names.add(family.name)
@@ -128,7 +128,7 @@ def sample_names(registry: CollectorRegistry) -> frozenset[str]:
 
 
 def last_of_each(message: np.ndarray[tuple[int], np.dtype[np.int32]]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Index of each message's last point; points stand in the order of their messages."""
+    """Index of each message's last point; points are in the order of their messages."""
     return np.flatnonzero(np.append(message[1:] != message[:-1], np.ones(min(len(message), 1), np.bool_)))
 
 

@@ -64,7 +64,7 @@ class Bridge:
 
         Args:
             settings: What to read and how much to hold.
-            clock: Tells the time; this machine's by default.
+            clock: The clock; this machine's by default.
 
         Raises:
             ConfigurationError: A setting that only its user can judge is wrong.
@@ -105,7 +105,7 @@ class Bridge:
 
     @property
     def url(self) -> str:
-        """Where it answers, once started."""
+        """Address of the server, once started."""
         return self._web.url
 
     def start(self) -> Self:
@@ -120,16 +120,16 @@ class Bridge:
         return self
 
     def wait(self, timeout_seconds: float) -> None:
-        """Wait for the consumer's end, at most so long.
+        """Wait for the consumer's end, within a time limit.
 
         Raises:
-            KernelcastError: It has ended without being told to.
+            KernelcastError: It has ended without being stopped.
         """
         if self._ended.wait(timeout_seconds) and not self._stopping.is_set():
             raise KernelcastError(f"the consumer ended: {self._failure}; the bridge must be started again")
 
     def stop(self) -> None:
-        """Leave the group, finish open requests, flush what is on its way to Kafka."""
+        """Leave the group, finish open requests, flush the producer."""
         self._stopping.set()
         self._compilation.stop()
         self._push.stop()
@@ -285,7 +285,7 @@ def _store(
 
 
 def _rules(settings: BridgeSettings) -> Rules:
-    """What points and silence are judged by; a series whose interval is not known yet stays one time-to-live."""
+    """Rules for points and silence; a series whose interval is not known yet stays one time-to-live."""
     return Rules(
         tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
         takeover_ms=round(settings.takeover_seconds * 1e3),

@@ -1,4 +1,4 @@
-"""What the bridge can be told: the section `bridge` of the settings file."""
+"""Settings of the bridge: the section `bridge` of the settings file."""
 
 from typing import Annotated, Literal
 

@@ -172,7 +172,7 @@ def parse(body: bytes) -> list[Alert]:
     """The alerts of a notification.
 
     Raises:
-        Refusal: It is not one; says what is wrong.
+        Refusal: It is not one; the message names the fault.
     """
     try:
         payload = json.loads(body)
@@ -226,7 +226,7 @@ def _is_texts(value: Any) -> bool:
 
 
 def _must_be_json(content_type: str) -> None:
-    """Refuse what a page in a browser may send to another site without asking it first: text, forms, no type at all.
+    """Reject content types that a browser sends across sites without a preflight request: text, forms, no type at all.
 
     Raises:
         Refusal: The body is not declared as JSON.

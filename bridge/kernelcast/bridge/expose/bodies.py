@@ -18,7 +18,7 @@ MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
 larger lives only while somebody reads it."""
 MOST_KEPT: Final = 64
 SENT_BYTES: Final = 256 * 1024
-"""Sent at once: what the connection of a slow reader holds beside the body that it shares."""
+"""Size of one write: the memory that a slow reader's connection holds beside the shared body."""
 
 
 class Source(Protocol):
@@ -26,15 +26,15 @@ class Source(Protocol):
 
     @property
     def version(self) -> int:
-        """Rises with every change of what is exposed."""
+        """Rises with every change of the exposed series."""
 
     def snapshot(self, view: View) -> Snapshot:
-        """What is exposed of a view, at one moment."""
+        """The exposed series of a view, at one moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a body is made for; whoever asks for the same shares it."""
+    """Key of a body; equal requests share one body."""
 
     format: Format
     coding: Coding
@@ -80,7 +80,7 @@ class Bodies:
 
     Attributes:
         source: Where the series are.
-        observe: Told the duration in seconds and the bytes of every encoding.
+        observe: Called with the duration in seconds and the bytes of every encoding.
         created: Whether OpenMetrics has `_created` lines.
         clock: Seconds.
     """

@@ -1,6 +1,6 @@
 """The messages of io.prometheus.client, made at run time: no generated code, and the same classes for the tests.
 
-Only what is used here: counters, gauges, untyped values, summaries, and histograms, classic and native.
+Only the messages that are used here: counters, gauges, untyped values, summaries, and histograms, classic and native.
 Source: prometheus/client_model, io/prometheus/client/metrics.proto.
 """
 

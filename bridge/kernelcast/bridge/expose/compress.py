@@ -14,7 +14,7 @@ GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 """No name, no time, the quickest level, any system: RFC 1952, section 2.3."""
 RAW_DEFLATE: Final = -15
 SLICE_BYTES: Final = 256 * 1024
-"""What the compressor gets at once: its input and output stay in the processor's cache."""
+"""Size of the compressor's input per call: its input and output stay in the processor's cache."""
 ZSTD_LEVEL: Final = 1
 
 Piece = bytes | memoryview

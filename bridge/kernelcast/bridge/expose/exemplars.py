@@ -25,8 +25,8 @@ class Exemplar:
 
     Attributes:
         labels: `trace_id`, `span_id` and others, as names and values.
-        value: What was observed.
-        time_ns: When; 0 where nobody said.
+        value: The observed value.
+        time_ns: Its time; 0 where unknown.
     """
 
     labels: tuple[tuple[str, str], ...]

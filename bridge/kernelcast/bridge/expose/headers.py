@@ -1,4 +1,4 @@
-"""What stands above a family's samples in each format, and under which names the samples go.
+"""The header of a family's samples in each format, and the names of its samples.
 
 OpenMetrics wants more of a name than text does: a counter's family is called without `_total`, an info's without
 `_info`, and no two families may share a name. A counter that does not end so (DCGM's do not), or whose shorter name is

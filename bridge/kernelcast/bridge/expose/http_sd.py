@@ -22,7 +22,7 @@ _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1
 
 
 def discovery(advertised_address: str = "") -> Callable[[Request], Awaitable[Response]]:
-    """What answers `/sd`.
+    """The handler of `/sd`.
 
     Args:
         advertised_address: `HOST:PORT` where Prometheus reaches this bridge; the request's own Host header by default.

@@ -1,4 +1,4 @@
-"""Which format and which compression a scraper wants: the supported one of the highest weight wins.
+"""Negotiates format and compression with a scraper: the supported one of the highest weight wins.
 
 Sources: prometheus/docs, docs/instrumenting/content_negotiation.md; RFC 9110, sections 12.4.2, 12.5.1 and 12.5.3.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Format(Enum):
-    """How a page is written."""
+    """A format of pages."""
 
     TEXT = "text"
     OPENMETRICS = "openmetrics"
@@ -18,7 +18,7 @@ class Format(Enum):
 
 
 class Coding(Enum):
-    """How it is compressed; the better one first."""
+    """A compression of pages; the better one first."""
 
     ZSTD = "zstd"
     GZIP = "gzip"
@@ -27,7 +27,7 @@ class Coding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Negotiated:
-    """A format and what it is called in the answer."""
+    """A format and its content type in the answer."""
 
     format: Format
     content_type: str
@@ -43,7 +43,7 @@ PROTOBUF: Final = Negotiated(
 DEFAULT_ESCAPING: Final = "underscores"
 ESCAPINGS: Final = frozenset({DEFAULT_ESCAPING, "allow-utf-8", "values"})
 """All names here are legal in the narrowest sense, so that these schemes leave them alone. `dots` would double every
-underscore; who asks for it gets underscores, and is told so."""
+underscore; a scraper that asks for it gets underscores, and the answer says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,14 @@ _SINGLE_VALUES: Final = {
 
 
 class OwnMetrics:
-    """Writes what stands in a registry."""
+    """Writes the metrics of a registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Write this registry's metrics, without the `_created` series that prometheus_client adds."""
         self._registry = WithoutCreated(registry)
 
     def page(self, format: Format, view: View) -> bytes:  # noqa: A002  its name
-        """What of them belongs to a view, with what ends a page in this format."""
+        """The registry's metrics that belong to a view, and the end of a page in this format."""
         families = [family for family in self._families(view) if family.samples]
         if format is Format.PROTOBUF:
             return b"".join(_delimited(message) for family in families for message in _messages(family))

@@ -17,7 +17,7 @@ from kernelcast.bridge.series.page import Marks, Page, Values
 
 SMALL_BYTES: Final = 64 * 1024
 LARGE_BYTES: Final = 1024 * 1024
-"""Small pieces are joined until they are so many bytes."""
+"""Small pieces are joined until they have this many bytes."""
 
 
 def encode(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:

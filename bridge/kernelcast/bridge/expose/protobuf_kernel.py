@@ -29,10 +29,10 @@ from kernelcast.bridge.series.exponential import (
 from kernelcast.bridge.series.page import Marks, Page, Values
 
 AHEAD: Final = 12
-"""Labels are fetched so many series early: those of one family lie apart, interleaved as producers send them."""
+"""Number of series ahead of the written one whose labels are prefetched: labels of a family lie far apart in memory."""
 CACHE_LINE: Final = 64
 SERIES_BYTES: Final = 96
-"""What a series takes at most beside labels, buckets and exemplars: tags, lengths, count, sum, start, zero bucket."""
+"""Largest size of a series without labels, buckets and exemplars: tags, lengths, count, sum, start, zero bucket."""
 BUCKET_BYTES: Final = 24
 """A classic bucket at most: tags, length, count, bound."""
 NATIVE_BUCKET_BYTES: Final = 32
@@ -40,7 +40,7 @@ NATIVE_BUCKET_BYTES: Final = 32
 
 LOWEST_SCHEMA: Final = -4
 MOST_GAP: Final = 2
-"""So many empty buckets are written rather than begin another span, which takes more bytes; as client_golang does."""
+"""Gaps up to this many empty buckets are written out: another span takes more bytes. As in client_golang."""
 SMALLEST_THRESHOLD: Final = np.frombuffer(np.float64(1e-128).tobytes(), np.uint8)
 """The zero bucket's breadth where OTLP gives none (0): the specification's own default."""
 INFINITE_BITS: Final = 0x7FF0000000000000
@@ -99,7 +99,7 @@ def _zigzag(number: int) -> np.uint64:
 
 @part
 def _varint_bytes(number: int) -> int:
-    """How many bytes a length takes."""
+    """Number of bytes that a varint length takes."""
     if number < ONE_BYTE:
         return 1
     if number < TWO_BYTES:
@@ -137,7 +137,7 @@ def _close(out: UInt8Array, begin: int, at: int) -> int:
 
 @part
 def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
-    """Where the quote is that closes a label's value, and how many escapes are in it."""
+    """Position of the quote that closes a label's value, and the number of escapes before it."""
     escapes = 0
     j = start
     while j < stop and arena[j] != QUOTE:
@@ -231,7 +231,7 @@ def _native_exemplars(out: UInt8Array, at: int, marks: MarkColumns, first: int, 
 
 @part
 def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
-    """Where the span of buckets ends that begins at `begin`, which is not empty."""
+    """End of the span of buckets that begins at `begin`, which is not empty."""
     end = begin + 1
     j = end
     while j < length and j - end <= MOST_GAP:
@@ -357,7 +357,7 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
     """Write metrics.
 
     Args:
-        page: What is written around the values.
+        page: The text around the values.
         values: The values.
         marks: Their exemplars.
         span: First series, after the last one, the first one's family; first exemplar, after the last one.

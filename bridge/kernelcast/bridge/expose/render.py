@@ -25,7 +25,7 @@ from kernelcast.bridge.series.exponential import RUNGS, ladders
 from kernelcast.bridge.series.page import Marks, Page, Values
 
 LINE_BYTES: Final = 26 + 16
-"""What a line has beside name, labels and bound: the longest number, the longest suffix, braces, comma, newline."""
+"""Largest size of a line without name, labels and bound: number, suffix, braces, comma, newline."""
 EXACT_INTEGERS: Final = 2.0**53
 
 AHEAD: Final = 12

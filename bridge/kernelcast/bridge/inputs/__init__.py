@@ -1,4 +1,4 @@
-"""Formats in: what is read from a topic beside OTLP in protobuf, each format to the same columns."""
+"""Input formats besides OTLP in protobuf, each decoded to the same columns."""
 
 from kernelcast.bridge.inputs.formats import FORMATS, TopicFormat
 from kernelcast.bridge.inputs.protocol import Input

@@ -1,4 +1,4 @@
-"""Which format a topic has: the setting `bridge.formats`, and the declarative mapping of JSON in it."""
+"""The format of each topic: the setting `bridge.formats`, and the declarative mapping of JSON in it."""
 
 import re
 from functools import cached_property
@@ -53,7 +53,7 @@ class TopicFormat(Section):
         values: Instead of `value`: an object of which every number is a series, its name joined to `name` by `_`.
         time: When it was measured, a number or RFC 3339 text; a path. Without, the message's append time counts.
         time_unit: What numbers of `time` count.
-        labels: Label by label, a path or a constant; what is missing makes no label.
+        labels: For each label a path or a constant; a missing value makes no label.
         labels_from: Objects of which every text, number and boolean is a label; paths.
         kind: gauge, counter, info or unknown.
         help: One line for people.
@@ -141,7 +141,7 @@ class TopicFormat(Section):
 
     @cached_property
     def points_path(self) -> JsonPath:
-        """Where the points are."""
+        """Path to the points."""
         return JsonPath.parse(self.points)
 
 

@@ -9,7 +9,7 @@ MAX_IDENTITIES: Final = 2_000_000
 """A known series costs about 400 bytes in an input of text, twice what it costs in the OTLP decoder."""
 
 Spellings = dict[Any, Any]
-"""What a parser keeps of each spelling, by spelling."""
+"""A parser's data of each spelling, by spelling."""
 
 
 class Interner:
@@ -68,7 +68,7 @@ class Interner:
         """The identity of a series.
 
         Raises:
-            KeyError: The number stands for nothing.
+            KeyError: The number is not in use.
         """
         identity = self._identities[number] if 0 <= number < len(self._identities) else None
         if identity is None:
@@ -76,7 +76,7 @@ class Interner:
         return identity
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """Take numbers back with all their spellings; those that stand for nothing are passed over."""
+        """Free numbers with all their spellings; unused numbers are skipped."""
         for number in numbers:
             if not 0 <= number < len(self._identities) or self._identities[number] is None:
                 continue
@@ -87,7 +87,7 @@ class Interner:
             self._free.append(number)
 
     def keep(self, used: Container[int]) -> None:
-        """A message was used: what it brought stays, but for series without a point, which nobody would ever forget."""
+        """Keep the series of a used message, except those without a point, which would never be freed."""
         self.forget([number for number in self._fresh if number not in used])
         self._fresh.clear()
         self._fresh_spellings.clear()

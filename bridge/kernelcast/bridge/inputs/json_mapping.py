@@ -1,4 +1,4 @@
-"""JSON that nobody has agreed on, read as its topic's settings say.
+"""JSON without a standard schema, read by its topic's mapping.
 
 A point without a name or a number is left out and counted: a mapping that fits nothing shows on the first look. What
 is no JSON, or has a time that is none, is an error of the whole message.

@@ -19,7 +19,7 @@ _MISSING: Final = object()
 Step = str | int | None
 """A name, an index, or None for all."""
 Trail = tuple[Any, ...]
-"""What a point lies in, the whole message first, the point last."""
+"""The objects around a point, the whole message first, the point last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class JsonPath:
         return value
 
     def find_all(self, message: Any) -> Iterator[Trail]:
-        """Everything it leads to, each with what it lies in."""
+        """All values that the path leads to, each with the objects around it."""
         yield from _walk((message,), message, self.steps)
 
 

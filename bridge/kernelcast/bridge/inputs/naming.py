@@ -64,10 +64,10 @@ class Named:
     labels: bytes
 
     def placement(self, format_name: str) -> Placement | int:
-        """Where it goes, or the reason (a code of `columns`) why it is not stored.
+        """Its placement, or the reason (a code of `columns`) why it is not stored.
 
         Args:
-            format_name: What it was read from; another format is another writer.
+            format_name: Its input format; another format is another writer.
         """
         name, kind, help_text = self.family.name, self.family.kind, self.family.help
         row = BY_PROMETHEUS_NAME.get(name)

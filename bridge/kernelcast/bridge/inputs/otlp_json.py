@@ -1,6 +1,6 @@
 """OTLP in JSON: rewritten in protobuf, and decoded like every other export request.
 
-So a series that comes in both encodings is one, of one writer, and both are told the same about what is wrong.
+So a series that comes in both encodings is one, of one writer, and both give the same errors.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class OtlpJson:
     """Reads export requests in JSON; not thread-safe.
 
     Args:
-        limits: What one message may ask for.
+        limits: Limits of one message.
     """
 
     format = "otlp_json"
@@ -60,7 +60,7 @@ class OtlpJson:
         )
 
     def identity(self, number: int) -> SeriesIdentity:
-        """What a series number stands for.
+        """Identity of a series number.
 
         Raises:
             KeyError: The number stands for nothing.
@@ -68,11 +68,11 @@ class OtlpJson:
         return self._decoder.identity(number)
 
     def identities(self, numbers: Int32Array) -> SharedIdentities:
-        """What many series numbers stand for; see `Decoder.identities`."""
+        """Identities of many series numbers; see `Decoder.identities`."""
         return self._decoder.identities(numbers)
 
     def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
-        """Which series of the last batch have delta temporality; see `Decoder.deltas`."""
+        """Mask of the last batch's series with delta temporality; see `Decoder.deltas`."""
         return self._decoder.deltas(numbers)
 
     def forget(self, numbers: Int32Array) -> None:

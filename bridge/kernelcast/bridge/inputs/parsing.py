@@ -25,7 +25,7 @@ class Parsing(ABC):
 
     Args:
         max_identities: Series known at once.
-        limits: What one message may ask for; `message_bytes` counts after decompression.
+        limits: Limits of one message; `message_bytes` counts after decompression.
     """
 
     format: str
@@ -46,7 +46,7 @@ class Parsing(ABC):
         return rows.columns(tuple(failures))
 
     def identity(self, number: int) -> Placement | int:
-        """What a series number stands for, or the reason (a code of `columns`) why it is not stored.
+        """Identity of a series number, or the reason (a code of `columns`) why it is not stored.
 
         Raises:
             KeyError: The number stands for nothing.
@@ -78,7 +78,7 @@ class Parsing(ABC):
         return spelled
 
     def spend(self, label_bytes_made: int) -> None:
-        """Note that the message has made so many bytes of labels.
+        """Count bytes of labels that the message has made.
 
         Raises:
             DecodeError: It has made too many in all.
@@ -100,7 +100,7 @@ class Parsing(ABC):
         return self._families.setdefault(made, made)
 
     def tidy(self) -> None:
-        """Drop what was kept for series that have gone."""
+        """Drop the spellings of removed series."""
         if len(self._families) > len(self.interner) + SPARE:
             self._families.clear()
 

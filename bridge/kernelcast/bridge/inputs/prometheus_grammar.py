@@ -117,7 +117,7 @@ def time_ns(text: str, *, seconds: bool) -> int:
 
 
 def after_series(rest: str, line: str) -> list[str]:
-    """What stands behind a series, without exemplar: the value, and the timestamp where there is one.
+    """The rest of a line after the series, without exemplar: the value, and the timestamp where there is one.
 
     Raises:
         DecodeError: It is neither one word nor two.

@@ -29,7 +29,7 @@ KINDS: Final = {
     "untyped": Kind.UNKNOWN,
     "unknown": Kind.UNKNOWN,
 }
-"""What a type makes of a sample that is a series by itself."""
+"""Kind of a sample that is a series by itself, by its family's type."""
 SUFFIXES: Final = {
     "counter": ("_total", "_created"),
     "histogram": ("_bucket", "_sum", "_count", "_created"),
@@ -45,12 +45,12 @@ START_TIMES: Final = "start times of "
 Context = tuple[str, str]
 """A family's name and type, as the page declares them."""
 Kept = int | tuple[int, int, float]
-"""What is kept of a spelling: a series' number; or number, part and bound, where it is a part of one."""
+"""The data of a spelling: a series' number; or number, part and bound, where it is a part of one."""
 
 
 @dataclass(slots=True)
 class Page:
-    """What has been read of one message.
+    """State of reading one message.
 
     Attributes:
         rows: Where its points go.
@@ -162,7 +162,7 @@ class PrometheusText(Parsing):
             self._contexts = defaultdict(dict, {key: known for key, known in self._contexts.items() if known})
 
     def _note(self, page: Page, line: str, known: Spellings) -> Spellings:
-        """Take a comment's word; what is known of the family that the next lines are of."""
+        """Read a comment; returns the data of the family that the next lines belong to."""
         word, name, text = grammar.comment(line)
         if word == "TYPE":
             if text not in KINDS:
@@ -211,7 +211,7 @@ class PrometheusText(Parsing):
         return known
 
     def _admit(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
-        """What is to be kept of a spelling that is new."""
+        """The data of a new spelling."""
         family, type_name = context
         if type_name.startswith(START_TIMES):
             return self._admit_start_time(page, context, spelled, spelling)

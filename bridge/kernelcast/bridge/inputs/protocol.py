@@ -1,4 +1,4 @@
-"""What every input is: messages in, columns out, and series known by number."""
+"""The protocol of inputs: messages in, columns out, and series known by number."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,7 +18,7 @@ class Input(Protocol):
         """Decode a batch; each message counts whole or not at all."""
 
     def identity(self, number: int) -> SeriesIdentity | Placement | int:
-        """What a series number stands for: a series of OTLP, one of Prometheus as it is, or why it is not stored."""
+        """Identity of a series number: a series of OTLP or of Prometheus, or the reason why it is not stored."""
 
     def forget(self, numbers: Int32Array) -> None:
         """Give numbers back; they may come again for other series."""

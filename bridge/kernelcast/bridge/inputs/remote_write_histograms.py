@@ -35,7 +35,7 @@ def histogram_point(histogram: Any, times_ns: tuple[int, int], number: int, limi
 
     Returns:
         The point; None where it has no place among cumulative totals: counts that are no whole numbers, gauge
-        histograms, schemas that nobody has defined.
+        histograms, undefined schemas.
 
     Raises:
         DecodeError: Spans and counts do not match, or there are too many buckets.

@@ -49,7 +49,7 @@ class HistogramPoint(NamedTuple):
 
 @dataclass(slots=True)
 class Rows:
-    """What a batch has brought so far.
+    """Points of a batch so far.
 
     Attributes:
         series: Numbers of the series of number points.
@@ -91,7 +91,7 @@ class Rows:
         self._ends.append((message, len(self.series), len(self.histograms)))
 
     def roll_back(self) -> None:
-        """Drop what the message that has begun brought."""
+        """Drop the points of the message that has begun."""
         numbers, histograms, self.unsupported, exemplars = self._begun
         del self.series[numbers:], self.time_ns[numbers:], self.value[numbers:], self.histograms[histograms:]
         del self.exemplars[exemplars:]

@@ -50,7 +50,7 @@ class Message(Protocol):
     """The part of confluent_kafka.Message that is needed here."""
 
     def topic(self) -> str | None:
-        """Where it was read."""
+        """The topic that it was read from."""
 
     def value(self) -> bytes | None:
         """Its value."""
@@ -65,10 +65,10 @@ class Group:
 
     Attributes:
         format: The format's name.
-        input: What reads them; None where nobody can.
+        input: The input that reads them; None where none can.
         indices: Which of the batch's messages.
         bodies: Their values, unpacked.
-        failures: Where nobody can: why.
+        failures: The reasons, where none can.
     """
 
     format: str
@@ -139,7 +139,7 @@ class Selection:
         return (format_name, name if format_name == JSON else ""), body
 
     def _entry(self, topic: str) -> str:
-        """The name under which a topic's format stands in the settings."""
+        """The key of a topic's format in the settings."""
         if len(self._entries) >= MOST_TOPICS:
             self._entries.clear()
         pattern = next((name for name in self._patterns if re.match(name, topic)), "")
@@ -168,7 +168,7 @@ _MAKERS: Final[Mapping[str, Callable[..., Input]]] = {
 
 
 def _told(headers: Headers) -> dict[str, str]:
-    """The headers that say what a message is, in lower case."""
+    """The headers that name a message's format, in lower case."""
     return {
         name.lower(): (value.decode(errors="replace") if isinstance(value, bytes) else value or "").strip().lower()
         for name, value in headers

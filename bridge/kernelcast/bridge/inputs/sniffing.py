@@ -1,4 +1,4 @@
-"""Which format a message is in, by its first bytes: Kafka has no content type, and exporters set no header.
+"""Recognises a message's format by its first bytes: Kafka has no content type, and exporters set no header.
 
 What a format cannot begin with rules it out: a protobuf message has control characters near its start (lengths, field
 tags), text has none; a request of remote write 1.0 has text where one of OTLP has a tag. Every message is looked at by
@@ -81,7 +81,7 @@ def _is_remote_write_1(message: bytes) -> bool:
 
 
 def _behind_length(message: bytes, at: int) -> int:
-    """Where a length that stands at `at` ends."""
+    """End of the varint length that begins at `at`."""
     while at < len(message) and message[at] >= 0x80:
         at += 1
     return at + 1

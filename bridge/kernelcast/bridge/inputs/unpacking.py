@@ -16,7 +16,7 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 _STEP_BYTES: Final = 256 * 1024
 _SLICE_BYTES: Final = 64 * 1024
 MOST_GZIP_MEMBERS: Final = 10_000
-"""A member may be empty, so the limit on the unpacked size alone does not bound what a message costs."""
+"""A member may be empty, so the limit on the unpacked size alone does not bound the cost of a message."""
 ENCODINGS: Final = ("identity", "gzip", "zstd", "snappy")
 
 
@@ -38,7 +38,7 @@ def snappy(message: bytes, limits: Limits) -> bytes:
 
 
 def snappy_length(message: bytes) -> int | None:
-    """How long a snappy block says that it is, unpacked; None where it says nothing."""
+    """Unpacked length in the head of a snappy block; None where it is damaged."""
     try:
         return int(cramjam.snappy.decompress_raw_len(message)) if message else None
     except cramjam.DecompressionError:
@@ -54,7 +54,7 @@ def unpacked(message: bytes, encoding: str, limits: Limits) -> bytes:
         limits: `message_bytes` is the longest result.
 
     Raises:
-        DecodeError: It is not what it is said to be, or too long.
+        DecodeError: It is not in the stated compression, or too long.
     """
     if encoding == "gzip":
         return _gzip(message, limits)

@@ -1,4 +1,4 @@
-"""What a receiver makes of a request."""
+"""A receiver's answer to a request, and the action that follows."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -6,14 +6,14 @@ from typing import Final
 
 
 class Verdict(Enum):
-    """What is to be done after a request."""
+    """Action after a request."""
 
     ACKNOWLEDGED = "acknowledged"
     """The receiver has it."""
     REFUSED = "refused"
     """The receiver has looked at it and will never take it as it is."""
     AGAIN = "again"
-    """Nobody has looked at it, or the receiver could not: the same may succeed later."""
+    """The request did not reach a receiver that could process it: the same may succeed later."""
     UNSUPPORTED = "unsupported"
     """The receiver does not know the format."""
 
@@ -23,10 +23,10 @@ class Answer:
     """An answer, understood.
 
     Attributes:
-        verdict: What is to be done.
+        verdict: The action.
         cause: Why, as a label's value.
         detail: Why, in the receiver's words.
-        retry_after_seconds: What the receiver asks for before the next attempt.
+        retry_after_seconds: The pause that the receiver asks for.
         discarded: Points that the receiver dropped out of a request whose rest it took.
         headers: Of the response, names in lower case.
         body: Of the response, its beginning.
@@ -79,7 +79,7 @@ def judge(status: int, text: str) -> tuple[Verdict, str]:
 
 
 def _cause_of_retry(status: int, text: str) -> str:
-    """Why the same request may succeed later; empty where it will not."""
+    """Reason why the same request may succeed later; empty where it will not."""
     if status >= 500:
         return "configuration" if NATIVE_DISABLED in text else "server_error"
     if status < 400 or status in UNTOUCHED:

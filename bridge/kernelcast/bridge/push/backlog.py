@@ -1,4 +1,4 @@
-"""Kafka as the backlog of one destination: what is read, what is acknowledged, how much is left."""
+"""Kafka as the backlog of one destination: messages read, messages acknowledged, and the lag."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ LONGEST_SILENCE_SECONDS: Final = 5.0
 """Between requests, so that a rebalance need not wait for a long batch."""
 UPKEEP_SECONDS: Final = 1.0
 ASK_SECONDS: Final = 10.0
-"""While nothing is fetched, only a question tells how far Kafka has gone on."""
+"""While nothing is fetched, only a query returns the end of the log."""
 
 Key = tuple[str, int]
 
@@ -38,7 +38,7 @@ class Source(Protocol):
         """The first offset kept, and the next to be written."""
 
     def known_high(self, partition: TopicPartition) -> int:
-        """The next offset to be written as far as is known; asks nobody."""
+        """The next offset to be written as far as is known, without a query."""
 
     def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """The group's offsets."""
@@ -58,7 +58,7 @@ class Source(Protocol):
 
 @dataclass(slots=True)
 class Place:
-    """How far a partition has come.
+    """Position of a partition.
 
     Attributes:
         acknowledged: The offset after the last message that is done with; negative before it is known.
@@ -102,7 +102,7 @@ class Backlog:
     """Reads batches and commits them once they are acknowledged; one thread, rebalancing included.
 
     Attributes:
-        joined: Whether the group has told us our partitions, none included.
+        joined: Whether the group has assigned partitions, none included.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Backlog:
         return starts
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """Leave partitions to another member, which reads again what was not acknowledged."""
+        """Release partitions to another member, which reads unacknowledged messages again."""
         keys = {(item.topic, item.partition) for item in partitions}
         if not lost:
             self._commit(wait=True)
@@ -218,7 +218,7 @@ class Backlog:
         self._fetch()
 
     def rewind(self) -> None:
-        """Read again what was not acknowledged, of the partitions that are still ours."""
+        """Read unacknowledged messages again, in the partitions that are still ours."""
         self._held, self._held_ends = [], {}
         for key, place in self._places.items():
             if place.acknowledged >= 0:
@@ -226,7 +226,7 @@ class Backlog:
         self._fetch()
 
     def close(self) -> None:
-        """Commit what is acknowledged, and wait until Kafka has it."""
+        """Commit acknowledged offsets, and wait until Kafka has them."""
         self._commit(wait=True)
 
     def age_seconds(self) -> float:
@@ -271,7 +271,7 @@ class Backlog:
         return starts
 
     def _commit(self, *, wait: bool) -> bool:
-        """Tell Kafka what is new; whether it took it, as far as was waited."""
+        """Commit new offsets; returns whether Kafka confirmed them within the wait."""
         changed = {key: place for key, place in self._places.items() if place.acknowledged > place.committed}
         offsets = [TopicPartition(*key, place.acknowledged) for key, place in changed.items()]
         try:

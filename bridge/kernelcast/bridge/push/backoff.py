@@ -1,4 +1,4 @@
-"""How long to wait before a request is sent again.
+"""Pauses before a request is sent again.
 
 Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015: full jitter.
 """
@@ -10,7 +10,7 @@ from typing import Final
 FIRST_SECONDS: Final = 0.5
 LONGEST_SECONDS: Final = 30.0
 LONGEST_ASKED_SECONDS: Final = 600.0
-"""What a receiver may ask for; beyond it, it is asked again."""
+"""Longest pause that a receiver may ask for."""
 
 
 class Backoff:
@@ -26,10 +26,10 @@ class Backoff:
         self._limit_seconds = FIRST_SECONDS
 
     def next_seconds(self, asked_seconds: float | None = None) -> float:
-        """How long to wait now.
+        """The next pause.
 
         Args:
-            asked_seconds: What the receiver asks for; half of it at most is added, so that not all come back at once.
+            asked_seconds: The pause that the receiver asks for; up to half of it is added at random, to spread senders.
         """
         limit = self._limit_seconds
         self._limit_seconds = min(limit * 2, LONGEST_SECONDS)
@@ -44,7 +44,7 @@ class Backoff:
 
 
 def retry_after_seconds(value: str | None, now_seconds: float) -> float | None:
-    """What a `Retry-After` header says, as seconds from now; None without one, or one that says nothing.
+    """Seconds from now of a `Retry-After` header; None without a valid one.
 
     Args:
         value: The header: seconds, or an HTTP date.

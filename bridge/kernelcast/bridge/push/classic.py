@@ -33,7 +33,7 @@ def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times
         columns: Decoded histograms.
         rows: Which of them, at least one: either all with explicit bounds, or all exponential.
         times: One for each row.
-        known: Tells their series.
+        known: The series by number.
     """
     explicit = bool(columns.flags[rows[0]] & EXPLICIT)
     stale = (columns.flags[rows] & NO_RECORDED_VALUE) != 0

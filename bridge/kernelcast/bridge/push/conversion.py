@@ -1,4 +1,4 @@
-"""From messages to remote write's rows: decode, name, turn histograms into what the receiver takes."""
+"""Converts messages to remote write's rows: decodes, names, and converts histograms to the receiver's kind."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -40,7 +40,7 @@ class Conversion:
 
         Args:
             settings: The destination's.
-            metrics: Where what is left out is counted.
+            metrics: Counts left-out points.
             reading: How messages are read and series are named.
         """
         self._settings, self._metrics, self._reading = settings, metrics, reading
@@ -106,7 +106,7 @@ class Conversion:
         return tidy
 
     def _placed(self, columns: NumberColumns | HistogramColumns, known: Known) -> NDArray[np.bool_]:
-        """Which points can be sent, by their series and their time; the others are counted."""
+        """Mask of the points that can be sent, by their series and their time; the others are counted."""
         number = known.number[columns.series]
         for code, cause in DISCARD_CAUSES.items():
             self._metrics.discarded(cause, int((number == UNSEEN - code).sum()))
@@ -122,7 +122,7 @@ class Conversion:
         return _rows(columns, rows, bits, known), known.target[columns.series[rows]]
 
     def _usable(self, columns: HistogramColumns, known: Known) -> NDArray[np.bool_]:
-        """Which histograms can be sent; the others are counted."""
+        """Mask of the histograms that can be sent; the others are counted."""
         stale = (columns.flags & NO_RECORDED_VALUE) != 0
         findings = np.zeros(len(stale), np.uint8)
         examine(arrays_of(columns), stale.view(np.uint8), findings)

@@ -1,4 +1,4 @@
-"""One batch to its end: sent again until the receiver decides; of what it refuses, only the refused part is lost."""
+"""Delivers one batch: retries until the receiver accepts or rejects it, and loses only the rejected part."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kernelcast.bridge.push.backoff import Backoff
 from kernelcast.bridge.push.instruments import DestinationMetrics
 
 MAX_PARTS: Final = 2000
-"""Requests that one refused request may be divided into; what is refused beyond them is lost whole."""
+"""Requests that one rejected request may be divided into; parts rejected beyond them are lost whole."""
 
 ORDERING: Final = frozenset({"out_of_order", "duplicate", "too_old", "out_of_bounds"})
 """Causes that concern a point's time, not its series."""
@@ -23,7 +23,7 @@ class Payload(Protocol):
 
     @property
     def points(self) -> int:
-        """How many."""
+        """Number of points."""
 
     def by_series(self) -> Sequence[Self]:
         """A few parts, each series whole in one; a single part where there is only one series."""
@@ -47,18 +47,18 @@ class Sender(Protocol[P_contra]):
 
 
 class AbandonedError(Exception):
-    """Nobody waits for this batch any more: the process stops, or its partitions have gone to another member."""
+    """The batch is abandoned: the process stops, or another member has its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a delivery depends on beside its receiver.
+    """Dependencies of a delivery besides its receiver.
 
     Attributes:
         metrics: The destination's.
         backoff: How long to wait.
         clock: For the time of the last success.
-        wait: Waits so many seconds, 0 between requests; False when the batch is to be abandoned.
+        wait: Waits the given seconds, 0 between requests; False when the batch is to be abandoned.
     """
 
     metrics: DestinationMetrics
@@ -71,7 +71,7 @@ class Delivery(Generic[P]):
     """Delivers payloads one after the other; for one thread.
 
     Attributes:
-        trouble: What the receiver said last while it takes nothing; empty while all is well.
+        trouble: The last error of a receiver that takes nothing; empty without one.
     """
 
     def __init__(self, sender: Sender[P], surroundings: Surroundings) -> None:
@@ -86,7 +86,7 @@ class Delivery(Generic[P]):
         """Return when every point of it has been taken or refused for good.
 
         Raises:
-            AbandonedError: It was told to give up; nothing may be committed.
+            AbandonedError: The batch was abandoned; nothing may be committed.
         """
         self._parts_left = MAX_PARTS
         answer = self._decided(payload)

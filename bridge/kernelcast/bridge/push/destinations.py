@@ -38,9 +38,9 @@ class Destinations:
         Args:
             settings: One for each destination.
             kafka: Where the backlog is.
-            reading: What they read, and how.
+            reading: Their topics, and the settings of their consumers.
             registry: Where the metrics go.
-            clock: Tells the time.
+            clock: The clock.
 
         Raises:
             ConfigurationError: A certificate cannot be used.
@@ -60,7 +60,7 @@ class Destinations:
             member.start()
 
     def stop(self) -> None:
-        """End within seconds; what was not acknowledged is not committed."""
+        """Stop within seconds; unacknowledged messages are not committed."""
         for member in self._all():
             member.stop()
         deadline = time.monotonic() + STOP_SECONDS
@@ -77,7 +77,7 @@ class Destinations:
         return not waiting, f"destinations that have not joined their group: {', '.join(waiting)}" if waiting else ""
 
     async def answer(self, _request: Request) -> Response:
-        """Every destination of the push with its lag and what stands in its way."""
+        """Every destination of the push with its lag and its last error."""
         return JSONResponse(
             [
                 {

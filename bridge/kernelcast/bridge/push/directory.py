@@ -1,4 +1,4 @@
-"""Every series that remote write has been told of: its labels as numbered symbols, its family, its kind."""
+"""Every series that remote write has sent: its labels as numbered symbols, its family, its kind."""
 
 import re
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Lists:
 
 
 class Directory:
-    """Gives out series numbers; what has the same name and labels has the same number, whoever writes it.
+    """Assigns series numbers; equal name and labels get the same number, whichever writer they come from.
 
     Attributes:
         symbols: Every text, by symbol number; number 0 is empty.

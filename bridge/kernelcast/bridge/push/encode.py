@@ -44,7 +44,7 @@ def sample_bodies(
     """Write each row's `Sample`: value, timestamp, and where it is not 0 the start timestamp (2.0 only).
 
     Args:
-        bits: Values, as the bits of doubles, so that stale markers stay what they are.
+        bits: Values, as the bits of doubles, so that stale markers are kept.
         time_ms: Milliseconds, not negative.
         start_ms: Milliseconds, 0 for none.
         ends: Gets the end of each body, after a 0; length n + 1.
@@ -70,7 +70,7 @@ def sample_bodies(
 
 @part
 def run_length(series: Int32Array, first: int) -> int:
-    """How many rows from `first` on are of the same series."""
+    """Number of rows from `first` on that are of the same series."""
     last = first + 1
     while last < len(series) and series[last] == series[first]:
         last += 1

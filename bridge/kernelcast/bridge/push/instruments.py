@@ -1,4 +1,4 @@
-"""What pushing counts about itself, made from the catalogue's rows; every counter starts at 0."""
+"""The push's own metrics, made from the catalogue's rows; every counter starts at 0."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -112,7 +112,7 @@ class DestinationMetrics:
         self._metrics.lag.remove(self.name, topic, str(partition))
 
     def lag_seconds(self, age: Callable[[], float]) -> None:
-        """Have the age of what waits told by a function, asked at every scrape: a clock that stands shows nothing."""
+        """Set the function that returns the backlog's age at every scrape: a stored value would stand still."""
         self._metrics.lag_seconds.labels(self.name).set_function(age)
 
     def _start_at_zero(self) -> None:

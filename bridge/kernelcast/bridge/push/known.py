@@ -1,4 +1,4 @@
-"""What is known of the series of one input: where each goes, by the input's own number."""
+"""Placements of the series of one input, by the input's own number."""
 
 from typing import Final
 

@@ -25,7 +25,7 @@ from kernelcast.runtime.settings import KafkaSettings
 
 RESTART_SECONDS: Final = 5.0
 PROPERTIES: Final = {
-    # The end of a partition is told, so that markers of transactions do not look like a lag.
+    # Kafka reports the end of a partition, so that markers of transactions do not look like a lag.
     "enable.partition.eof": "true",
     # What librdkafka fetches ahead; the rest of the backlog stays in Kafka.
     "queued.max.messages.kbytes": "16384",
@@ -34,7 +34,7 @@ PROPERTIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """What a member is to do.
+    """The task of a member.
 
     Attributes:
         settings: The destination.
@@ -82,18 +82,18 @@ class Member:
         self._stopping.set()
 
     def join(self, timeout_seconds: float) -> None:
-        """Wait for the end, at most so long."""
+        """Wait for the thread's end, within a time limit."""
         if self._thread.is_alive():
             self._thread.join(max(0.0, timeout_seconds))
 
     @property
     def joined(self) -> bool:
-        """Whether the group has told it its partitions, none included."""
+        """Whether the group has assigned partitions, none included."""
         return self._pusher is not None and self._pusher.stages.backlog.joined
 
     @property
     def trouble(self) -> str:
-        """What stands in the way; empty while all is well."""
+        """The last error; empty without one."""
         if self._pusher is None:
             return self._failure
         return self._failure or self._pusher.stages.delivery.trouble
@@ -120,7 +120,7 @@ class Member:
         self._receiver.close()
 
     def _work(self) -> None:
-        """Read and send until told to stop."""
+        """Read and send until stopped."""
         duty, settings = self._duty, self._duty.settings
         warm_up()
         consumer = Consumer(duty.kafka, group_id=settings.group, overrides=PROPERTIES)

@@ -49,7 +49,7 @@ def size_of(number: np.uint64) -> int:
 
 @part
 def zigzag(number: int) -> np.uint64:
-    """A signed integer as the one that stands for it."""
+    """Zigzag code of a signed integer."""
     return np.uint64((number << 1) ^ (number >> 63))
 
 
@@ -85,7 +85,7 @@ def reduced(counts: UInt64Array, first: int, last: int, offset: int, shift: int,
 
 @part
 def span_end(merged: Int64Array, first: int, count: int) -> int:
-    """Where the span ends that begins with a bucket that is not empty."""
+    """End of the span that begins with a bucket that is not empty."""
     last = first
     j = first + 1
     while j < count and j - last <= LONGEST_GAP + 1:

@@ -37,7 +37,7 @@ GZIP_LEVEL: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class OtlpPayload:
-    """What makes one OTLP request.
+    """The messages of one OTLP request.
 
     Attributes:
         bodies: Export requests, which together are one.
@@ -55,7 +55,7 @@ class OtlpPayload:
         return sum(self.counts)
 
     def by_series(self) -> list["OtlpPayload"]:
-        """Up to PARTS parts, each series whole in one, by its hash; slow, and only for what was refused."""
+        """Up to PARTS parts, each series whole in one, by its hash; slow, used only for rejected requests."""
         divisor = PARTS**self.level
         parts: dict[int, list[bytes]] = {}
         for series, point in _apart(self.bodies):
@@ -109,7 +109,7 @@ class Passage:
         Args:
             settings: The destination's.
             metrics: Where what is left out is counted.
-            reading: Tells the formats; only `otlp_proto` can be passed on.
+            reading: The topics' formats; only `otlp_proto` can be passed on.
         """
         self._settings, self._metrics, self._reading = settings, metrics, reading
         self._learn_anew()
@@ -159,7 +159,7 @@ class Passage:
         self._known = 0
 
     def _examined(self, decoded: Decoded, messages: int) -> tuple[list[int], list[bool]]:
-        """How many points of each message go out, and whether it must be rewritten for that."""
+        """Number of points of each message that are sent, and whether the message must be rewritten for that."""
         points = np.zeros(messages, np.int64)
         touched = np.zeros(messages, np.int64)
         for columns in (decoded.numbers, decoded.histograms):
@@ -187,7 +187,7 @@ def _payload(ready: list[tuple[bytes, int]]) -> OtlpPayload:
 
 
 def _weighed(answer: Answer) -> Answer:
-    """What the response of a success says about points that were not taken."""
+    """The rejected points in the response of a success."""
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.body).partial_success
     except ProtobufError:  # many receivers answer with something else, or with nothing

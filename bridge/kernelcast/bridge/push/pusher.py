@@ -22,7 +22,7 @@ class Preparation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What a message passes.
+    """Stages of a message.
 
     Attributes:
         backlog: Where it comes from.
@@ -44,7 +44,7 @@ class Pusher:
         """Connect the stages.
 
         Args:
-            stages: What a message passes.
+            stages: Stages of a message.
             settings: The destination's.
             metrics: The destination's.
             stopping: Whether to come to an end.

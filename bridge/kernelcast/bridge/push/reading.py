@@ -1,4 +1,4 @@
-"""How a bridge reads its topics, which its destinations share."""
+"""The bridge's settings of reading topics, which its destinations share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from kernelcast.bridge.translation.translate import Translator
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a destination does not choose itself.
+    """The bridge's settings that apply to every destination.
 
     Attributes:
-        topics: What is read where a destination names no topics.
+        topics: Topics of a destination that names none.
         formats: By topic or pattern, the format of its messages.
         translator: Names series.
     """

@@ -50,7 +50,7 @@ class Receiver:
         Args:
             settings: The destination.
             clock: For `Retry-After` dates.
-            transport: Stands in for the network in tests.
+            transport: Replaces the network in tests.
 
         Raises:
             ConfigurationError: A certificate cannot be used.

@@ -67,7 +67,7 @@ class WriteSender:
 
 
 def _weighed(answer: Answer, points: int) -> Answer:
-    """What a 2.0 receiver's statistics make of an answer.
+    """An answer, completed by a 2.0 receiver's statistics.
 
     It counts what it wrote, also where it refuses the rest; that must not be sent again. No statistics with a success
     mean a 1.0 receiver that found nothing in the request and said nothing.

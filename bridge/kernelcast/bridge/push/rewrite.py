@@ -1,4 +1,4 @@
-"""What of a message must be changed before a receiver that makes Prometheus names itself sees it.
+"""Rewrites messages for receivers that make Prometheus names themselves.
 
 The catalogue's word counts: what is for the wire only stays there, and a metric whose name would come out otherwise
 travels under its Prometheus name.
@@ -19,7 +19,7 @@ UNSEEN: Final = 255
 
 
 def treatment(identity: SeriesIdentity) -> int:
-    """What becomes of a series: PLAIN, WIRE_ONLY or RENAMED."""
+    """Treatment of a series: PLAIN, WIRE_ONLY or RENAMED."""
     return _treatment(identity.name, identity.unit, _kind(int(identity.type), monotonic=identity.monotonic))
 
 

@@ -12,7 +12,7 @@ from kernelcast.bridge.push.histograms import HistogramArrays
 from kernelcast.bridge.series.columns import Int32Array, Int64Array
 
 PARTS: Final = 8
-"""What a refused request is divided into: few series at fault are found in few requests."""
+"""Parts of a rejected request: few series at fault are found in few requests."""
 
 STALE_BITS: Final = 0x7FF0000000000002
 """The not-a-number by which Prometheus marks the end of a series: model/value/value.go."""
@@ -49,7 +49,7 @@ class Rows:
         return Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Rows)))
 
     def sorted(self) -> "Rows":
-        """By series and time, and of two at the same time only the one that came last."""
+        """Sorted by series and time; of two rows at the same time the later one stays."""
         if not len(self):
             return self
         order = np.lexsort((self.time_ms, self.series))
@@ -61,10 +61,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class WritePayload:
-    """What makes one remote write request.
+    """The rows of one remote write request.
 
     Attributes:
-        directory: What the series numbers mean.
+        directory: The series by number.
         samples: Sorted.
         natives: Native histograms, sorted.
         histograms: The decoded histograms that `natives` speaks of.
@@ -100,7 +100,7 @@ class WritePayload:
         return parts + [self._where(none, slice(i, i + 1)) for i in np.argsort(self.natives.time_ms, kind="stable")]
 
     def requests(self, max_points: int) -> list[Self]:
-        """The same in requests of at most so many points; those of one series stay in order."""
+        """The same in requests of a limited number of points; those of one series stay in order."""
         if self.points <= max_points:
             return [self] if self.points else []
         none = slice(0, 0)

@@ -1,4 +1,4 @@
-"""What a destination can be told: the items of `push` in the bridge's section of the settings file."""
+"""Settings of a destination: the items of `push` in the bridge's section of the settings file."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -31,7 +31,7 @@ class BasicAuth(Section):
 
 
 class TlsSettings(Section):
-    """How to trust a receiver, and how to be trusted by it.
+    """TLS settings of a receiver: its authorities, and the client's certificate.
 
     Attributes:
         ca_file: PEM certificates to trust instead of the system's.
@@ -50,7 +50,7 @@ class PushSettings(Section):
     """One destination.
 
     Attributes:
-        name: What it is called in metrics, logs and the default consumer group.
+        name: Its name in metrics, logs and the default consumer group.
         kind: `otlp` (OTLP over HTTP: Prometheus' `/api/v1/otlp/v1/metrics`, a Collector's `/v1/metrics`) or
             `remote_write` (Prometheus' `/api/v1/write` and all that take it).
         url: Where requests go.
@@ -63,7 +63,7 @@ class PushSettings(Section):
         compression: Of OTLP; remote write is always snappy.
         max_points: Points of one request.
         max_request_bytes: Bytes read from Kafka for one request, before they are encoded.
-        max_series: Series remembered; when there are more, all are learned anew.
+        max_series: Series remembered; beyond it all are forgotten and learned again.
         linger_seconds: How long to wait for more before a request is sent.
         timeout_seconds: How long a receiver may take.
         headers: Added to every request, such as `X-Scope-OrgID`.

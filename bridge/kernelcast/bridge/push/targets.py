@@ -31,7 +31,7 @@ class Targets:
         self._series: list[int] = []
 
     def of(self, producer: tuple[str, str], target: Attributes) -> int:
-        """The number of a producer, NO_TARGET where it says nothing of itself; what it says is added to what it said.
+        """The number of a producer, NO_TARGET without attributes; new attributes are added to the known ones.
 
         Of two values of one attribute the greater is taken, whichever came first.
         """

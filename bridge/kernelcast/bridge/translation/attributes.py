@@ -73,7 +73,7 @@ def host_of(resource: Attributes) -> str:
 
 
 def target_of(resource: Attributes) -> Attributes:
-    """What a resource says beside `job` and `instance`."""
+    """A resource's attributes besides `job` and `instance`."""
     return tuple((key, value) for key, value in resource if value and key not in PRODUCER_KEYS)
 
 

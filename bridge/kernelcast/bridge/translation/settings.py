@@ -1,4 +1,4 @@
-"""How OTLP becomes Prometheus, where the specification leaves a choice: the section `bridge.translation`."""
+"""Choices that the specification leaves for OTLP in Prometheus: the section `bridge.translation`."""
 
 from typing import Annotated, Final, Literal
 

@@ -1,4 +1,4 @@
-"""What `target_info` says of each producer: its resources' attributes, merged where several share job and instance."""
+"""Labels of `target_info` of each producer: its resources' attributes, merged where several share job and instance."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class Targets:
         self.stale: set[int] = set()
 
     def note(self, producer: int, writer: int, target: Attributes) -> None:
-        """Note what a writer's resource says; nothing at all is an answer, too."""
+        """Note the attributes of a writer's resource; none at all is noted, too."""
         known = self._of_writer.get(writer)
         if known == (producer, target) or (known is None and (producer == NOBODY or not target)):
             return

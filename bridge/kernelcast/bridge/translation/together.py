@@ -1,4 +1,4 @@
-"""Placing many series of OTLP at once: what they share is translated once."""
+"""Places many series of OTLP at once: shared parts are translated once."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeVar
@@ -16,7 +16,7 @@ IndexArray = NDArray[np.int64]
 
 
 class _Surrounding(NamedTuple):
-    """What labels are made from beside a series' own attributes."""
+    """The sources of labels besides a series' own attributes."""
 
     resource: Attributes
     scope: Scope
@@ -24,7 +24,7 @@ class _Surrounding(NamedTuple):
 
 
 def place_together(translator: Translator, series: SharedIdentities) -> Arrivals:
-    """Where series go, as `Translator.place` says it of each.
+    """Placements of series, equal to those of `Translator.place`.
 
     Args:
         translator: Knows the settings.
@@ -53,7 +53,7 @@ def place_together(translator: Translator, series: SharedIdentities) -> Arrivals
 def _surroundings(
     series: SharedIdentities, named: Sequence[Named | int], rows: IndexArray
 ) -> tuple[list[_Surrounding], IndexArray]:
-    """What surrounds the series of some rows, and for each of them which of those."""
+    """Distinct surroundings of some rows' series, and the index of each row's."""
     styles: dict[tuple[str, Style], int] = {}
     style = [
         styles.setdefault((metric.schema_url, one.style), len(styles)) if isinstance(one, Named) else -1

@@ -1,6 +1,6 @@
-"""From what a series is on the wire to what it is on `/metrics`.
+"""Translates a series' wire identity to its family and labels on `/metrics`.
 
-The catalogue's names, kinds and help win over what a producer claims; everything else follows
+The catalogue's names, kinds and help win over a producer's claims; everything else follows
 opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Points of delta series are running totals by
 the time they are stored (see `delta`), so both temporalities are one here; a sum or histogram without any is refused.
 """
@@ -45,7 +45,7 @@ Scope = tuple[Attributes, Attributes]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a series goes.
+    """Placement of a series: family, labels, writer and producer.
 
     Attributes:
         name: Its family.
@@ -53,10 +53,10 @@ class Placement:
         help: The family's help, should it be new.
         labels: `a="b",c="d"`, escaped, without braces.
         cumulative: Whether its start time counts.
-        writer: The resource and scope that write it, or whatever else tells its writer from others; one writer has one
+        writer: The resource and scope that write it, or another key of its writer; one writer has one
             target.
         unit: Prometheus' word for the family's unit, which its name ends with (before `_total`); empty without.
-        producer: Its `job` and `instance`, empty where nobody named them.
+        producer: Its `job` and `instance`, empty where unknown.
         target: The resource's other attributes, where `target_info` is to tell them.
         part_of: The summary whose sums or counts these are; else empty.
         host: The host that the resource names, by an id that no other host has; empty where it names none.
@@ -76,7 +76,7 @@ class Placement:
 
 
 class Style(NamedTuple):
-    """How the labels of a metric's series are written.
+    """Style of the labels of a metric's series.
 
     Attributes:
         catalogued: Whether the family is the catalogue's.
@@ -97,7 +97,7 @@ class Named(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where series come from; see `Placement`."""
+    """Writer and producer of series; see `Placement`."""
 
     writer: Hashable
     producer: tuple[str, str]
@@ -142,7 +142,7 @@ class Translator:
         self._target = lru_cache(maxsize=4096)(target_of)
 
     def place(self, identity: SeriesIdentity) -> Placement | int:
-        """Where a series goes, or the reason (a code of `columns`) why it is not stored."""
+        """The placement of a series, or the reason (a code of `columns`) why it is not stored."""
         named = self.named(identity)
         if isinstance(named, int):
             return named
