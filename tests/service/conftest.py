@@ -1,4 +1,4 @@
-"""Brokers for the service tests: each test gets its own, empty one."""
+"""Brokers for the service tests: one real Kafka for all tests of a process, emptied between them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.service.emptying import emptied
 from tests.service.servers import KafkaCluster, KafkaServer
 
 from kernelcast.runtime.embedded import EmbeddedBroker
@@ -35,18 +36,25 @@ def apache_kafka(directory: Path) -> Iterator[Broker]:
         server.kill()
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Broker]:
-    """A real Apache Kafka."""
-    with apache_kafka(tmp_path) as broker:
+@pytest.fixture(scope="session")
+def running_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real Apache Kafka, started once a process; a test that stops or configures a broker starts its own."""
+    with apache_kafka(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka(running_kafka: Broker) -> Broker:
+    """A real Apache Kafka without topics and groups, so a test can use the names of the catalogue."""
+    emptied(running_kafka.bootstrap_servers)
+    return running_kafka
 
 
 @pytest.fixture(scope="module")
-def shared_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real Apache Kafka, shared by the tests of a module: each uses topics and groups of its own."""
-    with apache_kafka(tmp_path_factory.mktemp("kafka")) as broker:
-        yield broker
+def shared_kafka(running_kafka: Broker) -> Broker:
+    """A real Apache Kafka, emptied once a module: each of its tests uses topics and groups of its own."""
+    emptied(running_kafka.bootstrap_servers)
+    return running_kafka
 
 
 @pytest.fixture(scope="module")

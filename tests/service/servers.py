@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -18,19 +17,12 @@ from typing import Any, Self, TypeVar
 
 from confluent_kafka.admin import AdminClient
 from tests.service import require
+from tests.support import ports
 
 T = TypeVar("T")
+free_ports = ports.free_ports
 KAFKA_VERSION = "4.1.1"
 KAFKA_PROJECT = Path(__file__).parent / "kafka"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def wait_for(what: str, check: Callable[[], T | None], timeout_seconds: float = 30) -> T:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -53,12 +54,15 @@ class Stack:
         self.socket = directory / "probe.sock"
         self.addresses = {name: f"127.0.0.1:{port}" for name, port in zip(SERVICES, free_ports(3), strict=True)}
         self._servers: list[ServerProcess] = []
+        self._group_id = uuid.uuid4().hex
         self._write(settings or {})
 
     def _write(self, settings: Mapping[str, Mapping[str, Any]]) -> None:
         content: dict[str, Any] = {"kafka": {"bootstrap_servers": self.bootstrap_servers}, "log": {"level": "info"}}
         for name in SERVICES:
             content[name] = {"web": {"listen_address": self.addresses[name]}, **FAST[name], **settings.get(name, {})}
+        for name in ("bridge", "predictor"):
+            content[name].setdefault("group_id", f"{name}-{self._group_id}")
         content["exporter"].setdefault("socket_path", str(self.socket))
         content["exporter"].setdefault("state_directory", str(self.directory / "state"))
         self.config = self.directory / "kernelcast.yaml"

@@ -20,7 +20,9 @@ from kernelcast.wire.topics import KERNELS, STATE
 
 pytestmark = pytest.mark.service
 TOTAL = "orders_total"
-SETTINGS = {"bridge": {"topics": [KERNELS.name], "ttl_seconds": 60, "deltas": {"snapshot_seconds": 1}}}
+SETTINGS = {
+    "bridge": {"topics": [KERNELS.name], "group_id": "shop", "ttl_seconds": 60, "deltas": {"snapshot_seconds": 1}}
+}
 
 
 def make_topics(kafka: Broker) -> None:

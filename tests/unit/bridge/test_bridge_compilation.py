@@ -125,7 +125,7 @@ def test_no_second_process_is_started_by_a_bridge_that_stops() -> None:
     assert site.second == []
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("loaded")
 def test_every_function_of_the_bridge_belongs_to_a_part_and_is_compiled_by_it() -> None:
     beginnings = tuple(module for part in PARTS.values() for module in part.modules)
     assert code_cache.not_on_disk([""]) == code_cache.not_on_disk(beginnings) == []
@@ -160,7 +160,7 @@ def delta_message() -> bytes:
     return request.SerializeToString()
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("loaded")
 def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

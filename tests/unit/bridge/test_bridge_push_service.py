@@ -14,21 +14,12 @@ from tests.unit.bridge.test_bridge_service import broker, export, fetch, setting
 from kernelcast.bridge.push import member
 from kernelcast.bridge.push.pusher import Pusher
 from kernelcast.bridge.push.settings import PushSettings
-from kernelcast.bridge.push.warm_up import warm_up as warm_up_push
 from kernelcast.bridge.service import Bridge
-from kernelcast.bridge.warm_up import warm_up
 from kernelcast.runtime.embedded import EmbeddedBroker
 from kernelcast.wire.errors import ConfigurationError
 
-pytestmark = [pytest.mark.service, pytest.mark.usefixtures("compiled")]
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("loaded")]
 __all__ = ["broker"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled() -> None:
-    """Nobody here waits for the compiler."""
-    warm_up()
-    warm_up_push()
 
 
 class Counted:

@@ -23,7 +23,7 @@ from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, kernel
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.topics import DEADLETTER, KERNELS
 
-pytestmark = [pytest.mark.service, pytest.mark.usefixtures("compiled")]
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("loaded")]
 
 
 @pytest.fixture(scope="module")

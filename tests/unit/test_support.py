@@ -1,0 +1,54 @@
+"""What the test suite itself relies on: ports that nobody else takes, and work that is done once."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.support.once import once, run_directory
+from tests.support.ports import free_ports
+
+
+def test_ports_lie_below_those_that_the_kernel_gives_out() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert max(ports) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+
+def test_a_port_that_is_listened_on_is_not_given_out() -> None:
+    (port,) = free_ports(1)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        assert port not in free_ports(255)
+
+
+def test_two_processes_have_ports_of_their_own() -> None:
+    ours = set(free_ports(50))
+    code = "from tests.support.ports import free_ports; print(*free_ports(50))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {int(port) for port in done.stdout.split()} & ours
+
+
+def test_work_of_a_run_is_done_by_the_first_that_needs_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    done: list[int] = []
+    name = f"work-{os.getpid()}"
+    for _ in range(2):
+        once(tmp_path_factory, name, lambda: done.append(1))
+    assert done == [1]
+    assert (run_directory(tmp_path_factory) / f"{name}.done").exists()
+
+
+def test_work_that_failed_is_tried_again(tmp_path_factory: pytest.TempPathFactory) -> None:
+    name = f"failing-{os.getpid()}"
+
+    def failing() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        once(tmp_path_factory, name, failing)
+    done: list[int] = []
+    once(tmp_path_factory, name, lambda: done.append(1))
+    assert done == [1]
