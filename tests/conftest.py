@@ -3,10 +3,23 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+from tests.support.examples import chosen_profile, register_profiles
 from tests.support.once import once
 
 FIRST = ("service", "faults")
 """Directories whose tests mostly wait. They begin the run, so that tests which compute fill the end of it evenly."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Load hypothesis' profile before any test file is imported, as a property takes its number then."""
+    register_profiles()
+    settings.load_profile(config.getoption("--hypothesis-profile", None) or chosen_profile())
+
+
+def pytest_report_header() -> str:
+    """Name the profile at the top of the run."""
+    return f"properties: profile {settings.get_current_profile_name()}, {settings().max_examples} examples each"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

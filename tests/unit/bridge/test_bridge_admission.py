@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberDataPoint, ResourceMetrics, ScopeMetrics
@@ -100,7 +100,6 @@ series = st.tuples(st.integers(0, 3), st.integers(0, 5), st.sampled_from(("", "h
 calls = st.lists(st.tuples(st.lists(series, max_size=25), st.sets(st.integers(0, 24), max_size=8)), max_size=5)
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     calls,
     st.sampled_from((None, SHARE)),
@@ -153,7 +152,6 @@ def test_the_labels_of_refused_series_are_not_kept() -> None:
     assert page(store).count("p" * 500) == 1
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 2**32),
     st.sampled_from(({}, {"scope_labels": False}, {"promote_resource_attributes": "all"}, {"target_info": False})),

@@ -4,7 +4,7 @@ import zlib
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.bridge.expose.compress import SLICE_BYTES, Packing, Piece
@@ -26,7 +26,6 @@ def unpacked_by_curl(packed: bytes) -> bytes:
     return body
 
 
-@settings(deadline=None)
 @given(st.lists(st.binary(max_size=200), max_size=6), st.binary(max_size=200), st.binary(max_size=200))
 def test_a_page_can_be_ended_again_and_again(pieces: list[bytes], one: bytes, other: bytes) -> None:
     for coding, unpacked in (

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import LAUNCHES, Site, launches, page, values
 from tests.unit.bridge.list_kafka import MARKER, ListKafka
@@ -167,7 +167,6 @@ def test_one_partition_that_lags_does_not_hide_the_others() -> None:
     assert "1 of 2 partitions" in site.intake.ownership.readiness()[1]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["export", "step", "restart", "move", "back"]), min_size=20, max_size=40))
 def test_no_scrape_ever_sees_a_counter_fall(events: list[str]) -> None:
     site, count, seen = Site(), 0, 0.0

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.delta_streams import Delta, sums
 from tests.unit.bridge.fleet import Site, page, samples, values
@@ -325,7 +325,6 @@ def test_closing_keeps_what_no_group_takes_away() -> None:
 ACTIONS = ("produce", "lose", "late", "again", "wait", "step", "crash", "move", "restart_producer")
 
 
-@settings(max_examples=120, deadline=None)
 @given(st.lists(st.sampled_from(ACTIONS), min_size=10, max_size=60), st.integers(0, 2**32), st.booleans())
 def test_totals_are_exact_and_never_fall_whatever_happens(actions: list[str], seed: int, grouped: bool) -> None:  # noqa: FBT001  hypothesis
     choose = random.Random(seed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, AGGREGATION_TEMPORALITY_DELTA
 from tests.unit.bridge.delta_streams import ORDER, Meter, request
@@ -165,7 +165,6 @@ observations = st.builds(lambda value, sign: value * sign, magnitudes, st.sample
 batches = st.lists(st.tuples(st.lists(observations, max_size=6), st.integers(-2, 4)), min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
 @given(batches, st.integers(1, 4), st.integers(0, 11))
 def test_any_split_of_observations_comes_to_the_histogram_of_all(
     deltas: list[tuple[list[float], int]], at_once: int, restart_at: int

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.unit.bridge.delta_streams import LATE_MS, ORDER, Delta, Meter, Slow, sums
@@ -218,7 +218,6 @@ anything = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(anything, max_size=40), st.integers(1, 7))
 def test_any_points_in_any_order_come_to_what_the_slow_way_says(points: list[Delta], at_once: int) -> None:
     meter, slow = Meter(), {"a": Slow(), "b": Slow()}

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import LAUNCHES, Site, launches, page, values
 
@@ -68,7 +68,6 @@ def test_a_producers_clock_in_the_future_expires_nothing_where_kafka_stamps_no_m
     assert site.own("kernelcast_bridge_append_time_available", topic="kernels") == 0
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=10, max_size=30), st.sampled_from([-600, -5, 0, 5, 9, 60, 600]))
 def test_points_sent_again_in_any_order_change_nothing_whatever_their_producers_clock(
     delays: list[int], ahead_seconds: int

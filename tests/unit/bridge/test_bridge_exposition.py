@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter
 from starlette.routing import Route
@@ -44,7 +44,6 @@ numbers = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(names, attributes, numbers), max_size=15))
 def test_prometheus_own_parser_reads_back_what_went_in(entries: list[tuple[str, Attributes, float]]) -> None:
     store = exposed_store()

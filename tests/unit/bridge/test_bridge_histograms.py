@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
@@ -108,7 +108,6 @@ def exported(totals: DurationTotals, *, time: int = 2, detailed: bool) -> bytes:
 durations = st.lists(st.one_of(st.integers(0, 10**6), st.integers(0, 10**12)), min_size=1, max_size=60)
 
 
-@settings(max_examples=100, deadline=None)
 @given(durations)
 def test_the_ladder_counts_exactly_the_durations_at_or_below_each_bound(durations_ns: list[int]) -> None:
     totals = DurationTotals()
@@ -128,7 +127,6 @@ def upper_exponent(index: int, scale: int) -> float:
     return (index + 1) * 2.0**-scale
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.integers(-10, 20),
     st.integers(-3000, 3000),
@@ -205,7 +203,6 @@ sides = st.tuples(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(-10, 20), sides, sides), min_size=1, max_size=4))
 def test_an_exponential_histogram_is_kept_as_it_came_at_a_scale_that_has_room(
     points: list[tuple[int, tuple[int, list[int]], tuple[int, list[int]]]],

@@ -2,11 +2,12 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz import readings
 from tests.fuzz.shapes import influx
 from tests.fuzz.targets import points_of
+from tests.support.examples import parser_examples
 from tests.unit.bridge.input_reading import one, read
 
 from kernelcast.bridge.inputs.influx import InfluxLines
@@ -89,7 +90,7 @@ def test_a_message_with_a_wrong_line_is_refused_whole(line: bytes) -> None:
     assert (decoded.numbers.value.tolist(), len(source.interner)) == ([2.0], 1)
 
 
-@settings(deadline=None, max_examples=300)
+@parser_examples(300)
 @given(seed=st.integers(0, 2**63))
 def test_lines_read_as_a_slow_reading_of_the_protocol_reads_them(seed: int) -> None:
     message = influx(random.Random(seed))

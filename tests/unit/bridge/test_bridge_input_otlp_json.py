@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from tests.support.examples import parser_examples
 from tests.unit.columnar.otlp_messages import request
 from tests.unit.columnar.otlp_oracle import decoded_truth, truth
 
@@ -32,7 +33,7 @@ def export(point: dict[str, Any], kind: str = "gauge", **more: Any) -> bytes:
     return json.dumps({"resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}]}).encode()
 
 
-@settings(deadline=None, max_examples=300)
+@parser_examples(300)
 @given(seed=st.integers(0, 2**63), snake_case=st.booleans())
 def test_a_request_in_json_is_the_same_request_in_protobuf(seed: int, snake_case: bool) -> None:  # noqa: FBT001
     made = request(random.Random(seed))

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.fuzz import readings
 from tests.fuzz.shapes import prometheus
 from tests.fuzz.targets import points_of
+from tests.support.examples import parser_examples
 from tests.unit.bridge.input_reading import one, read
 
 from kernelcast.bridge.inputs.prometheus_text import PrometheusText
@@ -155,7 +156,7 @@ def test_what_the_python_client_exposes_arrives_as_its_own_parser_reads_it() -> 
         assert (points["latency_seconds"].count, sum(points["latency_seconds"].buckets)) == (1, 1)
 
 
-@settings(deadline=None, max_examples=300)
+@parser_examples(300)
 @given(seed=st.integers(0, 2**63))
 def test_lines_read_as_a_slow_reading_of_the_grammar_reads_them(seed: int) -> None:
     page = b"\n".join(line for line in prometheus(random.Random(seed)).split(b"\n") if b"#" not in line)

@@ -4,10 +4,11 @@ from typing import Any
 import cramjam
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz import readings, shapes
 from tests.fuzz.targets import points_of
+from tests.support.examples import parser_examples
 from tests.unit.bridge.input_reading import one, read
 
 from kernelcast.bridge.inputs.remote_write import RemoteWrite
@@ -151,7 +152,7 @@ def test_symbols_shared_by_many_series_cannot_make_gigabytes_of_labels() -> None
     assert len(source.interner) == 0
 
 
-@settings(deadline=None, max_examples=300)
+@parser_examples(300)
 @given(seed=st.integers(0, 2**63))
 def test_requests_read_as_protobufs_objects_say(seed: int) -> None:
     body = shapes.remote_write(random.Random(seed))

@@ -6,9 +6,10 @@ from typing import Any
 import cramjam
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz import shapes
+from tests.support.examples import parser_examples
 from tests.unit.bridge.fleet import Site, page, samples
 from tests.unit.bridge.list_kafka import ListKafka, Record
 from tests.unit.columnar.otlp_messages import request
@@ -54,7 +55,7 @@ def formats_seen(made: Site, topic: str) -> dict[str, float]:
     }
 
 
-@settings(deadline=None, max_examples=400)
+@parser_examples(400)
 @given(seed=st.integers(0, 2**63), shape=st.sampled_from(PLAIN), packed=st.booleans())
 def test_what_producers_write_is_recognised(seed: int, shape: tuple[Any, str], packed: bool) -> None:  # noqa: FBT001
     make, name = shape
@@ -65,7 +66,7 @@ def test_what_producers_write_is_recognised(seed: int, shape: tuple[Any, str], p
         assert sniff(body) == name
 
 
-@settings(deadline=None, max_examples=300)
+@parser_examples(300)
 @given(seed=st.integers(0, 2**63))
 def test_pages_and_export_requests_are_recognised(seed: int) -> None:
     rng = random.Random(seed)

@@ -3,7 +3,7 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import Known, Point, Site, come_from, counter, decoded, exposed_store, values
 
@@ -164,7 +164,6 @@ rules = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(rules, st.lists(st.integers(0, 3_000), min_size=1, max_size=30), st.integers(-10_000, 40_000))
 def test_the_store_ends_a_series_when_plain_arithmetic_does(chosen: Rules, gaps: list[int], silence_ms: int) -> None:
     store, slow, append_ms = exposed_store(rules=chosen), SlowInterval(chosen), 50_000

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -101,7 +101,6 @@ def test_the_one_exemplar_of_a_rare_bucket_stays_however_many_points_follow() ->
     assert site.values() == [99.0, 0.5]
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(st.lists(st.tuples(st.sampled_from([0.5, 1.0, 1.5, 3.0, 9.0]), st.integers(1, 9)), max_size=4)))
 def test_however_points_bring_them_each_bucket_shows_its_newest(points: list[list[tuple[float, int]]]) -> None:
     site = Site()

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 
@@ -45,7 +45,6 @@ class Indexed:
         return self.index.sets.arena[start : start + sets.length[number]].tobytes()
 
 
-@settings(max_examples=150, deadline=None)
 @given(steps)
 def test_series_are_found_as_in_a_dictionary_however_labels_are_shared_and_memory_is_given_back(
     chosen: list[tuple[int, int, bool]],

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parsed
@@ -53,7 +53,6 @@ attributes = st.dictionaries(names, text, max_size=4).map(lambda found: tuple(so
 entries_of = st.tuples(names, attributes, st.floats(), st.integers(0, 2**63 - 1), st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(entries_of, max_size=15))
 def test_the_strict_parser_reads_back_what_went_in(entries: list[tuple[str, Attributes, float, int, bool]]) -> None:
     store = exposed_store()

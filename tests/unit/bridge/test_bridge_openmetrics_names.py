@@ -1,7 +1,7 @@
 """OpenMetrics pages of families whose names clash are legal, and have the series that text has."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from tests.unit.bridge.fleet import come_from, exposed_store
@@ -54,7 +54,6 @@ def types_of(store: SeriesStore) -> dict[str, str]:
     return {family.name: family.type for family in found}
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(names, st.sampled_from(TYPES), st.booleans()), max_size=12, unique_by=lambda one: one[0]))
 def test_the_strict_parser_takes_every_set_of_families(families: list[tuple[str, str, bool]]) -> None:
     store = stored(*(page_of([family]) for family in families))

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import parser_examples
 from tests.unit.bridge.fleet import Site, values
 from tests.unit.bridge.list_kafka import ListKafka
 
@@ -45,7 +46,7 @@ def test_poison_is_put_aside_and_counted_and_everything_else_goes_on() -> None:
     assert site.intake.ownership.readiness() == (True, "")
 
 
-@settings(max_examples=60, deadline=None)
+@parser_examples(60)
 @given(st.lists(st.binary(max_size=200), max_size=5))
 def test_no_bytes_stop_it(bodies: list[bytes]) -> None:
     site = Site()

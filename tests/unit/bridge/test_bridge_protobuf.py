@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import TARGET, Known, Point, come_from, counter, decoded, exposed_store, gauge
 from tests.unit.bridge.test_bridge_histograms import Shown, explicit, exponential
@@ -55,7 +55,6 @@ attributes = st.dictionaries(names, text, max_size=4).map(lambda found: tuple(so
 numbers = st.one_of(st.floats(), st.integers(-(2**63), 2**63 - 1))
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(names, attributes, numbers, st.booleans()), max_size=15))
 def test_the_message_classes_read_back_what_went_in(entries: list[tuple[str, Attributes, float, bool]]) -> None:
     store = exposed_store()
@@ -99,7 +98,6 @@ def native(deltas: Sequence[int], spans: Sequence[Any]) -> dict[int, int]:
 counts = st.lists(st.one_of(st.just(0), st.integers(0, 5), st.integers(0, 10**12)), max_size=60)
 
 
-@settings(max_examples=150, deadline=None)
 @example(0, -5, [1], [], 0, 0.0)
 @example(0, -2, [1], [2], 0, 0.0)
 @given(st.integers(-4, 8), st.integers(-5000, 5000), counts, counts, st.integers(0, 10**9), st.sampled_from([0.0, 0.5]))

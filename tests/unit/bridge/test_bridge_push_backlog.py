@@ -3,7 +3,7 @@
 import httpx
 import pytest
 from confluent_kafka import TopicPartition
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.list_kafka import Record
 from tests.unit.bridge.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
@@ -235,7 +235,6 @@ def test_a_fault_of_ours_costs_only_the_message_that_meets_it(monkeypatch: pytes
 EVENTS = st.lists(st.sampled_from(["write", "write", "push", "fail", "kill", "move"]), min_size=10, max_size=40)
 
 
-@settings(max_examples=80, deadline=None)
 @given(events=EVENTS, version=st.sampled_from([1, 2]))
 def test_whatever_happens_every_point_arrives_and_none_twice(events: list[str], version: int) -> None:
     store, log = PrometheusOfLists(versions=(1, version)), Log()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -63,7 +63,6 @@ BUCKETS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(positive=BUCKETS, negative=BUCKETS, zero=st.integers(0, 9), scale=st.integers(-4, 12))
 def test_a_native_histogram_has_the_buckets_that_were_sent_at_most_at_scale_8(
     positive: tuple[int, list[int]], negative: tuple[int, list[int]], zero: int, scale: int

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
@@ -94,7 +94,6 @@ def test_series_beyond_the_limit_are_learned_anew_and_none_is_lost() -> None:
     assert bench.conversion._directory.labels.count <= 1200
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 5), st.integers(1, 50), st.floats(allow_nan=False) | st.integers(-(2**53), 2**53)),

@@ -2,7 +2,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import (
     RESOURCE,
@@ -313,7 +313,6 @@ def ahead(time_ms: int, origin: tuple[int, int, int]) -> tuple[Any, ...]:
     return ("put", 0, 0, Point(0, time_ms, time_ms * 1_000_000, 0), origin)
 
 
-@settings(max_examples=200, deadline=None)
 @example(
     [("put", 0, 0, Point(0, 0, 0, 0), (0, 1, 0)), ("expose", 0, True), ahead(0, (0, 0, 0)), ahead(2001, (0, 0, 0))]
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import Site, gauge, page, samples, values
 from tests.unit.bridge.list_kafka import ListKafka, Record
@@ -271,7 +271,6 @@ STEP = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40)
 @given(steps=st.lists(STEP, max_size=14), grouped=st.booleans())
 def test_totals_count_what_came_since_the_last_tombstone_through_crashes_and_takeovers(
     *, steps: list[tuple[str, str]], grouped: bool
@@ -392,7 +391,6 @@ POINT = st.builds(
 TOMBSTONE = st.builds(Written, st.integers(0, 1), st.sampled_from([b"x", b"y"]))
 
 
-@settings(deadline=None, max_examples=150)
 @given(
     messages=st.lists(st.one_of(POINT, POINT, TOMBSTONE), max_size=25),
     at_once=st.integers(1, 12),

@@ -2,8 +2,9 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import parser_examples
 from tests.unit.columnar.otlp_messages import Writer, broken, request
 from tests.unit.columnar.otlp_oracle import assert_decodes_as_protobuf_says, decoded_truth, truth
 
@@ -19,13 +20,13 @@ def decoder() -> Decoder:
     return Decoder()
 
 
-@settings(deadline=None, max_examples=500)
+@parser_examples(500)
 @given(seed=seeds)
 def test_a_plain_message_decodes_as_protobuf_says(decoder: Decoder, seed: int) -> None:
     assert_decodes_as_protobuf_says(decoder, request(random.Random(seed)).SerializeToString())
 
 
-@settings(deadline=None, max_examples=1500)
+@parser_examples(1500)
 @given(seed=seeds, disturbance=st.sampled_from((0.02, 0.1, 0.3)))
 def test_fields_reordered_doubled_grouped_unpacked_or_unknown_decode_as_protobuf_says(
     decoder: Decoder, seed: int, disturbance: float
@@ -34,7 +35,7 @@ def test_fields_reordered_doubled_grouped_unpacked_or_unknown_decode_as_protobuf
     assert_decodes_as_protobuf_says(decoder, Writer(rng, disturbance).message(request(rng)))
 
 
-@settings(deadline=None, max_examples=2000)
+@parser_examples(2000)
 @given(seed=seeds, disturbance=st.sampled_from((0.0, 0.05)))
 def test_mutated_and_truncated_messages_are_refused_or_decode_as_protobuf_says(
     decoder: Decoder, seed: int, disturbance: float
@@ -43,13 +44,13 @@ def test_mutated_and_truncated_messages_are_refused_or_decode_as_protobuf_says(
     assert_decodes_as_protobuf_says(decoder, broken(rng, Writer(rng, disturbance).message(request(rng))))
 
 
-@settings(deadline=None, max_examples=500)
+@parser_examples(500)
 @given(message=st.binary(max_size=60))
 def test_random_bytes_are_refused_or_decode_as_protobuf_says(decoder: Decoder, message: bytes) -> None:
     assert_decodes_as_protobuf_says(decoder, message)
 
 
-@settings(deadline=None, max_examples=60)
+@parser_examples(60)
 @given(seed=seeds)
 def test_every_truncation_of_a_message_ends_in_the_verdict_of_protobuf(decoder: Decoder, seed: int) -> None:
     rng = random.Random(seed)
@@ -58,7 +59,7 @@ def test_every_truncation_of_a_message_ends_in_the_verdict_of_protobuf(decoder: 
         assert_decodes_as_protobuf_says(decoder, message[:length])
 
 
-@settings(deadline=None, max_examples=150)
+@parser_examples(150)
 @given(seed=seeds)
 def test_a_batch_keeps_good_messages_whole_and_leaves_nothing_of_bad_ones(decoder: Decoder, seed: int) -> None:
     rng = random.Random(seed)
@@ -75,7 +76,7 @@ def test_a_batch_keeps_good_messages_whole_and_leaves_nothing_of_bad_ones(decode
         assert found.exemplars == ([] if known is None else known.exemplars)
 
 
-@settings(deadline=None, max_examples=150)
+@parser_examples(150)
 @given(seed=seeds, hash_bits=st.sampled_from((0, 1, 3)))
 def test_series_whose_hashes_collide_stay_apart(seed: int, hash_bits: int) -> None:
     decoder = Decoder()
@@ -86,7 +87,7 @@ def test_series_whose_hashes_collide_stay_apart(seed: int, hash_bits: int) -> No
         decoder.forget(np.array([rng.randrange(20) for _ in range(5)], np.int32))
 
 
-@settings(deadline=None, max_examples=100)
+@parser_examples(100)
 @given(seed=seeds)
 def test_forgetting_any_series_at_any_time_never_mixes_identities(seed: int) -> None:
     rng = random.Random(seed)
@@ -97,7 +98,7 @@ def test_forgetting_any_series_at_any_time_never_mixes_identities(seed: int) -> 
         decoder.forget(np.array([rng.randrange(-2, 30) for _ in range(rng.randrange(12))], np.int32))
 
 
-@settings(deadline=None, max_examples=100)
+@parser_examples(100)
 @given(seed=seeds)
 def test_identities_read_together_are_those_read_one_by_one(seed: int) -> None:
     rng, decoder = random.Random(seed), Decoder()

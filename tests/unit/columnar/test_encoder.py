@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
@@ -113,7 +113,6 @@ def points(exports: list[Export]) -> list[bytes]:
     return found
 
 
-@settings(deadline=None, max_examples=150)
 @given(seed=st.integers(0, 2**63), max_bytes=st.sampled_from((1, 300, 700, 2000, 512 * 1024)))
 def test_splitting_loses_and_repeats_nothing_and_keeps_to_the_limit(seed: int, max_bytes: int) -> None:
     samples = random_samples(random.Random(seed))
@@ -125,7 +124,6 @@ def test_splitting_loses_and_repeats_nothing_and_keeps_to_the_limit(seed: int, m
     assert exports == list(encode(RESOURCE, samples, scope="s", max_bytes=max_bytes))
 
 
-@settings(deadline=None, max_examples=100)
 @given(seed=st.integers(0, 2**63))
 def test_what_was_encoded_is_what_is_decoded(seed: int) -> None:
     samples = random_samples(random.Random(seed))

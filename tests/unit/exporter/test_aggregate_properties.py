@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter import snapshot
@@ -161,7 +161,6 @@ def play(max_kernels: int | None, steps: list[tuple[str, int, str, int]]) -> Wor
     return world
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(step, max_size=40), st.integers(0, 6))
 def test_with_a_cap_the_series_rise_and_add_up_to_the_truth(
     steps: list[tuple[str, int, str, int]], max_kernels: int
@@ -188,7 +187,6 @@ def test_with_a_cap_the_series_rise_and_add_up_to_the_truth(
         assert world.launches()[label(name)] <= totals.count
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(step, max_size=40))
 def test_without_a_cap_every_kernel_equals_the_truth(steps: list[tuple[str, int, str, int]]) -> None:
     world = play(None, steps)

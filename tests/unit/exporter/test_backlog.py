@@ -356,7 +356,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.sampled_from([0, 500, BIG]))
 def test_whatever_happens_nothing_is_lost_and_firsts_come_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]], memory_bytes: int

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.columnar import Sample
@@ -298,7 +298,6 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(steps, st.integers(0, 2))
 def test_whatever_happens_nothing_falls_and_kernels_and_idle_add_up_to_what_was_measured(
     intervals: list[tuple[int, list[tuple[str, str, int]], bool]], max_kernels: int

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -262,7 +262,6 @@ class History:
         return found
 
 
-@settings(deadline=None, max_examples=60)
 @given(events)
 def test_whatever_order_processes_come_and_go_in_every_launch_is_counted_once(steps: list[tuple[str, int]]) -> None:
     history = History()

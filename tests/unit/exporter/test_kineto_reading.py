@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.support.examples import parser_examples
 
 from kernelcast.exporter.replay import TraceSource, kineto
 from kernelcast.exporter.replay.trace import LaunchConfiguration
@@ -195,7 +196,7 @@ STRANGE_EVENT = st.fixed_dictionaries(
     events=st.lists(STRANGE_EVENT, max_size=8),
     head=st.dictionaries(st.sampled_from(["baseTimeNanoseconds", "distributedInfo", "deviceProperties"]), ANYTHING),
 )
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@parser_examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_events_hold_a_trace_is_read_and_replayed(
     tmp_path: Path, events: list[dict[str, Any]], head: dict[str, Any]
 ) -> None:

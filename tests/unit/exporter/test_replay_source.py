@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import parser_examples
 
 from kernelcast.exporter.replay import TraceSource
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, IDLE, OVERLAP, STATES, Occupation
@@ -74,7 +75,7 @@ def test_a_clock_that_steps_back_takes_nothing_back() -> None:
     speed=st.floats(0.01, 1000),
     steps=st.lists(st.integers(0, 10**7), max_size=10),
 )
-@settings(deadline=None, max_examples=60)
+@parser_examples(60)
 def test_nothing_is_ever_reported_before_its_time(
     events: list[tuple[int, int]], speed: float, steps: list[int]
 ) -> None:
@@ -114,7 +115,7 @@ def test_configurations_of_one_kernel_are_variants_of_it() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**40), st.sampled_from(["a", "b", "ncclAllReduce"])), max_size=40))
-@settings(deadline=None, max_examples=60)
+@parser_examples(60)
 def test_totals_are_those_of_observing_each_launch(durations: list[tuple[int, str]]) -> None:
     expected: dict[int, DurationTotals] = {}
     for duration_ns, name in durations:
@@ -211,7 +212,7 @@ def spans(events: list[tuple[int, int, str]], kind: str) -> Spans:
     events=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from(KINDS)), max_size=12),
     moments=st.lists(st.integers(0, 100), min_size=1, max_size=6),
 )
-@settings(deadline=None, max_examples=150)
+@parser_examples(150)
 def test_device_time_is_what_a_walk_over_every_moment_finds(
     events: list[tuple[int, int, str]], moments: list[int]
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter.aggregate import Aggregator
@@ -315,7 +315,6 @@ def test_a_duration_that_is_no_whole_number_of_steps_ends_too(duration_seconds: 
 
 
 @given(st.lists(st.integers(1, 10**13), min_size=1, max_size=50))
-@settings(deadline=None)
 def test_buckets_of_many_durations_are_those_of_each(durations: list[int]) -> None:
     import numpy as np
 

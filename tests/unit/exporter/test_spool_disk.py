@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter.spool.disk import DiskSpool
@@ -171,7 +171,6 @@ def test_one_flipped_byte_costs_one_message_and_is_counted_once(tmp_path: Path) 
     assert spool.lost == {"torn": 1}
 
 
-@settings(deadline=None)  # it syncs the disk, which may be slow
 @given(st.data())
 def test_wherever_a_byte_is_flipped_at_most_one_message_is_lost(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

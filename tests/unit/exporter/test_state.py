@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter import snapshot
@@ -122,7 +122,6 @@ interval = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(interval, min_size=1, max_size=8))
 def test_after_a_kill_at_any_point_no_series_falls_and_totals_equal_the_truth(
     tmp_path_factory: pytest.TempPathFactory, intervals: list[tuple[list[tuple[str, str]], str, int, bool]]

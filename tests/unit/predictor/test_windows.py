@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.predictor.subjects import Form, Subject
@@ -39,7 +39,6 @@ def put_total(
     )
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 400), st.floats(-1e3, 1e3, width=32)), max_size=60))
 def test_gauges_end_as_one_point_at_a_time_would_have_put_them(points: list[tuple[int, int, float]]) -> None:
     target = windows()

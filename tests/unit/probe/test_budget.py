@@ -1,6 +1,6 @@
 """What the probe may cost."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.probe.budget import Budget, BudgetPolicy, Level
@@ -75,7 +75,6 @@ def test_one_expensive_moment_before_anything_is_settled_is_forgiven() -> None:
     assert run.seconds(100) is Level.FULL
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 40), st.floats(0, 0.2)), min_size=1, max_size=30),
     st.floats(0.2, 1.0),

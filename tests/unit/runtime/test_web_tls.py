@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.runtime.certificates import self_signed
 from tests.unit.runtime.web_clients import address_of, guarded, open_files, rewrite, until
@@ -280,7 +280,6 @@ def test_what_is_no_client_hello_offers_no_curve(data: bytes) -> None:
     assert offered_curves(data) == ()
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 80), st.binary(max_size=4))
 def test_no_bytes_break_the_reading_of_curves(data: bytes, position: int, change: bytes) -> None:
     changed = hello()[:position] + change + hello()[position + len(change) :]

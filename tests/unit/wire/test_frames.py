@@ -1,8 +1,9 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import parser_examples
 
 from kernelcast.wire import frames
 from kernelcast.wire.errors import FrameError
@@ -47,7 +48,6 @@ def counters(draw: st.DrawFn) -> frames.Counters:
     )
 
 
-@settings(deadline=None)
 @given(st.lists(kernel_rows(), max_size=50))
 def test_kernel_rows_survive_the_socket(rows: list[frames.KernelRow]) -> None:
     packets = list(frames.encode(frames.KernelRows(3, tuple(rows))))
@@ -56,14 +56,12 @@ def test_kernel_rows_survive_the_socket(rows: list[frames.KernelRow]) -> None:
     assert [row for frame in back if isinstance(frame, frames.KernelRows) for row in frame.rows] == rows
 
 
-@settings(deadline=None)
 @given(st.lists(st.builds(frames.VariantRow, U64, texts(128), U64, U64, st.integers(0, 2**128 - 1)), max_size=50))
 def test_variant_rows_survive_the_socket(rows: list[frames.VariantRow]) -> None:
     back = [frames.decode(packet) for packet in frames.encode(frames.VariantRows(3, tuple(rows)))]
     assert [row for frame in back if isinstance(frame, frames.VariantRows) for row in frame.rows] == rows
 
 
-@settings(deadline=None)
 @given(counters())
 def test_counters_survive_the_socket(sent: frames.Counters) -> None:
     assert [frames.decode(packet) for packet in frames.encode(sent)] == [sent]
@@ -118,7 +116,7 @@ def test_a_single_name_that_fits_no_packet_is_refused_with_the_limit() -> None:
         list(frames.encode(frames.Names((frames.KernelName(1, "k" * 70_000),))))
 
 
-@settings(deadline=None, max_examples=300)
+@parser_examples(300)
 @given(st.binary(max_size=400))
 def test_random_bytes_are_a_frame_that_can_be_written_again_or_are_refused(body: bytes) -> None:
     for packet in (body, *(frames.HEADER.pack(frames.MAGIC, 2, kind) + body for kind in range(12))):
@@ -129,7 +127,6 @@ def test_random_bytes_are_a_frame_that_can_be_written_again_or_are_refused(body:
         assert [frames.decode(again) for again in frames.encode(frame)] in ([frame], [])
 
 
-@settings(deadline=None)
 @given(kernel_rows(), st.data())
 def test_a_truncated_or_altered_row_never_gives_a_count_its_buckets_do_not_have(
     row: frames.KernelRow, data: st.DataObject

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, bucket_index, ladder_counts
@@ -22,7 +22,6 @@ def test_a_power_of_two_counts_below_its_own_bound(exponent: int) -> None:
     assert bucket_index(duration_ns) == 8 * exponent - 1
 
 
-@settings(deadline=None)
 @given(st.lists(durations_ns, max_size=60))
 def test_the_classic_ladder_counts_what_the_raw_values_say(values: list[int]) -> None:
     totals = DurationTotals()

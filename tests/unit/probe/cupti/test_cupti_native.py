@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.support.examples import parser_examples
 from tests.unit.probe.cupti.double import SMALL, Double, copied
 from tests.unit.probe.cupti.records import LENGTHS, START_NS, VERSIONS, Packer
 
@@ -34,7 +35,7 @@ def test_every_duration_around_every_bound_falls_into_pythons_bucket(decoder: De
     assert (LOWEST_BUCKET, len(WHOLE_BOUNDS_NS)) == (-240, 401)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@parser_examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(durations=st.lists(st.one_of(st.integers(0, 3), st.integers(0, 2**46)), min_size=1, max_size=200))
 def test_durations_of_a_kernel_add_up_as_python_adds_them(
     durations: list[int], built: Path, tmp_path_factory: pytest.TempPathFactory
@@ -55,7 +56,7 @@ def test_durations_of_a_kernel_add_up_as_python_adds_them(
 _INTERVAL = st.tuples(st.sampled_from("kcn"), st.integers(0, 400), st.integers(0, 120))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@parser_examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(intervals=st.lists(_INTERVAL, min_size=1, max_size=60), seed=st.integers(0, 2**16))
 def test_a_devices_time_is_the_union_of_its_activities_in_whatever_order_they_come(
     intervals: list[tuple[str, int, int]], seed: int, built: Path, tmp_path_factory: pytest.TempPathFactory
@@ -332,7 +333,7 @@ def test_records_behind_a_malformed_one_are_counted_too(decoder: Decoder, double
     assert (drain.kernels[0].launches, drain.counts.malformed, drain.counts.unread) == (10, 1, 89)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@parser_examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(min_size=8, max_size=2_000), valid=st.integers(0, 70_000))
 def test_noise_in_a_buffer_harms_nothing(
     noise: bytes, valid: int, built: Path, tmp_path_factory: pytest.TempPathFactory
