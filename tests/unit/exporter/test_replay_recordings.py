@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kernelcast.wire.kernels import label, normalise
 
 NOW = 1_760_000_000_000_000_000
 ROOT = Path(__file__).resolve().parents[3]
+CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync")
 KINETO = ("control", "alexnet", "mi250_minitoy", "sampled_rank-0", "sampled_rank-1", "cpu_only")
 
 
@@ -34,9 +36,21 @@ def recording(*parts: str) -> Path:
     return path
 
 
-def gpu_events(name: str, category: str) -> list[dict[str, Any]]:
+@cache
+def all_gpu_events(name: str) -> list[dict[str, Any]]:
     with gzip.open(recording("kineto", f"{name}.json.gz"), "rt") as file:
-        return [event for event in json.load(file)["traceEvents"] if event.get("cat") == category]
+        return [event for event in json.load(file)["traceEvents"] if event.get("cat") in CATEGORIES]
+
+
+def gpu_events(name: str, category: str) -> list[dict[str, Any]]:
+    assert category in CATEGORIES
+    return [event for event in all_gpu_events(name) if event["cat"] == category]
+
+
+@cache
+def trace_of(name: str) -> Trace:
+    """A recording that is read once: a trace never changes, and a source only reads it."""
+    return kineto.read(recording("kineto", f"{name}.json.gz"))
 
 
 def source_of(trace: Trace, speed: float | None = None) -> TraceSource:
@@ -44,7 +58,7 @@ def source_of(trace: Trace, speed: float | None = None) -> TraceSource:
 
 
 def replayed(name: str) -> tuple[TraceSource, tuple[ProcessReport, ...]]:
-    source = source_of(kineto.read(recording("kineto", f"{name}.json.gz")))
+    source = source_of(trace_of(name))
     return source, source.poll(NOW).reports
 
 
@@ -207,7 +221,7 @@ def aggregated(source: TraceSource, max_kernels: int | None) -> Iterator[tuple[s
 @pytest.mark.parametrize("speed", [1.0, None])
 def test_through_the_aggregator_totals_are_the_trace_file_s(speed: float | None) -> None:
     events = gpu_events("control", "kernel")
-    trace = kineto.read(recording("kineto", "control.json.gz"))
+    trace = trace_of("control")
     capped = list(aggregated(source_of(trace, speed), 100))
     assert "other" in dict(capped)
     assert sum(totals.count for _, totals in capped) == len(events)
@@ -219,7 +233,7 @@ def test_through_the_aggregator_totals_are_the_trace_file_s(speed: float | None)
 
 
 def test_twenty_thousand_kernels_in_one_poll_take_well_under_a_second() -> None:
-    trace = kineto.read(recording("kineto", "control.json.gz"))
+    trace = trace_of("control")
     source = source_of(trace)
     began = time.perf_counter()
     source.poll(NOW)

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def recording(*parts: str) -> Path:
     return path
 
 
+@cache
 def read(name: str) -> Trace:
     if name == "cloverleaf":
         return nsys.read(next(recording("nsys").glob("*.sqlite")))
