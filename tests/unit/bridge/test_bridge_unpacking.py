@@ -32,7 +32,7 @@ def test_every_member_of_a_message_is_read(encoding: str, contents: list[bytes])
     assert unpacked(message, encoding, LIMITS) == b"".join(contents)
 
 
-@pytest.mark.parametrize("behind", [b"garbage", b"\0", b"\x1f", b"\x1f\x8b", gzip.compress(b"b 2\n")[:-3]])
+@pytest.mark.parametrize("behind", [b"garbage", b"\0", b"\x1f", b"\x1f\x8b", gzip.compress(b"b 2\n", mtime=0)[:-3]])
 def test_what_follows_the_last_member_of_gzip_must_be_a_member(behind: bytes) -> None:
     with pytest.raises(DecodeError, match="is no gzip"):
         unpacked(gzip.compress(b"a 1\n") + behind, "gzip", LIMITS)
