@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from tests.service.conftest import apache_kafka
+from tests.service.conftest import Broker
 from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.service.stack import Stack, kernelcast
 from tests.unit.exporter.nvml_double import DRIVER, divided, gpu, instance
@@ -150,13 +150,16 @@ def scraping(stack: Stack, directory: Path) -> PrometheusServer:
 
 
 @pytest.fixture(scope="module")
-def prometheuses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, PrometheusServer]]:
+def prometheuses(
+    shared_kafka: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, PrometheusServer]]:
     directory = tmp_path_factory.mktemp("dcgm")
     write(directory / "gpus.nvml", [Moment(0, two_gpus())])
     exporter = {"nvml": "on", "device_metrics": "on", "hostname": NODE_NAME, "interval_seconds": 1.0}
     settings = {"exporter": {**exporter, "nvml_recording": str(directory / "gpus.nvml")}}
-    with apache_kafka(directory) as kafka, Stack(directory, kafka.bootstrap_servers, settings) as stack:
-        done = kernelcast("topics", "apply", "--kafka.bootstrap-servers", kafka.bootstrap_servers)
+    bootstrap_servers = shared_kafka.bootstrap_servers
+    with Stack(directory, bootstrap_servers, settings) as stack:
+        done = kernelcast("topics", "apply", "--kafka.bootstrap-servers", bootstrap_servers)
         assert done.returncode == 0, done.stderr
         stack.service("bridge")
         stack.service("exporter")

@@ -47,15 +47,15 @@ def firing(alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [each for each in alerts if each["labels"]["alertname"] == PREDICTED and each["state"] == "firing"]
 
 
-def test_a_thermal_drift_is_forecast_announced_and_recorded(broker: Broker, tmp_path: Path) -> None:
-    topics(broker)
-    with Stack(tmp_path, broker.bootstrap_servers) as stack:
+def test_a_thermal_drift_is_forecast_announced_and_recorded(kafka: Broker, tmp_path: Path) -> None:
+    topics(kafka)
+    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
         for name in ("bridge", "predictor"):
             stack.service(name)
         alertmanager = stack.alertmanager()
         prometheus = stack.prometheus(alertmanager=alertmanager.address)
         stack.background(
-            "simulate", *KERNELCAST, "simulate", "--kafka.bootstrap-servers", broker.bootstrap_servers,
+            "simulate", *KERNELCAST, "simulate", "--kafka.bootstrap-servers", kafka.bootstrap_servers,
             "--nodes", "1", "--gpus", "2", "--seed", "7", "--fault", "thermal-drift:node=0,gpu=1,start=30s,rate=12",
         )  # fmt: skip
         wait_for(
@@ -66,7 +66,7 @@ def test_a_thermal_drift_is_forecast_announced_and_recorded(broker: Broker, tmp_
         alerts = wait_for("a firing rule", lambda: firing(prometheus.api("alerts")["alerts"]), 120)
         assert {alert["labels"]["gpu"] for alert in alerts} == {"1"}, "only the drifting GPU is announced"
         assert {alert["labels"]["cause"] for alert in alerts} == {"thermal"}
-        recorded = [alert for alert in alerts_on_kafka(broker.bootstrap_servers, 60) if _is_ours(alert)]
+        recorded = [alert for alert in alerts_on_kafka(kafka.bootstrap_servers, 60) if _is_ours(alert)]
         assert recorded, "no alert on kernelcast.alerts"
         assert recorded[0].labels["gpu"] == "1"
         assert recorded[0].labels["cause"] == "thermal"

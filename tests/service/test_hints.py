@@ -12,9 +12,9 @@ from tests.service.test_processes import topics
 pytestmark = pytest.mark.service
 
 
-def test_a_hint_reaches_the_program_whose_kernel_time_then_falls(broker: Broker, tmp_path: Path) -> None:
-    topics(broker)
-    with Stack(tmp_path, broker.bootstrap_servers) as stack:
+def test_a_hint_reaches_the_program_whose_kernel_time_then_falls(kafka: Broker, tmp_path: Path) -> None:
+    topics(kafka)
+    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
         for name in ("bridge", "exporter", "predictor"):
             stack.service(name)
         stack.background("example", sys.executable, "-m", "kernelcast.probe.example", "--program", "tuned")

@@ -78,12 +78,12 @@ def traced(now: int) -> bytes:
     ).SerializeToString()
 
 
-@pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[Stack]:
+@pytest.fixture(scope="module")
+def bridge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """A bridge that has read all of it."""
     with EmbeddedBroker() as broker:
         produce(broker.bootstrap_servers)
-        with Stack(tmp_path, broker.bootstrap_servers) as stack:
+        with Stack(tmp_path_factory.mktemp("bridge"), broker.bootstrap_servers) as stack:
             stack.service("bridge")
             wait_for("all series", lambda: len(stack.exposed("DCGM_FI_DEV_GPU_UTIL")) == SERIES // 2)
             wait_for("the histogram", lambda: stack.exposed(f"{DURATION}_count"))

@@ -62,19 +62,19 @@ def dead_letters(bootstrap_servers: str, expected: int) -> list[Message]:
     return found
 
 
-def test_poison_on_every_topic_is_set_aside_and_the_rest_goes_on(broker: Broker, tmp_path: Path) -> None:
-    topics(broker)
-    with Stack(tmp_path, broker.bootstrap_servers) as stack:
+def test_poison_on_every_topic_is_set_aside_and_the_rest_goes_on(kafka: Broker, tmp_path: Path) -> None:
+    topics(kafka)
+    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
         for name in ("bridge", "exporter", "predictor"):
             stack.service(name)
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 1_000_000})
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 1_000_000})
         for topic in (*METRIC_TOPICS, *EVENT_TOPICS):
             for name, body in POISON.items():
                 producer.produce(topic.name, key=name.encode(), value=body)
         assert producer.flush(30) == 0
         sent = len(POISON) * len(METRIC_TOPICS)
         wait_for("the bridge to refuse them", lambda: decode_failures(stack) >= sent - 2 * len(METRIC_TOPICS))
-        letters = dead_letters(broker.bootstrap_servers, sent)
+        letters = dead_letters(kafka.bootstrap_servers, sent)
         topics_seen = {headers_of(letter)["kernelcast.topic"] for letter in letters}
         assert {topic.name for topic in READ} <= topics_seen
         assert ALERTS.name not in topics_seen, "nobody reads alerts, so nobody can refuse one"

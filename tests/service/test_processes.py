@@ -76,9 +76,9 @@ def test_a_process_that_ends_and_restarts_beside_another_loses_and_doubles_nothi
         assert exact_increase(prometheus, SECONDS) == pytest.approx(expected_seconds, rel=1e-9)
 
 
-def test_kill_minus_nine_of_every_service_loses_nothing_and_no_counter_falls(broker: Broker, tmp_path: Path) -> None:
-    topics(broker)
-    with Stack(tmp_path, broker.bootstrap_servers) as stack:
+def test_kill_minus_nine_of_every_service_loses_nothing_and_no_counter_falls(kafka: Broker, tmp_path: Path) -> None:
+    topics(kafka)
+    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
         services = {name: stack.service(name) for name in ("bridge", "exporter", "predictor")}
         prometheus = stack.prometheus()
         hold = tmp_path / "hold"
@@ -103,8 +103,8 @@ def test_kill_minus_nine_of_every_service_loses_nothing_and_no_counter_falls(bro
         assert running.poll() == 0
 
 
-def test_the_services_stop_cleanly_on_sigterm(broker: Broker, tmp_path: Path) -> None:
-    topics(broker)
-    with Stack(tmp_path, broker.bootstrap_servers) as stack:
+def test_the_services_stop_cleanly_on_sigterm(kafka: Broker, tmp_path: Path) -> None:
+    topics(kafka)
+    with Stack(tmp_path, kafka.bootstrap_servers) as stack:
         for server in [stack.service(name) for name in ("bridge", "exporter", "predictor")]:
             assert server.stop() == 0, server.tail()
