@@ -7,8 +7,8 @@ import pytest
 from tests.service.conftest import Broker
 from tests.service.servers import wait_for
 from tests.service.stack import Stack
+from tests.service.test_predictor_service import SECOND_NS, Node, read_all
 from tests.service.test_processes import topics
-from tests.unit.predictor.test_service import SECOND_NS, Node, read_all
 
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.topics import HINTS

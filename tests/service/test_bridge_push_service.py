@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.service.test_bridge_service import broker, export, fetch, settings_for, until, write
 from tests.unit.bridge.test_bridge_push_receiver import Behaviour, answer_with, server
-from tests.unit.bridge.test_bridge_service import broker, export, fetch, settings_for, until, write
 
 from kernelcast.bridge.push import member
 from kernelcast.bridge.push.pusher import Pusher
