@@ -9,9 +9,9 @@ import pytest
 from kernelcast.columnar import Sample
 from kernelcast.exporter.devices import boot_time_ns
 from kernelcast.exporter.nvml.sampler import Sampler
-from kernelcast.exporter.nvml.samples import DRIVER_VERSION
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric, device
+from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL
 from kernelcast.wire.identity import Device, Labels
 
 LIMITS: dict[Metric, tuple[float, float]] = {
@@ -47,7 +47,7 @@ def rows(source: NvmlSource, gpu: Device) -> dict[Metric, Sample]:
 
 
 def without_version(sample: Sample) -> Labels:
-    return tuple(pair for pair in sample.attributes if pair[0] != DRIVER_VERSION)
+    return tuple(pair for pair in sample.attributes if pair[0] != DRIVER_VERSION_LABEL)
 
 
 def number(sample: Sample) -> float:

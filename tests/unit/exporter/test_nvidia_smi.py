@@ -12,6 +12,7 @@ from kernelcast.exporter.nvml.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
+from kernelcast.wire.catalogue.device import OPT_IN_LABELS
 from kernelcast.wire.identity import REPLAYED
 
 CAPTURES = Path(__file__).parents[4] / "shared/data/nvidia-smi"
@@ -36,6 +37,16 @@ SHOWN = {
     "UNCORRECTABLE_REMAPPED_ROWS": ("Remapped Rows", "Uncorrectable Error"),
     "RETIRED_SBE": ("Retired Pages", "Single Bit ECC"),
     "RETIRED_DBE": ("Retired Pages", "Double Bit ECC"),
+}
+
+SHOWN_LABELS = {
+    "DCGM_FI_DEV_BRAND": "Product Brand",
+    "DCGM_FI_DEV_SERIAL": "Serial Number",
+    "DCGM_FI_DEV_VBIOS_VERSION": "VBIOS Version",
+    "DCGM_FI_DEV_INFOROM_IMAGE_VER": "Image Version",
+    "DCGM_FI_DEV_OEM_INFOROM_VER": "OEM Object",
+    "DCGM_FI_DEV_ECC_INFOROM_VER": "ECC Object",
+    "DCGM_FI_DEV_POWER_INFOROM_VER": "Power Management Object",
 }
 
 LINK_ROWS = (
@@ -83,7 +94,7 @@ def played(path: Path) -> Iterator[tuple[str, tuple[Sample, ...]]]:
     """Each output and the series that it gives."""
     recording, clock = read_capture(path), Clock()
     source = NvmlSource(
-        Sampler(RecordedNvml(recording, clock=clock), SamplerOptions(rows=tuple(ROWS))),
+        Sampler(RecordedNvml(recording, clock=clock), SamplerOptions(rows=tuple(ROWS), labels=tuple(OPT_IN_LABELS))),
         hostname="node1",
         boot_ns=SECOND_NS,
         source=REPLAYED,
@@ -248,3 +259,16 @@ def test_link_state_and_recovery_action_are_those_of_the_capture(capture: Path) 
         rows = device_rows(samples)
         found = [rows.get(name) for name in LINK_ROWS]
         assert found == [generation, width, most_generation, most_width, 0, None, 0]
+
+
+def test_labels_of_the_table_have_the_text_that_nvidia_smi_shows(capture: Path) -> None:
+    for output, samples in played(capture):
+        shown_labels = {
+            label: found[1]
+            for label, name in SHOWN_LABELS.items()
+            if (found := re.search(rf"^ +{name} +: (.*)$", output, re.MULTILINE)) and found[1] != "N/A"
+        }
+        assert len(shown_labels) >= 6
+        for sample in (one for one in samples if one.metric.prometheus_name.startswith("DCGM_FI_")):
+            labels = dict(sample.attributes)
+            assert {name: labels[name] for name in OPT_IN_LABELS if name in labels} == shown_labels

@@ -13,7 +13,7 @@ import yaml
 
 from kernelcast.grafana import dashboards, rules
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
-from kernelcast.wire.catalogue.device import DEVICE_LABELS, USER_LABELS
+from kernelcast.wire.catalogue.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
 REPOSITORY: Final = Path(__file__).parents[3]
 GENERATED: Final = REPOSITORY / "grafana"
@@ -97,7 +97,8 @@ def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str
     assert row.exposed, f"{name} travels but is not exposed"
     histogram = row.kind is Kind.HISTOGRAM
     assert (base == name) or histogram, f"{name}: {base} is no histogram"
-    used = frozenset(USER_LABELS) if set(DEVICE_LABELS) <= set(row.labels) else frozenset[str]()
+    of_a_device = set(DEVICE_LABELS) <= set(row.labels)
+    used = frozenset((*USER_LABELS, *OPT_IN_LABELS)) if of_a_device else frozenset[str]()
     return SCRAPED | used | frozenset(row.labels) | (frozenset({"le"}) if histogram else frozenset())
 
 

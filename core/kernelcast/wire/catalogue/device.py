@@ -3,10 +3,12 @@
 Source of names, kinds and help: dcgm-exporter 4.8.2, etc/default-counters.csv and etc/dcp-metrics-included.csv.
 """
 
+from types import MappingProxyType
 from typing import Final
 
 from kernelcast.wire.catalogue.model import Kind, Metric
 
+DRIVER_VERSION_LABEL: Final = "DCGM_FI_DRIVER_VERSION"
 DEVICE_LABELS: Final = (
     "Hostname",
     "UUID",
@@ -16,11 +18,33 @@ DEVICE_LABELS: Final = (
     "modelName",
     "GPU_I_ID",
     "GPU_I_PROFILE",
-    "DCGM_FI_DRIVER_VERSION",
+    DRIVER_VERSION_LABEL,
     "source",
 )
 USER_LABELS: Final = ("pod", "namespace", "container", "hpc_job")
 """Who uses the device, on every row of it while that is known; see `exporter.attribution`."""
+
+NVML_VERSION_LABEL: Final = "DCGM_FI_NVML_VERSION"
+BRAND_LABEL: Final = "DCGM_FI_DEV_BRAND"
+SERIAL_LABEL: Final = "DCGM_FI_DEV_SERIAL"
+OEM_INFOROM_LABEL: Final = "DCGM_FI_DEV_OEM_INFOROM_VER"
+ECC_INFOROM_LABEL: Final = "DCGM_FI_DEV_ECC_INFOROM_VER"
+POWER_INFOROM_LABEL: Final = "DCGM_FI_DEV_POWER_INFOROM_VER"
+INFOROM_IMAGE_LABEL: Final = "DCGM_FI_DEV_INFOROM_IMAGE_VER"
+VBIOS_LABEL: Final = "DCGM_FI_DEV_VBIOS_VERSION"
+OPT_IN_LABELS: Final = MappingProxyType(
+    {
+        NVML_VERSION_LABEL: "NVML Version",
+        BRAND_LABEL: "Device Brand",
+        SERIAL_LABEL: "Device Serial Number",
+        OEM_INFOROM_LABEL: "OEM inforom version",
+        ECC_INFOROM_LABEL: "ECC inforom version",
+        POWER_INFOROM_LABEL: "Power management object inforom version",
+        INFOROM_IMAGE_LABEL: "Inforom image version",
+        VBIOS_LABEL: "VBIOS version of the device",
+    }
+)
+"""On every series of a GPU where the counters table names them with the type `label`; dcgm-exporter's help of each."""
 
 XID_LABELS: Final = (*DEVICE_LABELS, "err_code", "err_msg")
 

@@ -21,6 +21,13 @@ from kernelcast.wire.catalogue import (
 )
 from kernelcast.wire.catalogue.model import Metric
 
+_LIKE_DCGM: Final = "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged."
+
+
+def _names(labels: Iterable[str]) -> str:
+    return ", ".join(f"`{label}`" for label in labels)
+
+
 _SECTIONS: Final = MappingProxyType(
     {
         "Kernels and programs": (
@@ -29,7 +36,7 @@ _SECTIONS: Final = MappingProxyType(
         ),
         "Energy": ("Measured of a whole GPU, divided by GPU time: estimates.", energy.ROWS),
         "Devices": (
-            "Names, units and labels of dcgm-exporter, so that existing dashboards and alerts work unchanged.",
+            f"{_LIKE_DCGM} A counters table may add labels: {_names(device.OPT_IN_LABELS)}.",
             device.ROWS,
         ),
         "Devices, profiling": (
@@ -85,7 +92,7 @@ def _wire(row: Metric) -> str:
 
 
 def _labels(row: Metric) -> str:
-    return ", ".join(f"`{label}`" for label in row.labels)
+    return _names(row.labels)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ from typing import Final
 from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS
 from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL, OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError
 
 COLUMNS: Final = 3
 TYPES: Final = ("gauge", "counter", "histogram", "summary", "label")
 DCGM_NAME: Final = re.compile(r"DCGM_(FI|EXP)_[A-Z0-9_]+")
-GIVEN_LABELS: Final = ("DCGM_FI_DRIVER_VERSION",)
-"""Written on every device row, whatever the table says."""
+LABELS: Final = (DRIVER_VERSION_LABEL, *OPT_IN_LABELS)
+"""What a line of type `label` may name; every device row has the first, whether or not the table names it."""
 INSTEAD: Final = MappingProxyType(
     {
         "DCGM_EXP_XID_ERRORS_COUNT": "kernelcast_gpu_xid_errors_total",
@@ -41,12 +42,14 @@ class CounterTable:
 
     Attributes:
         rows: By OTLP name, the catalogue's rows with the table's help, in its order.
+        labels: Names of labels for every series of a GPU, in its order.
         warnings: What of it cannot be given, a sentence each.
     """
 
     rows: Mapping[str, Metric] = field(
         default_factory=lambda: MappingProxyType({name: ROWS[name] for name in DEFAULT_ROWS})
     )
+    labels: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -63,6 +66,7 @@ def read_table(path: Path) -> CounterTable:
             f"exporter.counters_file is {path}, which cannot be read: {error}; give a file, or null for our own table"
         ) from None
     found: dict[str, Metric] = {}
+    labels: dict[str, None] = {}
     warnings: list[str] = []
     problems: list[str] = []
     for number, cells in _lines(text):
@@ -72,11 +76,13 @@ def read_table(path: Path) -> CounterTable:
             continue
         name, kind, help_text = cells
         warnings.extend(f"{path}:{number}: {one}" for one in _warnings(name, kind, found))
-        if kind != "label" and name in ROWS:
+        if kind == "label" and name in OPT_IN_LABELS:
+            labels[name] = None
+        elif kind != "label" and name in ROWS:
             found[name] = replace(ROWS[name], help=help_text or ROWS[name].help)
     if problems:
         raise ConfigurationError("\n".join(problems))
-    return CounterTable(MappingProxyType(found), tuple(warnings))
+    return CounterTable(MappingProxyType(found), tuple(labels), tuple(warnings))
 
 
 class CountersFile:
@@ -104,7 +110,8 @@ class CountersFile:
     @property
     def options(self) -> SamplerOptions:
         """What is to be looked at."""
-        return SamplerOptions(rows=tuple(self.table.rows), processes=self.processes, names=self._names)
+        table = self.table
+        return SamplerOptions(tuple(table.rows), processes=self.processes, names=self._names, labels=table.labels)
 
     def changed(self) -> bool:
         """Whether there is a new table now.
@@ -143,6 +150,9 @@ def document() -> str:
             if (name in DEFAULT_ROWS) is chosen:
                 lines.append(f"{'' if chosen else '# '}{name}, {row.kind.value}, {_quoted(row.help)}")
         lines.append("")
+    lines.append("# Labels on every series of a GPU, off by default; each value stays for as long as the driver runs")
+    lines += [f"# {name}, label, {help_text}" for name, help_text in OPT_IN_LABELS.items()]
+    lines.append("")
     return "\n".join(lines)
 
 
@@ -168,8 +178,10 @@ def _problem(cells: list[str]) -> str:
 
 def _warnings(name: str, kind: str, before: Mapping[str, Metric]) -> Iterator[str]:
     if kind == "label":
-        if name not in GIVEN_LABELS:
-            yield f"{name} is not given as a label; {', '.join(GIVEN_LABELS)} is"
+        if name not in LABELS:
+            yield f"{name} is not given as a label; {', '.join(LABELS)} are"
+    elif name in LABELS:
+        yield f"{name} is text, so it cannot be a {kind}; write label to have it on every series"
     elif name in INSTEAD:
         yield f"{name} is not given; there is {INSTEAD[name]} instead"
     elif name not in ROWS:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pynvml
 
 from kernelcast.exporter.nvml.fields import BYTES_PER_MEBIBYTE, CLOCK_EVENTS, MILLIWATTS_PER_WATT
+from kernelcast.exporter.nvml.labels import BRANDS
 from kernelcast.exporter.nvml.recording import NODE, Answers, Moment, Recording, changes
 from kernelcast.wire.errors import TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -137,7 +138,7 @@ def _answers(log: Section) -> Answers:
     }
     for index, gpu in enumerate(gpus):
         instances = [part for part in gpu.parts if part.name == "MIG Device"]
-        parts = (_identity(gpu, instances), _engines(gpu), _link(gpu), _memory_health(gpu))
+        parts = (_identity(gpu, instances), _labels(gpu), _engines(gpu), _link(gpu), _memory_health(gpu))
         answers[str(index)] = _known({call: answer for part in parts for call, answer in part.items()})
         for at, instance in enumerate(instances):
             answers[f"{index}/{at}"] = _known(_instance(gpu, instance))
@@ -162,6 +163,26 @@ def _identity(gpu: Section, instances: list[Section]) -> dict[str, Any]:
         "nvmlGpmQueryDeviceSupport": {"error": pynvml.NVML_ERROR_NO_DATA},
         **({} if divided else _processes(gpu)),
     }
+
+
+def _labels(gpu: Section) -> dict[str, Any]:
+    """What a counters table may have as labels; NVML's own version is not in the output."""
+    inforom = gpu.part("Inforom Version")
+    brand = gpu.values.get("Product Brand", "")
+    return {
+        "nvmlDeviceGetBrand": BRANDS.index(brand) if brand in BRANDS else None,
+        "nvmlDeviceGetSerial": _text(gpu, "Serial Number"),
+        "nvmlDeviceGetVbiosVersion": _text(gpu, "VBIOS Version"),
+        "nvmlDeviceGetInforomImageVersion": _text(inforom, "Image Version"),
+        f"nvmlDeviceGetInforomVersion:{pynvml.NVML_INFOROM_OEM}": _text(inforom, "OEM Object"),
+        f"nvmlDeviceGetInforomVersion:{pynvml.NVML_INFOROM_ECC}": _text(inforom, "ECC Object"),
+        f"nvmlDeviceGetInforomVersion:{pynvml.NVML_INFOROM_POWER}": _text(inforom, "Power Management Object"),
+    }
+
+
+def _text(section: Section, name: str) -> str | None:
+    value = section.values.get(name, "N/A")
+    return None if value in NO_NAMES else value
 
 
 def _engines(gpu: Section) -> dict[str, Any]:

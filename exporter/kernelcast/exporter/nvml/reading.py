@@ -77,6 +77,7 @@ class GpuReading:
         absent: OTLP name of a row that was asked for to the reason why it has no value.
         processes: Who uses it.
         xids: Its XIDs, cumulative.
+        labels: Labels that the counters table adds to its series, by name.
     """
 
     uuid: str
@@ -91,6 +92,7 @@ class GpuReading:
     absent: Mapping[str, str] = field(default_factory=dict)
     processes: tuple[ProcessUse, ...] = ()
     xids: tuple[XidTotal, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As dictionaries, lists, numbers and text; `values` and `absent` are not copied."""

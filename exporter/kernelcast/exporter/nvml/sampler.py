@@ -11,6 +11,7 @@ from kernelcast.exporter.nvml.codes import Codes, error_name
 from kernelcast.exporter.nvml.gpm import Gpm
 from kernelcast.exporter.nvml.gpu_values import LostGpuError, ValueReader, Values
 from kernelcast.exporter.nvml.inventory import Gpu, find
+from kernelcast.exporter.nvml.labels import GpuLabels
 from kernelcast.exporter.nvml.processes import Processes
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid import XidEvents
@@ -34,11 +35,13 @@ class SamplerOptions:
         rows: OTLP names of rows that are asked for.
         processes: Whether the processes of each GPU are.
         names: Whether their names are read from this machine; a recording's processes run elsewhere.
+        labels: Names of labels of `labels.LABEL_FIELDS` that every series of a GPU gets.
     """
 
     rows: tuple[str, ...] = fields.DEFAULT_ROWS
     processes: bool = True
     names: bool = True
+    labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As lists and text."""
@@ -47,7 +50,7 @@ class SamplerOptions:
     @classmethod
     def from_json(cls, made: Mapping[str, Any]) -> Self:
         """The options that `to_json` was made from."""
-        return cls(**{**made, "rows": tuple(made["rows"])})
+        return cls(**{**made, "rows": tuple(made["rows"]), "labels": tuple(made["labels"])})
 
 
 class Sampler:
@@ -70,6 +73,7 @@ class Sampler:
         # A recording's processes are not those of this machine.
         self._processes = Processes(nvml, self._codes, self._failed, name_of=getattr(nvml, "process_name", None))
         self._xids = XidEvents(nvml, self._codes, self._failed)
+        self._labels = GpuLabels(nvml, self._codes, self._failed)
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._driver_version = ""
@@ -85,6 +89,8 @@ class Sampler:
         self._wanted = frozenset(options.rows)
         self._with_processes = options.processes
         self._processes.with_names = options.names
+        self._labels.wanted = options.labels
+        self._labels.read(self._gpus)
 
     def start(self) -> Self:
         """Load NVML and find the GPUs.
@@ -141,6 +147,7 @@ class Sampler:
     def _begin_anew(self) -> None:
         """A handle from before a reset may stay dead for ever."""
         self._xids.stop()
+        self._labels.outdate()
         self._gpm.close()
         try:
             self._nvml.nvmlShutdown()
@@ -153,7 +160,10 @@ class Sampler:
         gpus: list[Gpu] = []
         found = 0
         try:
-            self._driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
+            driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
+            if driver_version != self._driver_version:
+                self._labels.outdate()
+            self._driver_version = driver_version
             for index in range(self._nvml.nvmlDeviceGetCount()):
                 self._expected = max(self._expected, index + 1)
                 added = self._found(index)
@@ -164,6 +174,7 @@ class Sampler:
         self._gpus = gpus
         self._gpm.keep(gpus)
         self._xids.watch(gpus)
+        self._labels.read(gpus)
         self._known |= {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
         return found >= max(self._expected, 1)
 
@@ -194,7 +205,8 @@ class Sampler:
 
     def _reading(self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = ()) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
-        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids)
+        labels = self._labels.of(gpu.uuid)
+        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids, labels=labels)
 
     def _failed(self, call: str, error: str) -> None:
         self._errors.append((call, error))

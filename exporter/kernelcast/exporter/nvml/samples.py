@@ -13,8 +13,6 @@ from kernelcast.wire.catalogue import Kind, Metric, device, gpu
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, Device, Labels
 
-DRIVER_VERSION: Final = "DCGM_FI_DRIVER_VERSION"
-"""The label that dcgm-exporter's default table gives every row."""
 RATIO_PER_PERCENT: Final = 0.01
 StartOf = Callable[[GpuReading, str, float, int], int]
 """Given the GPU, a counter's name and what tells it from others of that name, its value and the time: its start."""
@@ -89,9 +87,9 @@ def to_samples(
         rows: By OTLP name, rows whose help is another one than the catalogue's.
     """
     samples: list[Sample] = []
-    version = ((DRIVER_VERSION, node.driver_version),) if node.driver_version else ()
+    version = ((device.DRIVER_VERSION_LABEL, node.driver_version),) if node.driver_version else ()
     for one in node.gpus:
-        own = (*device_of(one, hostname).device_labels(source), *version)
+        own = (*device_of(one, hostname).device_labels(source), *version, *one.labels.items())
         for used_by in users.labels_for(one):
             samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(rows))
         plain = _GpuSamples(one, own, node.time_ns, start_of)

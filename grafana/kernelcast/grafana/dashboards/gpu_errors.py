@@ -18,7 +18,19 @@ def row() -> Row:
     figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
     events = (_answering(), _xid_table(), _xid_events())
     return Row(
-        "Errors", (*figures, *events, _ecc(), _remapped(), _limited(), _retries(), _lanes(), _states(), _recovery())
+        "Errors",
+        (
+            *figures,
+            *events,
+            _ecc(),
+            _remapped(),
+            _limited(),
+            _retries(),
+            _lanes(),
+            _states(),
+            _recovery(),
+            _firmware(),
+        ),
     )
 
 
@@ -169,6 +181,24 @@ def _recovery() -> Placed:
         "4": ("drain P2P and reset", "red"),
     }
     return state_timeline(text, [query], actions)
+
+
+def _firmware() -> Placed:
+    text = Text(
+        "Driver and firmware",
+        "Versions and serial number of each GPU, where the counters table asks for these labels. One GPU with another "
+        "version than its peers is a suspect when it is slower.",
+    )
+    label_columns = (
+        Column(device.DRIVER_VERSION_LABEL, "Driver", width=110),
+        Column(device.VBIOS_LABEL, "VBIOS", width=140),
+        Column(device.INFOROM_IMAGE_LABEL, "Inforom image", width=150),
+        Column(device.SERIAL_LABEL, "Serial number", width=140),
+    )
+    columns = (Column("Hostname", "Node", width=180), Column("gpu", "GPU", width=60), Column("modelName", "Model"))
+    by = ", ".join(one.source for one in (*columns, *label_columns))
+    gpus = column(f"group by ({by}) ({promql.series(device.FB_USED)})")
+    return table(text, [gpus], (*columns, *label_columns), sort="Node", width=24, height=8)
 
 
 def _retries() -> Placed:
