@@ -14,6 +14,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolated import PYNVML
 from kernelcast.exporter.nvml.source import ErrorListener, Looker, NvmlSource
+from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.report import Batch
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger
@@ -90,6 +91,10 @@ def open_nvml(
         on_error=on_error,
         source=REPLAYED if settings.nvml_recording is not None else LIVE,
         counters=counters,
+    )
+    source.events = EventCounts(
+        xid_window_seconds=settings.xid_count_window_seconds,
+        clock_window_seconds=settings.clock_events_count_window_seconds,
     )
     try:
         _require_pynvml()

@@ -22,6 +22,9 @@ def _as_switch(value: Any) -> Any:
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
+WindowSeconds = Annotated[
+    float, Field(ge=1, le=86_400, allow_inf_nan=False), Remedy("give seconds, above the interval and at most a day")
+]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_as_switch), Remedy("write auto, on or off")]
 
 
@@ -68,6 +71,8 @@ class ExporterSettings(ServiceSettings):
         device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter that answers here.
         dcgm_exporter_url: Where to look for one.
         counters_file: Which device rows are written, in dcgm-exporter's format; null takes our own table.
+        xid_count_window_seconds: Window of `DCGM_EXP_XID_ERRORS_COUNT`; dcgm-exporter's `--xid-count-window-size`.
+        clock_events_count_window_seconds: Window of `DCGM_EXP_CLOCK_EVENTS_COUNT`, likewise.
         process_metrics: Whether to write what each process uses of a GPU.
         nvml_recording: Plays a recording of NVML in place of it, with `source="replayed"`; for machines without a GPU.
         kubernetes: Whether to ask the kubelet which pod has which GPU; `auto` does where its socket is.
@@ -106,6 +111,8 @@ class ExporterSettings(ServiceSettings):
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     counters_file: Path | None = None
+    xid_count_window_seconds: WindowSeconds = 300.0
+    clock_events_count_window_seconds: WindowSeconds = 300.0
     process_metrics: bool = True
     nvml_recording: Path | None = None
     kubernetes: Switch = "auto"

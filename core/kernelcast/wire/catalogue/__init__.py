@@ -6,6 +6,7 @@ from typing import Final
 from kernelcast.wire.catalogue import (
     accelerator,
     bridge,
+    dcgm_exporter,
     device,
     energy,
     exporter,
@@ -23,6 +24,7 @@ from kernelcast.wire.catalogue.naming import translate, unit_words
 CATALOGUE: Final[tuple[Metric, ...]] = (
     *device.ROWS,
     *profiling.ROWS,
+    *dcgm_exporter.ROWS,
     *gpu.ROWS,
     gpu.GPU_UP,
     *tpu.ROWS,

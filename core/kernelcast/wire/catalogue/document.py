@@ -8,6 +8,7 @@ from typing import Final
 from kernelcast.wire.catalogue import (
     accelerator,
     bridge,
+    dcgm_exporter,
     device,
     energy,
     exporter,
@@ -42,6 +43,10 @@ _SECTIONS: Final = MappingProxyType(
         "Devices, profiling": (
             "Through NVML's GPM, on Hopper and later; `kernelcast_gpu_field_absent` says where they cannot be.",
             profiling.ROWS,
+        ),
+        "Devices, computed as by dcgm-exporter": (
+            "Under its names, with its labels and meaning; where the counters table names them.",
+            dcgm_exporter.ROWS,
         ),
         "Devices, beyond DCGM": ("What DCGM has no good row for.", (*gpu.ROWS, gpu.GPU_UP)),
         "TPUs": ("Through the metric service of the program that has them; absent while none has.", tpu.ROWS),

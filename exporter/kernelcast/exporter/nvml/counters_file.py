@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS
+from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS, SOURCE_ROWS
 from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL, OPT_IN_LABELS
@@ -27,8 +27,9 @@ LABELS: Final = (DRIVER_VERSION_LABEL, *OPT_IN_LABELS)
 """What a line of type `label` may name; every device row has the first, whether or not the table names it."""
 INSTEAD: Final = MappingProxyType(
     {
-        "DCGM_EXP_XID_ERRORS_COUNT": "kernelcast_gpu_xid_errors_total",
-        "DCGM_EXP_CLOCK_EVENTS_COUNT": "kernelcast_gpu_clock_event_active",
+        "DCGM_EXP_XID_ERRORS_TOTAL": "kernelcast_gpu_xid_errors_total",
+        "DCGM_EXP_CLOCK_EVENTS_TOTAL": "kernelcast_gpu_clock_event_active",
+        "DCGM_EXP_GPU_HEALTH_STATUS": "no row of its meaning, but kernelcast's alerts about GPUs (docs/runbooks.md)",
         "DCGM_EXP_CLOCK_THROTTLE_REASONS": "kernelcast_gpu_clock_event_active",
         "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
     }
@@ -111,7 +112,9 @@ class CountersFile:
     def options(self) -> SamplerOptions:
         """What is to be looked at."""
         table = self.table
-        return SamplerOptions(tuple(table.rows), processes=self.processes, names=self._names, labels=table.labels)
+        sources = [SOURCE_ROWS[name] for name in table.rows if name in SOURCE_ROWS]
+        rows = tuple(dict.fromkeys((*table.rows, *sources)))
+        return SamplerOptions(rows, processes=self.processes, names=self._names, labels=table.labels)
 
     def changed(self) -> bool:
         """Whether there is a new table now.

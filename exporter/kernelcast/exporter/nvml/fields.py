@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kernelcast.wire.catalogue import Metric, profiling
+from kernelcast.wire.catalogue import Metric, dcgm_exporter, profiling
 from kernelcast.wire.catalogue import device as rows
 
 Number = int | float
@@ -307,10 +307,19 @@ ROWS: Final = MappingProxyType(
             *(field.row for field in FIELD_VALUES),
             *(metric.row for metric in GPM_METRICS),
             rows.XID_ERRORS,
+            *dcgm_exporter.ROWS,
         )
     }
 )
 """By OTLP name, every row that the sampler can give."""
+
+SOURCE_ROWS: Final = MappingProxyType(
+    {
+        dcgm_exporter.CLOCK_EVENTS_COUNT.otlp_name: rows.CLOCK_EVENT_REASONS.otlp_name,
+        dcgm_exporter.XID_ERRORS_COUNT.otlp_name: rows.XID_ERRORS.otlp_name,
+    }
+)
+"""By OTLP name of a row that is counted in this program, the row that it is counted from."""
 
 DEFAULT_ROWS: Final = tuple(row.otlp_name for row in (*rows.DEFAULT_ROWS, *profiling.DEFAULT_ROWS))
 """OTLP names of what is asked for unless a counters table says otherwise."""

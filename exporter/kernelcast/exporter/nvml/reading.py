@@ -61,6 +61,21 @@ class XidTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class EventCount:
+    """How often one sort of event occurred on one GPU within a window; see `nvml.windows`.
+
+    Attributes:
+        row: OTLP name of its row.
+        count: Within the window that ends with the reading.
+        labels: The row's own labels: the window's length, and which event.
+    """
+
+    row: str
+    count: int
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class GpuReading:
     """One GPU, or one MIG instance of it, at one moment.
 
@@ -77,6 +92,8 @@ class GpuReading:
         absent: OTLP name of a row that was asked for to the reason why it has no value.
         processes: Who uses it.
         xids: Its XIDs, cumulative.
+        peers: Status of NVLink to each other GPU, by that one's index; empty where it is not asked for.
+        events: Counts of events within a window; only the exporter's own process adds them.
         labels: Labels that the counters table adds to its series, by name.
     """
 
@@ -93,10 +110,16 @@ class GpuReading:
     processes: tuple[ProcessUse, ...] = ()
     xids: tuple[XidTotal, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    peers: Mapping[str, int] = field(default_factory=dict)
+    events: tuple[EventCount, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As dictionaries, lists, numbers and text; `values` and `absent` are not copied."""
-        parts = {"processes": [_members(one) for one in self.processes], "xids": [_members(one) for one in self.xids]}
+        parts = {
+            "processes": [_members(one) for one in self.processes],
+            "xids": [_members(one) for one in self.xids],
+            "events": [_members(one) for one in self.events],
+        }
         return _members(self) | parts
 
     @classmethod
@@ -106,6 +129,7 @@ class GpuReading:
             "mig_uuids": tuple(made["mig_uuids"]),
             "processes": tuple(ProcessUse(**one) for one in made["processes"]),
             "xids": tuple(XidTotal(**one) for one in made["xids"]),
+            "events": tuple(EventCount(**one) for one in made["events"]),
         }
         return cls(**{**made, **parts})
 
@@ -144,10 +168,11 @@ class NodeReading:
 
 
 _NAMES: Final = {
-    one: tuple(member.name for member in fields(one)) for one in (ProcessUse, XidTotal, GpuReading, NodeReading)
+    one: tuple(member.name for member in fields(one))
+    for one in (ProcessUse, XidTotal, EventCount, GpuReading, NodeReading)
 }
 
 
-def _members(one: ProcessUse | XidTotal | GpuReading | NodeReading) -> dict[str, Any]:
+def _members(one: ProcessUse | XidTotal | EventCount | GpuReading | NodeReading) -> dict[str, Any]:
     """Its members as they are; `dataclasses.asdict` copies all that is in them, which costs four times as much."""
     return {name: getattr(one, name) for name in _NAMES[type(one)]}

@@ -101,7 +101,8 @@ class NotingNvml:
         owner, rest = NODE, arguments
         if arguments and not isinstance(arguments[0], int | str):
             owner, rest = self._owner(arguments[0]), arguments[1:]
-        call = name if name in ASKED_BY_TIME else ":".join((name, *map(str, rest)))
+        parts = (str(one) if isinstance(one, int | str) else self._owner(one) for one in rest)
+        call = name if name in ASKED_BY_TIME else ":".join((name, *parts))
         own = self.answers.setdefault(owner, {})
         try:
             answer = theirs(*arguments, **named)

@@ -246,7 +246,8 @@ class RecordedNvml:
         if arguments and isinstance(arguments[0], Handle):
             owner, arguments = arguments[0].owner, arguments[1:]
         self._before(name, owner)
-        answer = self._recorded(owner, ":".join((name, *map(str, arguments))))
+        parts = (str(one.owner if isinstance(one, Handle) else one) for one in arguments)
+        answer = self._recorded(owner, ":".join((name, *parts)))
         if isinstance(answer, dict) and ERROR in answer:
             raise pynvml.NVMLError(answer[ERROR])
         return shaped(name, answer)

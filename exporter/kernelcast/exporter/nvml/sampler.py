@@ -12,9 +12,11 @@ from kernelcast.exporter.nvml.gpm import Gpm
 from kernelcast.exporter.nvml.gpu_values import LostGpuError, ValueReader, Values
 from kernelcast.exporter.nvml.inventory import Gpu, find
 from kernelcast.exporter.nvml.labels import GpuLabels
+from kernelcast.exporter.nvml.peers import Peers, PeerStatus
 from kernelcast.exporter.nvml.processes import Processes
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid import XidEvents
+from kernelcast.wire.catalogue.dcgm_exporter import P2P_STATUS
 from kernelcast.wire.catalogue.device import XID_ERRORS
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
@@ -74,6 +76,8 @@ class Sampler:
         self._processes = Processes(nvml, self._codes, self._failed, name_of=getattr(nvml, "process_name", None))
         self._xids = XidEvents(nvml, self._codes, self._failed)
         self._labels = GpuLabels(nvml, self._codes, self._failed)
+        self._peer_status = PeerStatus(nvml, self._codes, self._failed)
+        self._peers: Peers = {}
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._driver_version = ""
@@ -117,6 +121,7 @@ class Sampler:
         """Read every GPU, as of `time_ns`; what NVML refuses is in the reading, never raised."""
         if time_ns >= self._look_ns:
             self._look(time_ns)
+        self._peers = self._peer_status.read(self._gpus) if P2P_STATUS.otlp_name in self._wanted else {}
         gpus = tuple(self._read(gpu, time_ns) for gpu in list(self._gpus))
         present = {gpu.uuid for gpu in self._gpus}
         gone = tuple(uuid for uuid in self._known if uuid not in present)
@@ -200,13 +205,17 @@ class Sampler:
         return self._reading(gpu, told, used)
 
     def _absent(self, gpu: Gpu) -> GpuReading:
-        asked = sorted(self._wanted.intersection(fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS))
+        rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()
+        asked = sorted(self._wanted.intersection(rows))
         return self._reading(gpu, Values(absent=dict.fromkeys(asked, reading.LOST)))
 
     def _reading(self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = ()) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
-        labels = self._labels.of(gpu.uuid)
-        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids, labels=labels)
+        more = {
+            "labels": self._labels.of(gpu.uuid),
+            "peers": {} if gpu.gi_id else self._peers.get(gpu.uuid, {}),
+        }
+        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids, **more)
 
     def _failed(self, call: str, error: str) -> None:
         self._errors.append((call, error))

@@ -5,11 +5,12 @@ from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.accelerators import accelerator_samples
-from kernelcast.exporter.nvml.fields import CLOCK_EVENTS, ROWS
+from kernelcast.exporter.nvml.fields import CLOCK_EVENTS, ROWS, SOURCE_ROWS
+from kernelcast.exporter.nvml.peers import STATUS_NAMES, UNKNOWN
 from kernelcast.exporter.nvml.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
-from kernelcast.wire.catalogue import Kind, Metric, device, gpu
+from kernelcast.wire.catalogue import Kind, Metric, dcgm_exporter, device, gpu
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, Device, Labels
 
@@ -84,7 +85,7 @@ def to_samples(
         start_of: Since when a counter runs.
         users: Who uses a GPU: pod, namespace, job.
         source: One of `wire.identity.SOURCES`.
-        rows: By OTLP name, rows whose help is another one than the catalogue's.
+        rows: By OTLP name, the rows that the table asks for; their help may be another one than the catalogue's.
     """
     samples: list[Sample] = []
     version = ((device.DRIVER_VERSION_LABEL, node.driver_version),) if node.driver_version else ()
@@ -93,7 +94,7 @@ def to_samples(
         for used_by in users.labels_for(one):
             samples.extend(_GpuSamples(one, (*own, *used_by.items()), node.time_ns, start_of).of_the_gpu(rows))
         plain = _GpuSamples(one, own, node.time_ns, start_of)
-        samples.extend(plain.absent())
+        samples.extend(plain.absent(rows))
         for use in one.processes:
             samples.extend(plain.of_a_process(use, users.process_labels(one, use.pid)))
     samples.extend(accelerator_samples(node, hostname=hostname, used_by=users.labels_for, source=source))
@@ -126,19 +127,28 @@ class _GpuSamples:
 
     def of_the_gpu(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
         """What the GPU says of itself."""
+        hidden = _hidden(rows)
         for name, value in self._gpu.values.items():
+            if name in hidden:
+                continue
             row = rows.get(name, ROWS[name])
             if name == device.XID_ERRORS.otlp_name:
                 yield self._sample(row, value, err_code=str(value), err_msg=xid_name(int(value)))
             else:
                 yield self._sample(row, value)
-        yield from self._clock_events()
+        if device.CLOCK_EVENT_REASONS.otlp_name not in hidden:
+            yield from self._clock_events()
         yield from self._xids()
+        yield from self._computed(rows)
 
-    def absent(self) -> Iterator[Sample]:
+    def absent(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
         """What it does not say, and why."""
+        hidden = _hidden(rows)
+        computed = {source: name for name, source in SOURCE_ROWS.items() if name in rows}
         for name, reason in self._gpu.absent.items():
-            yield self._sample(gpu.FIELD_ABSENT, 1, field=ROWS[name].prometheus_name, reason=reason)
+            missing = [one for one in (name, computed.get(name)) if one and one not in hidden]
+            for one in missing:
+                yield self._sample(gpu.FIELD_ABSENT, 1, field=ROWS[one].prometheus_name, reason=reason)
 
     def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
         """What a process uses of it; `known` are the process's own labels."""
@@ -159,6 +169,16 @@ class _GpuSamples:
     def _with(self, more: Mapping[str, str]) -> Labels:
         return tuple(sorted((*self._labels, *(pair for pair in more.items() if pair[1]))))
 
+    def _computed(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
+        """The rows that dcgm-exporter computes itself."""
+        for event in self._gpu.events:
+            if event.row in rows:
+                yield self._sample(rows[event.row], event.count, **event.labels)
+        row = rows.get(dcgm_exporter.P2P_STATUS.otlp_name)
+        if row is not None:
+            for index, status in self._gpu.peers.items():
+                yield self._sample(row, status, peer_gpu=index, link_status=STATUS_NAMES.get(status, UNKNOWN))
+
     def _clock_events(self) -> Iterator[Sample]:
         mask = self._gpu.values.get(device.CLOCK_EVENT_REASONS.otlp_name)
         if mask is not None:
@@ -170,6 +190,11 @@ class _GpuSamples:
             more = {"xid": str(total.xid), "err_msg": xid_name(total.xid)}
             yield self._sample(gpu.XID_ERRORS, total.count, **more)
             yield self._sample(gpu.XID_LAST, total.last_ns / NANOSECONDS_PER_SECOND, **more)
+
+
+def _hidden(rows: Mapping[str, Metric]) -> frozenset[str]:
+    """OTLP names of rows that were asked for only because another row is counted from them."""
+    return frozenset(source for source in SOURCE_ROWS.values() if source not in rows)
 
 
 def _measured(use: ProcessUse) -> Iterator[tuple[Metric, float]]:

@@ -8,6 +8,7 @@ from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.samples import NOBODY, CounterStarts, Users, device_of, to_samples
+from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.report import Batch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
@@ -59,6 +60,7 @@ class NvmlSource:
 
     Attributes:
         users: Who uses a GPU; set before the first poll by whoever knows.
+        events: Counts events within the windows of dcgm-exporter's rows; can be replaced before the first poll.
         answers: Whether NVML answered at the last poll.
         source: As given.
     """
@@ -81,6 +83,7 @@ class NvmlSource:
         self.answers = False
         self.source = source
         self._counters = counters or CountersFile()
+        self.events = EventCounts()
         self._ended: EndedSeries[str] = EndedSeries()
         self._missing: frozenset[str] = frozenset()
         self._devices: tuple[Device, ...] = ()
@@ -109,6 +112,7 @@ class NvmlSource:
         if node is None:
             return Batch()
         self._notice(node)
+        node = self.events.complete(node)
         samples = to_samples(
             node,
             hostname=self._hostname,
