@@ -19,6 +19,7 @@ from kernelcast.exporter.daemon import Daemon, Parts
 from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, boot_id, open_nvml, pynvml_for
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
+from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.source import NvmlSource
@@ -79,7 +80,10 @@ def assembled(
     with ExitStack() as stack:
         state, aggregator = _memory(settings, stack)
         counters = CountersFile(
-            settings.counters_file, processes=settings.process_metrics, names=settings.nvml_recording is None
+            settings.counters_file,
+            processes=settings.process_metrics,
+            names=settings.nvml_recording is None,
+            nvlink=settings.nvlink_links,
         )
         sampler = IsolatedSampler(
             counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
@@ -92,6 +96,7 @@ def assembled(
             nvml.users = users
         server = _probe_server(settings, hostname, nvml, registry, state)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
+        infiniband = infiniband_source(settings, hostname=hostname, registry=registry)
         programs = ProgramUsers(server.processes, users.labels_of_pid)
         writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
         sources: list[Source] = [
@@ -99,6 +104,7 @@ def assembled(
             programs,
             *_gpus(nvml, counts, writing),
             *([tpus] if tpus else []),
+            *([infiniband] if infiniband else []),
         ]
         for source in sources:
             stack.callback(source.close)

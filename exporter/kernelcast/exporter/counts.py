@@ -1,6 +1,7 @@
 """The daemon's own metrics, made from the catalogue's rows."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -9,12 +10,16 @@ from kernelcast.exporter.hints import OUTCOMES as HINT_OUTCOMES
 from kernelcast.exporter.nvml import labels
 from kernelcast.exporter.nvml.fields import CALL_NAMES
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.nvlink import LINKS_CALL, STATE_CALL
 from kernelcast.exporter.nvml.peers import PEER_CALL
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.schedule import Lateness
 from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import exporter as rows
+
+NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, PEER_CALL, LINKS_CALL, STATE_CALL)
+"""Every name under which errors of NVML are counted."""
 
 
 class DaemonCounts:
@@ -40,7 +45,7 @@ class DaemonCounts:
         self._state_errors = _labelled(counter(rows.STATE_ERRORS, registry), ("save", "load", "final"))
         self._hints = _labelled(counter(rows.HINTS, registry), HINT_OUTCOMES)
         self._outcomes = _labelled(counter(rows.OUTCOMES, registry), ("published", "unmatched", "dropped"))
-        self._nvml_errors = _labelled(counter(rows.NVML_ERRORS, registry), (*CALL_NAMES, *labels.CALL_NAMES, PEER_CALL))
+        self._nvml_errors = _labelled(counter(rows.NVML_ERRORS, registry), NVML_CALLS)
         self._nvml_starts = counter(rows.NVML_STARTS, registry)
         self._nvml_crashes = counter(rows.NVML_CRASHES, registry)
         self._nvml_hangs = counter(rows.NVML_HANGS, registry)

@@ -10,6 +10,7 @@ from kernelcast.runtime.settings import Remedy, Section, ServiceSettings, WebSet
 
 ALL_KERNELS: Final = "all"
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
+INFINIBAND_DIRECTORY: Final = Path("/sys/class/infiniband")
 DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 
 
@@ -22,6 +23,7 @@ def _as_switch(value: Any) -> Any:
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
+OnOff = Annotated[Literal["on", "off"], BeforeValidator(_as_switch), Remedy("write on or off")]
 WindowSeconds = Annotated[
     float, Field(ge=1, le=86_400, allow_inf_nan=False), Remedy("give seconds, above the interval and at most a day")
 ]
@@ -73,12 +75,15 @@ class ExporterSettings(ServiceSettings):
         counters_file: Which device rows are written, in dcgm-exporter's format; null takes our own table.
         xid_count_window_seconds: Window of `DCGM_EXP_XID_ERRORS_COUNT`; dcgm-exporter's `--xid-count-window-size`.
         clock_events_count_window_seconds: Window of `DCGM_EXP_CLOCK_EVENTS_COUNT`, likewise.
+        nvlink_links: Of each NVLink whether it is up (`state`), or its traffic and errors too (`all`).
         process_metrics: Whether to write what each process uses of a GPU.
         nvml_recording: Plays a recording of NVML in place of it, with `source="replayed"`; for machines without a GPU.
         kubernetes: Whether to ask the kubelet which pod has which GPU; `auto` does where its socket is.
         pod_resources_socket: The kubelet's.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
             dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
+        infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has too.
+        infiniband_directory: Where the kernel lists them; another place where a container has the node's /sys there.
         tpu: Whether to ask programs that have TPUs; `auto` does where the node has some.
         tpu_ports: Where such programs listen; empty takes TPU_RUNTIME_METRICS_PORTS, or 8431.
         job_mapping_directory: Where a scheduler's prolog says which jobs run on which GPU, as for dcgm-exporter.
@@ -107,17 +112,22 @@ class ExporterSettings(ServiceSettings):
     nvml_timeout_seconds: Annotated[
         float, Field(ge=0.1, le=600, allow_inf_nan=False), Remedy("5 suits most; the other metrics wait no longer")
     ] = 5.0
-    to_kafka: Annotated[Literal["on", "off"], BeforeValidator(_as_switch), Remedy("write on or off")] = "on"
+    to_kafka: OnOff = "on"
     device_metrics: Switch = "auto"
     dcgm_exporter_url: str = DCGM_EXPORTER_URL
     counters_file: Path | None = None
     xid_count_window_seconds: WindowSeconds = 300.0
     clock_events_count_window_seconds: WindowSeconds = 300.0
+    nvlink_links: Annotated[
+        Literal["off", "state", "all"], BeforeValidator(_as_switch), Remedy("write off, state or all")
+    ] = "state"
     process_metrics: bool = True
     nvml_recording: Path | None = None
     kubernetes: Switch = "auto"
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False
     job_mapping_directory: Path | None = None
+    infiniband: OnOff = "off"
+    infiniband_directory: Path = INFINIBAND_DIRECTORY
     tpu: Switch = "auto"
     tpu_ports: tuple[Annotated[int, Field(ge=1, le=65_535)], ...] = ()

@@ -10,8 +10,8 @@ from kernelcast.grafana.rules.recording import BRIDGE_JOB, EXPORTER_JOB, PREDICT
 FILE: Final = "prometheus.yaml"
 
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
-_OF_WHAT: Final = "accelerator|degradation|forecast|gpu|hint|probe|tpu|tunable"
-_TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_FI_.+|tpu_.+|kernelcast_({_OF_WHAT})_.+"
+_OF_WHAT: Final = "accelerator|degradation|forecast|gpu|hint|infiniband|probe|tpu|tunable"
+_TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_OF_WHAT})_.+"
 """What reaches Prometheus through Kafka and the bridge; reading it from a daemon too would count it twice."""
 
 

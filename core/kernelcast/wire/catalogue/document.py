@@ -14,7 +14,9 @@ from kernelcast.wire.catalogue import (
     exporter,
     forecast,
     gpu,
+    infiniband,
     kernel,
+    nvlink,
     predictor,
     profiling,
     runtime,
@@ -49,6 +51,11 @@ _SECTIONS: Final = MappingProxyType(
             dcgm_exporter.ROWS,
         ),
         "Devices, beyond DCGM": ("What DCGM has no good row for.", (*gpu.ROWS, gpu.GPU_UP)),
+        "NVLinks": ("One by one; `exporter.nvlink_links` says which of these are written.", nvlink.ROWS),
+        "InfiniBand": (
+            "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",
+            infiniband.ROWS,
+        ),
         "TPUs": ("Through the metric service of the program that has them; absent while none has.", tpu.ROWS),
         "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (

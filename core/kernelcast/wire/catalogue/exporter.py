@@ -239,6 +239,12 @@ TPU_ERRORS: Final = Metric(
     labels=("reason",),
     source=_DAEMON,
 )
+INFINIBAND_ERRORS: Final = Metric(
+    "kernelcast_exporter_infiniband_errors_total",
+    Kind.COUNTER,
+    "Readings of the node's InfiniBand ports that failed.",
+    source=_DAEMON,
+)
 ATTRIBUTION_AGE: Final = Metric(
     "kernelcast_exporter_attribution_age_seconds",
     Kind.GAUGE,
@@ -266,5 +272,6 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     ATTRIBUTION_ERRORS,
     ATTRIBUTION_AGE,
     TPU_ERRORS,
+    INFINIBAND_ERRORS,
 )
 ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *NVML_ROWS, *SPOOL_ROWS)

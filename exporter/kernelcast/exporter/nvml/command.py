@@ -9,6 +9,7 @@ from kernelcast.exporter.nvml import recording
 from kernelcast.exporter.nvml.fields import ROWS
 from kernelcast.exporter.nvml.labels import LABEL_FIELDS
 from kernelcast.exporter.nvml.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.nvlink import ALL
 from kernelcast.exporter.nvml.record import record
 from kernelcast.exporter.nvml.sampler import SamplerOptions
 
@@ -26,7 +27,7 @@ def record_node(*, output: Output, seconds: Seconds = 60.0, interval: Interval =
     """Record all that NVML says of this node's GPUs; processes are recorded with their pids, not their names."""
     import pynvml  # noqa: PLC0415  only this command needs it
 
-    everything = SamplerOptions(rows=tuple(ROWS), labels=tuple(LABEL_FIELDS))
+    everything = SamplerOptions(rows=tuple(ROWS), nvlink=ALL, labels=tuple(LABEL_FIELDS))
     moments = record(pynvml, seconds=seconds, interval_seconds=interval, options=everything)
     written = recording.write(output, moments)
     typer.echo(f"{output}: {written} moments")

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from kernelcast.exporter.nvml import nvlink
 from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS, SOURCE_ROWS
 from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.wire.catalogue import Metric
@@ -25,6 +26,8 @@ TYPES: Final = ("gauge", "counter", "histogram", "summary", "label")
 DCGM_NAME: Final = re.compile(r"DCGM_(FI|EXP)_[A-Z0-9_]+")
 LABELS: Final = (DRIVER_VERSION_LABEL, *OPT_IN_LABELS)
 """What a line of type `label` may name; every device row has the first, whether or not the table names it."""
+LINK_FIELD: Final = re.compile(r"DCGM_FI_DEV_NVLINK_\w+_L\d+")
+"""DCGM's fields of one link each."""
 INSTEAD: Final = MappingProxyType(
     {
         "DCGM_EXP_XID_ERRORS_TOTAL": "kernelcast_gpu_xid_errors_total",
@@ -93,6 +96,7 @@ class CountersFile:
         path: Where; None for our own table, which never changes.
         processes: Whether processes are asked for too; no table names them. Can be changed.
         names: Whether their names are read from this machine.
+        nvlink: What is asked of each NVLink, which no table names either: one of `nvlink.CHOICES`.
 
     Attributes:
         table: The last one that could be read.
@@ -101,10 +105,13 @@ class CountersFile:
         ConfigurationError: As `read_table`.
     """
 
-    def __init__(self, path: Path | None = None, *, processes: bool = True, names: bool = True) -> None:
+    def __init__(
+        self, path: Path | None = None, *, processes: bool = True, names: bool = True, nvlink: str = nvlink.OFF
+    ) -> None:
         self._path = path
         self.processes = processes
         self._names = names
+        self._nvlink = nvlink
         self._seen = self._version()
         self.table = CounterTable() if path is None else read_table(path)
 
@@ -114,7 +121,7 @@ class CountersFile:
         table = self.table
         sources = [SOURCE_ROWS[name] for name in table.rows if name in SOURCE_ROWS]
         rows = tuple(dict.fromkeys((*table.rows, *sources)))
-        return SamplerOptions(rows, processes=self.processes, names=self._names, labels=table.labels)
+        return SamplerOptions(rows, self.processes, self._names, nvlink=self._nvlink, labels=table.labels)
 
     def changed(self) -> bool:
         """Whether there is a new table now.
@@ -185,6 +192,8 @@ def _warnings(name: str, kind: str, before: Mapping[str, Metric]) -> Iterator[st
             yield f"{name} is not given as a label; {', '.join(LABELS)} are"
     elif name in LABELS:
         yield f"{name} is text, so it cannot be a {kind}; write label to have it on every series"
+    elif LINK_FIELD.fullmatch(name):
+        yield f"{name} is not given; exporter.nvlink_links gives every link, with its number in the label link"
     elif name in INSTEAD:
         yield f"{name} is not given; there is {INSTEAD[name]} instead"
     elif name not in ROWS:

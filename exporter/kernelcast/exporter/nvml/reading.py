@@ -61,6 +61,23 @@ class XidTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkReading:
+    """One NVLink of a GPU.
+
+    Attributes:
+        link: Its number on the GPU.
+        up: Whether it is up; None where NVML does not say.
+        traffic_bytes: What it has carried, by direction.
+        errors: Its errors, by kind.
+    """
+
+    link: int
+    up: bool | None = None
+    traffic_bytes: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class EventCount:
     """How often one sort of event occurred on one GPU within a window; see `nvml.windows`.
 
@@ -94,6 +111,7 @@ class GpuReading:
         xids: Its XIDs, cumulative.
         peers: Status of NVLink to each other GPU, by that one's index; empty where it is not asked for.
         events: Counts of events within a window; only the exporter's own process adds them.
+        links: Its NVLinks; empty where they are not asked for.
         labels: Labels that the counters table adds to its series, by name.
     """
 
@@ -112,6 +130,7 @@ class GpuReading:
     labels: Mapping[str, str] = field(default_factory=dict)
     peers: Mapping[str, int] = field(default_factory=dict)
     events: tuple[EventCount, ...] = ()
+    links: tuple[LinkReading, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As dictionaries, lists, numbers and text; `values` and `absent` are not copied."""
@@ -119,6 +138,7 @@ class GpuReading:
             "processes": [_members(one) for one in self.processes],
             "xids": [_members(one) for one in self.xids],
             "events": [_members(one) for one in self.events],
+            "links": [_members(one) for one in self.links],
         }
         return _members(self) | parts
 
@@ -130,6 +150,7 @@ class GpuReading:
             "processes": tuple(ProcessUse(**one) for one in made["processes"]),
             "xids": tuple(XidTotal(**one) for one in made["xids"]),
             "events": tuple(EventCount(**one) for one in made["events"]),
+            "links": tuple(LinkReading(**one) for one in made["links"]),
         }
         return cls(**{**made, **parts})
 
@@ -169,10 +190,10 @@ class NodeReading:
 
 _NAMES: Final = {
     one: tuple(member.name for member in fields(one))
-    for one in (ProcessUse, XidTotal, EventCount, GpuReading, NodeReading)
+    for one in (ProcessUse, XidTotal, EventCount, LinkReading, GpuReading, NodeReading)
 }
 
 
-def _members(one: ProcessUse | XidTotal | EventCount | GpuReading | NodeReading) -> dict[str, Any]:
+def _members(one: ProcessUse | XidTotal | EventCount | LinkReading | GpuReading | NodeReading) -> dict[str, Any]:
     """Its members as they are; `dataclasses.asdict` copies all that is in them, which costs four times as much."""
     return {name: getattr(one, name) for name in _NAMES[type(one)]}

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Self
 
-from kernelcast.exporter.nvml import fields, reading
+from kernelcast.exporter.nvml import fields, nvlink, reading
 from kernelcast.exporter.nvml.codes import Codes, error_name
 from kernelcast.exporter.nvml.gpm import Gpm
 from kernelcast.exporter.nvml.gpu_values import LostGpuError, ValueReader, Values
@@ -14,7 +14,7 @@ from kernelcast.exporter.nvml.inventory import Gpu, find
 from kernelcast.exporter.nvml.labels import GpuLabels
 from kernelcast.exporter.nvml.peers import Peers, PeerStatus
 from kernelcast.exporter.nvml.processes import Processes
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
+from kernelcast.exporter.nvml.reading import GpuReading, LinkReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid import XidEvents
 from kernelcast.wire.catalogue.dcgm_exporter import P2P_STATUS
 from kernelcast.wire.catalogue.device import XID_ERRORS
@@ -37,12 +37,14 @@ class SamplerOptions:
         rows: OTLP names of rows that are asked for.
         processes: Whether the processes of each GPU are.
         names: Whether their names are read from this machine; a recording's processes run elsewhere.
+        nvlink: What is asked of each NVLink: one of `nvlink.CHOICES`.
         labels: Names of labels of `labels.LABEL_FIELDS` that every series of a GPU gets.
     """
 
     rows: tuple[str, ...] = fields.DEFAULT_ROWS
     processes: bool = True
     names: bool = True
+    nvlink: str = nvlink.OFF
     labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -78,6 +80,7 @@ class Sampler:
         self._labels = GpuLabels(nvml, self._codes, self._failed)
         self._peer_status = PeerStatus(nvml, self._codes, self._failed)
         self._peers: Peers = {}
+        self._links = nvlink.NvLinks(nvml, self._codes, self._failed)
         self._gpus: list[Gpu] = []
         self._known: dict[str, Gpu] = {}
         self._driver_version = ""
@@ -93,6 +96,7 @@ class Sampler:
         self._wanted = frozenset(options.rows)
         self._with_processes = options.processes
         self._processes.with_names = options.names
+        self._links.wanted = options.nvlink
         self._labels.wanted = options.labels
         self._labels.read(self._gpus)
 
@@ -180,6 +184,7 @@ class Sampler:
         self._gpm.keep(gpus)
         self._xids.watch(gpus)
         self._labels.read(gpus)
+        self._links.outdate()
         self._known |= {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
         return found >= max(self._expected, 1)
 
@@ -195,6 +200,7 @@ class Sampler:
             told = self._values.read(gpu, self._wanted)
             self._gpm.read(gpu, self._wanted, now_ns, told)
             used = self._processes.read(gpu, now_ns) if self._with_processes else ()
+            links = self._links.read(gpu)
         except LostGpuError:
             self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
             if not self._retry:
@@ -202,16 +208,19 @@ class Sampler:
             return self._absent(gpu)
         if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
             told.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
-        return self._reading(gpu, told, used)
+        return self._reading(gpu, told, used, links)
 
     def _absent(self, gpu: Gpu) -> GpuReading:
         rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()
         asked = sorted(self._wanted.intersection(rows))
         return self._reading(gpu, Values(absent=dict.fromkeys(asked, reading.LOST)))
 
-    def _reading(self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = ()) -> GpuReading:
+    def _reading(
+        self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
+    ) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
         more = {
+            "links": links,
             "labels": self._labels.of(gpu.uuid),
             "peers": {} if gpu.gi_id else self._peers.get(gpu.uuid, {}),
         }

@@ -5,12 +5,13 @@ from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.accelerators import accelerator_samples
+from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.nvml.fields import CLOCK_EVENTS, ROWS, SOURCE_ROWS
 from kernelcast.exporter.nvml.peers import STATUS_NAMES, UNKNOWN
 from kernelcast.exporter.nvml.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
-from kernelcast.wire.catalogue import Kind, Metric, dcgm_exporter, device, gpu
+from kernelcast.wire.catalogue import Kind, Metric, dcgm_exporter, device, gpu, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, Device, Labels
 
@@ -54,18 +55,12 @@ class CounterStarts:
     """
 
     def __init__(self, boot_ns: int) -> None:
-        self._boot_ns = boot_ns
-        # Kept while a GPU is gone: what it counted is often less when it comes back.
-        self._counters: dict[tuple[str, str, str], tuple[float, int]] = {}
+        # A counter stays known while its GPU is gone: what it counted is often less when the GPU comes back.
+        self._starts = KeyedStarts(boot_ns)
 
     def __call__(self, one: GpuReading, counter: str, value: float, now_ns: int) -> int:
-        """The start of a counter that stands at `value`, Unix nanoseconds."""
-        key = one.uuid, one.gi_id, counter
-        before, start_ns = self._counters.get(key, (0, min(self._boot_ns, now_ns)))
-        if value < before:
-            start_ns = now_ns
-        self._counters[key] = (value, start_ns)
-        return start_ns
+        """The start of a counter that is at `value` now, Unix nanoseconds."""
+        return self._starts((one.uuid, one.gi_id, counter), value, now_ns)
 
 
 def to_samples(
@@ -140,6 +135,7 @@ class _GpuSamples:
             yield from self._clock_events()
         yield from self._xids()
         yield from self._computed(rows)
+        yield from self._links()
 
     def absent(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
         """What it does not say, and why."""
@@ -178,6 +174,16 @@ class _GpuSamples:
         if row is not None:
             for index, status in self._gpu.peers.items():
                 yield self._sample(row, status, peer_gpu=index, link_status=STATUS_NAMES.get(status, UNKNOWN))
+
+    def _links(self) -> Iterator[Sample]:
+        for one in self._gpu.links:
+            link = str(one.link)
+            if one.up is not None:
+                yield self._sample(nvlink.UP, int(one.up), link=link)
+            for direction, size_bytes in one.traffic_bytes.items():
+                yield self._sample(nvlink.IO, size_bytes, link=link, direction=direction)
+            for error, count in one.errors.items():
+                yield self._sample(nvlink.ERRORS, count, link=link, error=error)
 
     def _clock_events(self) -> Iterator[Sample]:
         mask = self._gpu.values.get(device.CLOCK_EVENT_REASONS.otlp_name)

@@ -14,6 +14,7 @@ from kernelcast.grafana.dashboards import (
     gpu_users,
     hints,
     hot_spots,
+    infiniband,
     pipeline,
 )
 from kernelcast.grafana.model.dashboard import Dashboard
@@ -45,6 +46,7 @@ def gpus() -> Dashboard:
             *devices.rows(),
             gpu_errors.row(),
             gpu_links.row(),
+            infiniband.row(),
             gpu_users.row(),
             accelerators.tpus(),
             gpu_users.gaps(),

@@ -1,17 +1,20 @@
 """What comes into GPUs and leaves them: PCIe and NVLink."""
 
+from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, time_series
-from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import device, profiling
+from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import dcgm_exporter, device, nvlink, profiling
 
 _KIBIBYTE = 1024
 
 
 def row() -> Row:
-    """Traffic, then errors."""
-    return Row("Links", (_pcie(), _nvlink(), _nvlink_errors()))
+    """Traffic, then errors, then link by link."""
+    return Row(
+        "Links", (_pcie(), _nvlink(), _nvlink_errors(), _links_up(), _links_busy(), _link_errors(), _peer_status())
+    )
 
 
 def _pcie() -> Placed:
@@ -58,3 +61,66 @@ def _nvlink_errors() -> Placed:
     )
     queries = [Query(each_rate(row), f"{GPU} {word}") for row, word in kinds]
     return time_series(text, queries, Axis("cps", low=0), Look(), width=24)
+
+
+def _links_up() -> Placed:
+    text = Text(
+        "NVLinks that are up",
+        "How many links of each GPU are up. GPUs of one model in one node should have the same number; a line that "
+        "falls is a link that went down.",
+        nothing="No GPU has NVLink, or exporter.nvlink_links is off",
+    )
+    up = f"max by (Hostname, gpu, link) ({promql.series(nvlink.UP)})"
+    return time_series(text, [Query(f"sum by (Hostname, gpu) ({up})", GPU)], Axis("short", low=0, decimals=0))
+
+
+def _links_busy() -> Placed:
+    text = Text(
+        "NVLinks by traffic",
+        "The 20 busiest links, bytes a second in one direction. Traffic of one GPU is spread over its links, so one "
+        "that carries less than its peers is slow or often retries.",
+        nothing="No GPU has NVLink, or exporter.nvlink_links is not all",
+    )
+    traffic = f"max by (Hostname, gpu, link, direction) ({promql.rate(promql.series(nvlink.IO))})"
+    query = Query(f"topk(20, {traffic})", f"{GPU} link {{{{link}}}} {{{{direction}}}}")
+    return time_series(text, [query], Axis("Bps", low=0))
+
+
+def _link_errors() -> Placed:
+    text = Text(
+        "NVLinks with errors",
+        "Links that had errors in this time range, by NVML's kinds.",
+        nothing="No link had an error in this time range, or exporter.nvlink_links is not all",
+    )
+    happened = promql.happened(promql.series(nvlink.ERRORS), window="$__range")
+    return table(
+        text,
+        [column(f"max by (Hostname, gpu, link, error) ({happened})")],
+        (
+            Column("Hostname", "Node", width=180),
+            Column("gpu", "GPU", width=60),
+            Column("link", "Link", width=60),
+            Column("error", "Error"),
+            Column("Value", "In this time range", "short", width=150),
+        ),
+        sort="In this time range",
+        width=12,
+        height=8,
+    )
+
+
+def _peer_status() -> Placed:
+    text = Text(
+        "NVLink between GPUs",
+        "Whether two GPUs of a node can reach each other over NVLink, as the driver says.",
+        nothing="The counters table does not ask for DCGM_EXP_P2P_STATUS",
+    )
+    by = "Hostname, gpu, peer_gpu, link_status"
+    columns = (
+        Column("Hostname", "Node", width=180),
+        Column("gpu", "GPU", width=60),
+        Column("peer_gpu", "Other GPU", width=100),
+        Column("link_status", "Status"),
+    )
+    pairs = column(f"group by ({by}) ({promql.series(dcgm_exporter.P2P_STATUS)})")
+    return table(text, [pairs], columns, sort="Status", width=12, height=8)

@@ -12,6 +12,7 @@ from kernelcast.grafana.rules import (
     hardware,
     hints,
     kernels,
+    links,
     pipeline,
     probes,
     recording,
@@ -38,6 +39,7 @@ _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
 _GENERATED: Final = "Made by `kernelcast grafana generate`; change grafana/kernelcast/grafana/rules instead."
 _ALERT_GROUPS: Final = (
     hardware.group,
+    links.group,
     gpu_errors.group,
     kernels.group,
     probes.group,

@@ -1,0 +1,21 @@
+"""Since when a counter of the kernel or a driver runs: since boot, or since it was seen to fall."""
+
+
+class KeyedStarts:
+    """Remembers the last value and the start of each counter; for one thread.
+
+    Args:
+        boot_ns: Since when the counters run, Unix nanoseconds.
+    """
+
+    def __init__(self, boot_ns: int) -> None:
+        self._boot_ns = boot_ns
+        self._counters: dict[tuple[str, ...], tuple[float, int]] = {}
+
+    def __call__(self, key: tuple[str, ...], value: float, now_ns: int) -> int:
+        """The start of a counter that is at `value` now, Unix nanoseconds; a fall means that it began again."""
+        before, start_ns = self._counters.get(key, (0, min(self._boot_ns, now_ns)))
+        if value < before:
+            start_ns = now_ns
+        self._counters[key] = (value, start_ns)
+        return start_ns

@@ -1,0 +1,129 @@
+"""The node's InfiniBand ports as a source of the daemon: a thread reads sysfs, `poll` takes its last reading."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kernelcast.columnar import EndedSeries, Sample
+from kernelcast.exporter.counter_starts import KeyedStarts
+from kernelcast.exporter.infiniband import ports
+from kernelcast.exporter.infiniband.ports import SYSFS, PortReading, read_ports
+from kernelcast.exporter.refreshed import Pace, Refreshed
+from kernelcast.exporter.report import Batch
+from kernelcast.wire.catalogue import Kind, Metric, infiniband
+from kernelcast.wire.identity import Labels, labels
+
+NAME: Final = "infiniband"
+FIRST_SECONDS: Final = 1.0
+KEPT_INTERVALS: Final = 3
+SLOWEST_READ_SECONDS: Final = 30.0
+"""An adapter's firmware answers for its counters, and may be slow; a reading that is older is no longer shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NodePorts:
+    """All ports at one moment."""
+
+    time_ns: int = 0
+    ports: tuple[PortReading, ...] = ()
+
+
+class InfinibandSource:
+    """Reads the ports of this node; `poll` never waits.
+
+    Each poll takes the last reading and asks for the next one, so a sample is one interval old and carries the time at
+    which it was read. A read that hangs costs the port's series, and nothing else.
+
+    Args:
+        hostname: The node's name.
+        boot_ns: Since when the adapters count, Unix nanoseconds.
+        interval_seconds: Between two polls.
+        on_error: Called once for each reading that failed.
+        sysfs: Where the kernel lists adapters.
+        clock: Unix nanoseconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        hostname: str,
+        boot_ns: int,
+        interval_seconds: float,
+        on_error: Callable[[str], None],
+        sysfs: Path = SYSFS,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._hostname = hostname
+        self._sysfs = sysfs
+        self._clock = clock
+        self._starts = KeyedStarts(boot_ns)
+        self._ended: EndedSeries[str] = EndedSeries()
+        pace = Pace(interval_seconds, KEPT_INTERVALS * interval_seconds + SLOWEST_READ_SECONDS)
+        self._reading = Refreshed(NAME, self._read, _NodePorts(), pace=pace, on_error=on_error)
+
+    def start(self) -> "InfinibandSource":
+        """Begin to read; the first reading is waited for, a second at most."""
+        self._reading.start()
+        self._reading.wait_for_first(FIRST_SECONDS)
+        return self
+
+    def refresh(self) -> None:
+        """Read once, now, on the caller's thread."""
+        self._reading.refresh()
+
+    def poll(self, now_ns: int) -> Batch:
+        """Every series of every port as of its last reading, and which of them have ended."""
+        node = self._reading.value
+        self._reading.soon()
+        samples = [sample for port in node.ports for sample in self._samples(port, node.time_ns)]
+        return Batch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
+
+    def close(self) -> None:
+        """Read no more; safe to call twice."""
+        self._reading.close()
+
+    def _read(self) -> _NodePorts | None:
+        time_ns = self._clock()
+        found = read_ports(self._sysfs)
+        return None if found is None else _NodePorts(time_ns, found)
+
+    def _samples(self, port: PortReading, time_ns: int) -> Iterator[Sample]:
+        base = {
+            "Hostname": self._hostname,
+            "device": port.device,
+            "port": port.port,
+            "link_layer": port.link_layer,
+        }
+        for metric, value, more in _values(port):
+            own = labels(**base, **more)
+            yield Sample(metric, own, time_ns, value, self._start_ns(metric, own, value, time_ns))
+
+    def _start_ns(self, metric: Metric, own: Labels, value: float, time_ns: int) -> int:
+        if metric.kind is not Kind.COUNTER:
+            return 0
+        return self._starts((metric.otlp_name, *(text for _, text in own)), value, time_ns)
+
+
+def _values(port: PortReading) -> Iterator[tuple[Metric, float, dict[str, str]]]:
+    """What is known of a port: row, value, labels of its own."""
+    gauges = (
+        (infiniband.STATE, port.state),
+        (infiniband.PHYSICAL_STATE, port.physical_state),
+        (infiniband.RATE, port.rate_bytes_per_second),
+    )
+    for metric, value in gauges:
+        if value is not None:
+            yield metric, value, {}
+    for name, count in port.counters.items():
+        if name in ports.DATA_FILES:
+            yield infiniband.IO, count * ports.BYTES_PER_WORD, {"direction": ports.DATA_FILES[name]}
+        elif name in ports.PACKET_FILES:
+            yield infiniband.PACKETS, count, {"direction": ports.PACKET_FILES[name]}
+        elif name == ports.WAIT_FILE:
+            yield infiniband.TRANSMIT_WAIT, count, {}
+        elif name in ports.CONGESTION_FILES:
+            yield infiniband.CONGESTION, count, {"event": name}
+        else:
+            yield infiniband.ERRORS, count, {"error": name}

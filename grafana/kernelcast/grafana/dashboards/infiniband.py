@@ -1,0 +1,61 @@
+"""What nodes exchange over InfiniBand and RoCE."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, state_timeline, time_series
+from kernelcast.grafana.model.targets import Query
+from kernelcast.wire.catalogue import infiniband
+
+PORT: Final = "{{Hostname}} {{device}} port {{port}}"
+_BY: Final = "Hostname, device, port"
+_NOTHING: Final = "exporter.infiniband is off, or no node has an adapter"
+
+
+def row() -> Row:
+    """State, traffic, errors, congestion."""
+    return Row("InfiniBand", (_state(), _traffic(), _errors(), _congestion()))
+
+
+def _state() -> Placed:
+    text = Text("Ports", "Logical state of each port. A port without a cable is down for ever.", nothing=_NOTHING)
+    states = {
+        "1": ("down", "red"),
+        "2": ("initialising", "orange"),
+        "3": ("armed", "orange"),
+        "4": ("active", "green"),
+    }
+    query = Query(f"max by ({_BY}) ({promql.series(infiniband.STATE)})", PORT)
+    return state_timeline(text, [query], states)
+
+
+def _traffic() -> Placed:
+    text = Text("InfiniBand traffic", "Bytes a second in each direction.", nothing=_NOTHING)
+    traffic = f"max by ({_BY}, direction) ({promql.rate(promql.series(infiniband.IO))})"
+    return time_series(text, [Query(traffic, f"{PORT} {{{{direction}}}}")], Axis("Bps", low=0))
+
+
+def _errors() -> Placed:
+    text = Text(
+        "InfiniBand errors",
+        "Errors as they come, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
+        "sequence and timeout errors to loss on the way.",
+        nothing="No port had an error, or exporter.infiniband is off",
+    )
+    errors = f"max by ({_BY}, error) ({promql.increase(promql.series(infiniband.ERRORS))}) > 0"
+    return time_series(
+        text, [Query(errors, f"{PORT} {{{{error}}}}")], Axis("short", low=0, decimals=0), Look(bars=True)
+    )
+
+
+def _congestion() -> Placed:
+    text = Text(
+        "InfiniBand congestion",
+        "Ticks a second in which a port had data and could not send, and RoCE's congestion notifications a second.",
+        nothing=_NOTHING,
+    )
+    waits = f"max by ({_BY}) ({promql.rate(promql.series(infiniband.TRANSMIT_WAIT))})"
+    events = f"max by ({_BY}, event) ({promql.rate(promql.series(infiniband.CONGESTION))})"
+    queries = [Query(waits, f"{PORT} waits"), Query(events, f"{PORT} {{{{event}}}}")]
+    return time_series(text, queries, Axis("cps", low=0))

@@ -1,0 +1,134 @@
+"""Alerts about the links of GPUs and nodes: NVLink and InfiniBand."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.addresses import GPUS
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.wire.catalogue import infiniband, nvlink
+
+_GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
+_EACH_LINK: Final = "Hostname, gpu, UUID, modelName, link"
+_EACH_GPU: Final = "Hostname, gpu, UUID, modelName"
+_PORT: Final = "Port {{ $labels.port }} of {{ $labels.device }} in {{ $labels.Hostname }}"
+_EACH_PORT: Final = "Hostname, device, port, link_layer"
+_ACTIVE: Final = 4
+_PHYSICAL_ERRORS: Final = (
+    "symbol_error",
+    "link_downed",
+    "link_error_recovery",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+)
+_ERRORS_PER_HOUR: Final = 10
+
+
+def group(profile: Profile) -> Group:
+    """Links that are down, that had to recover, that are slower or have errors."""
+    nvlinks = (_nvlink_down(profile), _nvlink_recovers(profile))
+    ports = (_port_down(profile), _port_slower(profile), _port_errors(profile))
+    return Group("kernelcast-link-alerts", (*nvlinks, *ports))
+
+
+def _nvlink_down(profile: Profile) -> Alert:
+    """Never by a link that is 0 alone: a GPU may have links that no board connects."""
+    up = promql.name(nvlink.UP)
+    now = f"max by ({_EACH_LINK}) ({up})"
+    before = f"max by ({_EACH_LINK}) (max_over_time({up}[{profile.window(DAY)}]))"
+    fell = f"count by ({_EACH_GPU}) ({now} == 0 and {before} == 1)"
+    of_gpu = f"sum by ({_EACH_GPU}) ({now})"
+    of_peers = f"max by (Hostname, modelName) ({of_gpu})"
+    fewer = f"-({of_gpu} - on (Hostname, modelName) group_left () {of_peers}) > 0"
+    return Alert(
+        name="KernelcastGpuNvlinkDown",
+        expr=f"({fell}) or ({fewer})",
+        hold_seconds=2 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary=f"{_GPU} has {{{{ $value }}}} NVLinks down",
+        description="These links were up within a day, or other GPUs of the model in the same node have them up. "
+        "Programs that exchange data between GPUs fail, or become slower by what the links carried.",
+        action="Look for XID 74 of this GPU and its neighbours and at `nvidia-smi nvlink --status`; drain the node and "
+        "reset its GPUs together, with the fabric manager where there is one.",
+        subject=("Hostname", "gpu"),
+        dashboard=GPUS,
+        steps=("A link that does not come back: reseat the bridge or the board, or have it replaced.",),
+        source="nvml.h, NVML_FI_DEV_NVLINK_GET_STATE",
+    )
+
+
+def _nvlink_recovers(profile: Profile) -> Alert:
+    errors = f'{promql.name(nvlink.ERRORS)}{{error=~"recovery|recovery_event|recovery_failed"}}'
+    recovered = f"increase({errors}[{profile.window(HOUR)}])"
+    return Alert(
+        name="KernelcastGpuNvlinkRecovers",
+        expr=f"max by (Hostname, gpu, UUID, link, error) ({recovered}) > 0",
+        hold_seconds=0,
+        severity=Severity.WARNING,
+        summary=f"NVLink {{{{ $labels.link }}}} of {_GPU} had to recover",
+        description="The link lost its connection and trained again within the hour; data waited meanwhile. Links that "
+        "do so often come before XID 74. exporter.nvlink_links has to be all.",
+        action="Compare with the other links of the GPU and with the GPU at the other end; plan to reset the GPUs, and "
+        "to reseat or replace the board when the same link recovers again.",
+        subject=("Hostname", "gpu"),
+        dashboard=GPUS,
+        source="nvml.h, NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY and NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS",
+    )
+
+
+def _port_down(profile: Profile) -> Alert:
+    state = promql.name(infiniband.STATE)
+    now = f"max by ({_EACH_PORT}) ({state})"
+    before = f"max by ({_EACH_PORT}) (max_over_time({state}[{profile.window(DAY)}]))"
+    return Alert(
+        name="KernelcastInfinibandPortDown",
+        expr=f"{now} < {_ACTIVE} and {before} >= {_ACTIVE}",
+        hold_seconds=2 * MINUTE,
+        severity=Severity.CRITICAL,
+        summary=f"{_PORT} is down",
+        description="The port was active within a day and is not now: 1 down, 2 initialising (no subnet manager has "
+        "configured it), 3 armed. Jobs over several nodes fail or use what is left.",
+        action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. A port "
+        "that was unplugged on purpose ends this by itself within a day.",
+        subject=("Hostname",),
+        dashboard=GPUS,
+        source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: state",
+    )
+
+
+def _port_slower(profile: Profile) -> Alert:
+    rate = promql.name(infiniband.RATE)
+    now = f"max by ({_EACH_PORT}) ({rate})"
+    before = f"max by ({_EACH_PORT}) (max_over_time({rate}[{profile.window(DAY)}]))"
+    active = f"max by ({_EACH_PORT}) ({promql.name(infiniband.STATE)}) >= {_ACTIVE}"
+    return Alert(
+        name="KernelcastInfinibandPortSlower",
+        expr=f"({now} < {before}) and {active}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_PORT} trained to {{{{ $value | humanize }}}}B/s, less than before",
+        description="The port is active at a lower rate than it had within a day: fewer lanes, or a lower speed. Every "
+        "collective waits for its slowest port.",
+        action="Take the port down and up once; if it comes back slow, clean or replace cable and transceiver.",
+        subject=("Hostname",),
+        dashboard=GPUS,
+        source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: rate",
+    )
+
+
+def _port_errors(profile: Profile) -> Alert:
+    errors = f'{promql.name(infiniband.ERRORS)}{{error=~"{"|".join(_PHYSICAL_ERRORS)}"}}'
+    return Alert(
+        name="KernelcastInfinibandErrors",
+        expr=f"max by ({_EACH_PORT}, error) (increase({errors}[{profile.window(HOUR)}])) > {_ERRORS_PER_HOUR}",
+        hold_seconds=5 * MINUTE,
+        severity=Severity.WARNING,
+        summary=f"{_PORT} counts {{{{ $labels.error }}}}",
+        description=f"More than {_ERRORS_PER_HOUR} errors of the physical link within an hour. Data is sent again, and "
+        "the link may go down for a moment each time.",
+        action="Compare with the port at the other end of the cable; clean, reseat or replace cable and transceiver.",
+        subject=("Hostname",),
+        dashboard=GPUS,
+        source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: counters",
+    )
