@@ -1,4 +1,4 @@
-"""Compiles the probe's CUPTI decoder into the wheel, or into the checkout that is installed in place.
+"""What a build adds to the sources: files for people, and the probe's compiled CUPTI decoder.
 
 Without a C compiler the wheel is a pure one, and that rung of the probe says why it is missing.
 """
@@ -6,15 +6,19 @@ Without a C compiler the wheel is a pure one, and that rung of the probe says wh
 import importlib.util
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE: Final = Path("exporter/kernelcast/probe/cupti")
+CODE: Final = "kernelcast"
+FILES: Final = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
+"""Folders of the checkout, and where a wheel has their content (`kernelcast.wire.package_files`)."""
 
 
-class DecoderHook(BuildHookInterface):  # type: ignore[type-arg]
+class WheelHook(BuildHookInterface):  # type: ignore[type-arg]
     """One shared library that needs no Python API: a wheel for the platform, and for every Python."""
 
     PLUGIN_NAME = "custom"
@@ -22,8 +26,10 @@ class DecoderHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and say what goes into the wheel."""
-        build = _module(Path(self.root) / PACKAGE / "build.py")
         in_place = version == "editable"
+        if not in_place:
+            build_data["force_include"].update(_files(Path(self.root)))
+        build = _module(Path(self.root) / PACKAGE / "build.py")
         folder = Path(self.root) / PACKAGE
         if not in_place:
             self._made = tempfile.TemporaryDirectory(prefix="kernelcast-")
@@ -43,6 +49,14 @@ class DecoderHook(BuildHookInterface):  # type: ignore[type-arg]
         """The wheel is written: what was compiled for it can go."""
         if self._made is not None:
             self._made.cleanup()
+
+
+def _files(root: Path) -> Iterator[tuple[str, str]]:
+    """What goes into the wheel beside the packages, each with its path there; code that lies beside it stays out."""
+    for folder, target in FILES.items():
+        for path in sorted((root / folder).iterdir()):
+            if path.name != CODE:
+                yield str(path), f"{target}/{path.name}"
 
 
 def _module(path: Path) -> Any:

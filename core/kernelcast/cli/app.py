@@ -56,6 +56,7 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "topics": Listing(
             "List Kafka's topics, or make them what they should be.", "runtime", "kernelcast.cli.topics:topics"
         ),
+        "config": Listing("Example settings and deployment files.", "runtime", "kernelcast.cli.config:config"),
         "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
     }
 )

@@ -10,9 +10,13 @@ import typer
 
 from kernelcast.grafana import alertmanager, output, prometheus, rules
 from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.package_files import copy_files, package_files
 
 _EXIT_DIFFERENT: Final = 1
 _EXIT_CONFIGURATION: Final = 2
+_CODE: Final = "kernelcast"
+"""Beside the files in a checkout."""
+_RUNBOOKS: Final = "runbooks.md"
 
 grafana = typer.Typer(
     name="grafana",
@@ -47,6 +51,24 @@ def generate(
         typer.echo(f"{path} is not what is generated; run: kernelcast grafana generate --output {directory}", err=True)
     if different:
         raise typer.Exit(_EXIT_DIFFERENT)
+
+
+@grafana.command("files")
+def files(
+    directory: Annotated[Path, typer.Option("--output", metavar="DIR", help="Where the files go.")],
+) -> None:
+    """Write the files that come with this version, ready to load: dashboards, rules with their tests, examples.
+
+    `generate` makes the same dashboards and rules with addresses and a profile of your choice.
+    """
+    here = Path(__file__)
+    with _told():
+        source = package_files(here.parent, here.parents[2])
+        written = copy_files(source, directory, without=(_CODE,))
+    runbooks_file = directory / _RUNBOOKS
+    runbooks_file.write_text(rules.runbooks(rules.PRODUCTION), encoding="utf-8")
+    for path in (*written, runbooks_file):
+        typer.echo(path)
 
 
 @grafana.command("runbooks")

@@ -19,6 +19,7 @@ ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
 EXTRAS = {*SERVICES, "runtime", "decoder", "cuda12", "cuda13", "cupti", "cupti12", "all"}
 COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "grafana", "demo"}
+FILES = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 NEEDS_A_GPU = ("cupy", "nvidia-cuda-cupti")
 DECODER = f"kernelcast/probe/cupti/{LIBRARY_NAME}"
 
@@ -120,8 +121,18 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         for path in (REPOSITORY / root / "kernelcast").rglob("*")
         if path.is_file() and path.suffix in (".py", ".typed")
     }
+    expected |= {
+        f"{target}/{path.relative_to(REPOSITORY / folder)}"
+        for folder, target in FILES.items()
+        for path in (REPOSITORY / folder).rglob("*")
+        if path.is_file() and path.relative_to(REPOSITORY / folder).parts[0] != "kernelcast"
+    }
     decoder = {DECODER} if compiler() else set()
     assert {name for name in names if ".dist-info/" not in name} == expected | decoder | {"kernelcast_probe.pth"}
+
+
+def test_the_wheel_is_small_enough_for_every_gpu_program(wheel: Path) -> None:
+    assert wheel.stat().st_size < 2_000_000
 
 
 def test_the_decoder_is_compiled_for_the_platform_and_every_python(wheel: Path, bare: Path) -> None:
@@ -247,6 +258,7 @@ def test_the_bare_command_says_how_to_install_the_rest(bare: Path) -> None:
         ("grafana", "grafana"),
         ("demo", "all"),
         ("topics", "runtime"),
+        ("config", "runtime"),
     ],
 )
 def test_a_command_without_its_extra_names_it(bare: Path, command: str, extra: str) -> None:

@@ -1,0 +1,57 @@
+"""Files that travel with the code: dashboards and rules, and the examples of a deployment.
+
+A wheel holds them in a folder `files` of the package that serves them; `hatch_build.py` puts them there. A checkout,
+and an installation in place, hold them where they are edited.
+"""
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+from kernelcast.wire.errors import ConfigurationError
+
+FOLDER: Final = "files"
+"""Of a package in a wheel. `hatch_build.py` has the same name."""
+
+
+def package_files(package: Path, checkout: Path) -> Path:
+    """The folder that holds a package's files.
+
+    Args:
+        package: The package's folder.
+        checkout: Where a checkout has these files.
+
+    Raises:
+        ConfigurationError: Neither is there.
+    """
+    for folder in (package / FOLDER, checkout):
+        if folder.is_dir():
+            return folder
+    raise ConfigurationError(f"{package / FOLDER} is missing from this installation; install kernelcast again")
+
+
+def copy_files(source: Path, target: Path, *, without: Collection[str] = ()) -> list[Path]:
+    """Copy a folder's files, replacing those of the same name; the paths written, in order.
+
+    Args:
+        source: The folder.
+        target: Where its content goes; made if needed.
+        without: Names directly below `source` that stay behind.
+
+    Raises:
+        ConfigurationError: The target cannot be written.
+    """
+    written = []
+    for path in sorted(source.rglob("*")):
+        relative = path.relative_to(source)
+        if not path.is_file() or relative.parts[0] in without:
+            continue
+        try:
+            (target / relative).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / relative)
+        except OSError as error:
+            problem = f"{target / relative} cannot be written: {error.strerror}"
+            raise ConfigurationError(f"{problem}; give another --output") from error
+        written.append(target / relative)
+    return written
