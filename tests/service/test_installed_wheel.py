@@ -112,7 +112,7 @@ def test_the_deployment_files_are_written_without_a_checkout(installed: Installe
 def test_the_demo_runs_without_a_checkout(installed: InstalledWheel, tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     options = ("--source", "simulate", "--no-servers", "--summary", summary, "--directory", tmp_path / "demo")
-    done = installed.kernelcast("demo", "--duration", "5", *options, timeout_seconds=280)
+    done = installed.kernelcast("demo", "--duration", "5", *options, timeout_seconds=900 if FULL_INSTALL else 240)
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(summary.read_text())
     assert result["kernels"]["launches"] > 0

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from email import message_from_bytes
@@ -48,16 +49,16 @@ print("done")
 """Longer than the probe's interval of a second, so that it tries to connect there and again at the end."""
 
 
-def build_wheel(folder: Path, environ: dict[str, str]) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+def build(folder: Path, environ: dict[str, str], *, target: str = "wheel") -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, env=environ)
-    (path,) = folder.glob("*.whl")
+    (path,) = folder.iterdir()
     return path
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_wheel(tmp_path_factory.mktemp("wheel"), dict(os.environ))
+    return build(tmp_path_factory.mktemp("wheel"), dict(os.environ))
 
 
 @pytest.fixture(scope="module")
@@ -146,10 +147,21 @@ def test_the_decoder_is_compiled_for_the_platform_and_every_python(wheel: Path, 
 
 
 def test_without_a_compiler_the_wheel_is_a_pure_one(tmp_path: Path) -> None:
-    path = build_wheel(tmp_path, {"PATH": "/nowhere"})
+    path = build(tmp_path, {"PATH": "/nowhere"})
     assert path.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(path) as archive:
         assert DECODER not in archive.namelist()
+
+
+def test_the_source_distribution_is_built_without_a_compiler_and_holds_what_a_wheel_is_built_from(
+    tmp_path: Path,
+) -> None:
+    path = build(tmp_path, {"PATH": "/nowhere"}, target="sdist")
+    with tarfile.open(path) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    committed = {"hatch_build.py", "CHANGELOG.md", "Makefile", "deploy/kernelcast.yaml", "grafana/rules/alerts.yaml"}
+    assert committed | {f"exporter/kernelcast/probe/cupti/native/{name}" for name in ("clock.c", "clock.h")} <= names
+    assert [name for name in names if name.endswith((".so", ".nbi", ".nbc", ".pyc"))] == []
 
 
 def test_every_sub_package_says_that_it_is_typed(names: set[str]) -> None:

@@ -18,23 +18,24 @@ def compiler() -> str:
     return next((path for path in (shutil.which(name) for name in names if name) if path), "")
 
 
-def compile_library(target: Path, *, extra: Sequence[str] = ()) -> str:
+def compile_library(target: Path, *, command: Sequence[str] = (), extra: Sequence[str] = ()) -> str:
     """Compile the decoder.
 
     Args:
         target: The shared library to write.
+        command: The compiler and the flags that go before ours; empty takes the machine's.
         extra: Further flags.
 
     Returns:
         Why there is none; empty once it is written.
     """
-    chosen = compiler()
+    chosen = tuple(command) or ((compiler(),) if compiler() else ())
     if not chosen:
         return "no C compiler was found; install gcc or clang"
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
     if not sources:
         return f"{SOURCES} holds no C sources; build from a checkout"
     done = subprocess.run(
-        [chosen, *FLAGS, *extra, *sources, "-o", str(target)], capture_output=True, text=True, check=False
+        [*chosen, *FLAGS, *extra, *sources, "-o", str(target)], capture_output=True, text=True, check=False
     )
-    return "" if done.returncode == 0 else f"{chosen} failed: {done.stderr.strip()[-2000:]}"
+    return "" if done.returncode == 0 else f"{' '.join(chosen)} failed: {done.stderr.strip()[-2000:]}"

@@ -1,0 +1,123 @@
+"""Builds what a release uploads, and judges it: a source distribution, and a wheel for each platform.
+
+    python -m release.wheels [--output dist]
+
+The wheels are built from the unpacked source distribution, as an installer would build them. The compiler, the judge
+and hatchling are the dependency group `release`; they are installed in an environment of their own below `build/`, so a
+package index is needed the first time.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import venv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+REPOSITORY: Final = Path(__file__).resolve().parents[1]
+TOOLS: Final = REPOSITORY / "build" / "release-tools"
+PURE: Final = "pure"
+PLATFORMS: Final = ("x86_64", "aarch64")
+VARIABLE: Final = "KERNELCAST_WHEEL"
+"""See `hatch_build.py`, which reads it."""
+MAX_WHEEL_BYTES: Final = 2_000_000
+"""A wheel goes into every GPU program's environment."""
+_CONSISTENT: Final = re.compile(r'following platform tag:\s*"([^"]+)"')
+
+
+class ReleaseError(Exception):
+    """A step failed; the message says which, and what it printed."""
+
+
+def main() -> None:
+    """Build, judge, and print a line for each file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=REPOSITORY / "dist", help="Where the files go.")
+    output: Path = parser.parse_args().output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    try:
+        python = tools()
+        for path in build(python, output):
+            sys.stdout.write(f"{path.name}  {path.stat().st_size:,} bytes  {judge(python, path)}\n")
+    except ReleaseError as error:
+        sys.exit(str(error))
+
+
+def tools() -> Path:
+    """The interpreter of the environment that has the release's tools, installed if needed."""
+    wanted = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["dependency-groups"]["release"]
+    python = TOOLS / "bin" / "python"
+    installed = TOOLS / "installed.txt"
+    if not installed.exists() or installed.read_text().splitlines() != wanted:
+        venv.create(TOOLS, with_pip=True, symlinks=True, clear=True)
+        _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted])
+        installed.write_text("\n".join(wanted) + "\n")
+    return python
+
+
+def build(python: Path, output: Path) -> list[Path]:
+    """Build the source distribution without a compiler, then from it each wheel; the files, in this order."""
+    source = _built(python, REPOSITORY, "sdist", output, {"PATH": os.devnull})
+    with tempfile.TemporaryDirectory(prefix="kernelcast-release-") as name:
+        with tarfile.open(source) as archive:
+            archive.extractall(name, filter="data")
+        (unpacked,) = Path(name).iterdir()
+        wheels = [_built(python, unpacked, "wheel", output, {VARIABLE: platform}) for platform in (*PLATFORMS, PURE)]
+    return [source, *wheels]
+
+
+def judge(python: Path, path: Path) -> str:
+    """What a file runs on.
+
+    Raises:
+        ReleaseError: It is too large, or its tag promises more than auditwheel finds in its library.
+    """
+    if path.suffix != ".whl":
+        return "builds without a compiler"
+    if path.stat().st_size > MAX_WHEEL_BYTES:
+        raise ReleaseError(
+            f"{path} has {path.stat().st_size:,} bytes; the limit is {MAX_WHEEL_BYTES:,}; leave files out"
+        )
+    tag = path.stem.rpartition("-")[2]
+    if tag == "any":
+        return "runs anywhere, without the CUPTI decoder"
+    shown = _run([python, "-m", "auditwheel", "show", path])
+    found = _CONSISTENT.search(shown)
+    if found is None or not at_most(found[1], tag):
+        raise ReleaseError(f"{path.name} is tagged {tag}, and auditwheel says:\n{shown}")
+    return f"auditwheel: {found[1]}"
+
+
+def at_most(found: str, promised: str) -> bool:
+    """Whether the C library that auditwheel found necessary is at most as new as the one that a tag promises."""
+    pattern = re.compile(r"manylinux_(\d+)_(\d+)_(\w+)")
+    one, other = pattern.fullmatch(found), pattern.fullmatch(promised)
+    if one is None or other is None or one[3] != other[3]:
+        return False
+    return (int(one[1]), int(one[2])) <= (int(other[1]), int(other[2]))
+
+
+def _built(python: Path, source: Path, target: str, output: Path, environ: Mapping[str, str]) -> Path:
+    with tempfile.TemporaryDirectory(dir=output, prefix=".building-") as folder:
+        _run([python, "-m", "hatchling", "build", "--target", target, "--directory", folder], source, environ)
+        (made,) = Path(folder).iterdir()
+        return made.replace(output / made.name)
+
+
+def _run(command: Sequence[object], folder: Path = REPOSITORY, environ: Mapping[str, str] | None = None) -> str:
+    texts = [str(part) for part in command]
+    own = {**os.environ, **(environ or {})}
+    done = subprocess.run(texts, cwd=folder, env=own, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ReleaseError(f"{' '.join(texts)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
