@@ -1,4 +1,4 @@
-"""Adds to a wheel what is not among the packages' sources: files for people, and the probe's compiled CUPTI decoder.
+"""Adds to the package what is not among its sources: files for people, the CUPTI decoder, the commit, the addresses.
 
 The environment variable KERNELCAST_WHEEL says for which platform:
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 VARIABLE: Final = "KERNELCAST_WHEEL"
 PURE: Final = "pure"
@@ -26,50 +27,80 @@ GLIBC: Final = (2, 17)
 """The oldest C library of a release: 2012; CUDA 12 and 13, and numpy's wheels, ask for as much or more."""
 PLATFORMS: Final = ("x86_64", "aarch64")
 PACKAGE: Final = Path("exporter/kernelcast/probe/cupti")
+CLI: Final = Path("core/kernelcast/cli")
 CODE: Final = "kernelcast"
 FILES: Final = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 """Folders of the checkout, and where a wheel has their content (`kernelcast.wire.package_files`)."""
 
 
-class WheelHook(BuildHookInterface):  # type: ignore[type-arg]
-    """One shared library that needs no Python API: a wheel for the platform, and for every Python."""
+class AddressHook(MetadataHookInterface):
+    """Fills in the README with absolute links, and the URLs, as far as there is an address."""
+
+    PLUGIN_NAME = "custom"
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set `readme` and `urls`."""
+        root = Path(self.root)
+        addresses = _module(root / "release" / "addresses.py")
+        address, version = addresses.repository(root), metadata["version"]
+        text = addresses.with_absolute_links((root / "README.md").read_text(encoding="utf-8"), address, version)
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+        metadata["urls"] = addresses.project_urls(address, version)
+
+
+class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Adds files to a wheel or a source distribution; a library that needs no Python API suits every Python."""
 
     PLUGIN_NAME = "custom"
     _made: "tempfile.TemporaryDirectory[str] | None" = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the decoder, and say what goes into the wheel.
+        """Say what goes into the package; for a wheel, compile the decoder.
 
         Raises:
             RuntimeError: The platform that was asked for is unknown, or cannot be compiled for.
         """
-        in_place = version == "editable"
-        platform = "" if in_place else os.environ.get(VARIABLE, "")
-        if not in_place:
-            build_data["force_include"].update(_files(Path(self.root)))
-        if platform == PURE:
-            return
-        command = _cross_compiler(platform) if platform else ()
+        root = Path(self.root)
+        if version == "editable":
+            self._compile(root / PACKAGE)
+            return  # `kernelcast --version` asks git
+        platform = os.environ.get(VARIABLE, "") if self.target_name == "wheel" else PURE
+        command = _cross_compiler(platform) if platform not in ("", PURE) else ()
+        self._made = tempfile.TemporaryDirectory(prefix="kernelcast-")
+        self._add_commit(build_data, Path(self._made.name))
+        if self.target_name == "wheel":
+            build_data["force_include"].update(_files(root))
+        if platform != PURE:
+            library = self._compile(Path(self._made.name), command)
+            if library is not None:
+                build_data["force_include"][str(library)] = f"kernelcast/probe/cupti/{library.name}"
+                build_data["pure_python"] = False
+                build_data["tag"] = f"py3-none-{_platform_tag(platform)}"
+
+    def _compile(self, folder: Path, command: tuple[str, ...] = ()) -> Path | None:
+        """Compile the decoder into a folder; None where this machine has no compiler."""
         build = _module(Path(self.root) / PACKAGE / "build.py")
-        folder = Path(self.root) / PACKAGE
-        if not in_place:
-            self._made = tempfile.TemporaryDirectory(prefix="kernelcast-")
-            folder = Path(self._made.name)
-        target = folder / build.LIBRARY_NAME
-        reason = build.compile_library(target, command=command)
-        if reason and platform:
-            self.finalize(version, build_data, "")
-            raise RuntimeError(f"{VARIABLE} is {platform}, and the CUPTI decoder cannot be compiled: {reason}")
+        library: Path = folder / build.LIBRARY_NAME
+        reason = build.compile_library(library, command=command)
+        if reason and command:
+            self.finalize("", {}, "")
+            raise RuntimeError(f"the CUPTI decoder cannot be compiled for {os.environ[VARIABLE]}: {reason}")
         if reason:
             self.app.display_warning(f"the CUPTI decoder is left out: {reason}")
-            return
-        if not in_place:
-            build_data["force_include"][str(target)] = f"kernelcast/probe/cupti/{build.LIBRARY_NAME}"
-        build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{_platform_tag(platform)}"
+        return None if reason else library
+
+    def _add_commit(self, build_data: dict[str, Any], folder: Path) -> None:
+        """Add the commit, where it is known; an unpacked source distribution has it among its sources."""
+        root = Path(self.root)
+        revision = _module(root / CLI / "revision.py")
+        commit = revision.commit_of_checkout(root)
+        if commit:
+            (folder / revision.COMMIT_FILE).write_text(f"{commit}\n", encoding="utf-8")
+            package = "kernelcast/cli" if self.target_name == "wheel" else CLI
+            build_data["force_include"][str(folder / revision.COMMIT_FILE)] = f"{package}/{revision.COMMIT_FILE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  theirs
-        """The wheel is written: what was compiled for it can go."""
+        """Remove what was made for the package, which is written by now."""
         if self._made is not None:
             self._made.cleanup()
 

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from release import addresses, changelog
+
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 TOOLS: Final = REPOSITORY / "build" / "release-tools"
 PURE: Final = "pure"
@@ -41,12 +43,27 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=REPOSITORY / "dist", help="Where the files go.")
     output: Path = parser.parse_args().output.resolve()
     output.mkdir(parents=True, exist_ok=True)
+    for reason in unfinished():
+        sys.stderr.write(f"not to be published: {reason}\n")
     try:
         python = tools()
         for path in build(python, output):
             sys.stdout.write(f"{path.name}  {path.stat().st_size:,} bytes  {judge(python, path)}\n")
     except ReleaseError as error:
         sys.exit(str(error))
+
+
+def unfinished() -> list[str]:
+    """Reasons why what is built now is no release yet."""
+    reasons = []
+    changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    if changelog.release_date(changes, changelog.version()) == changelog.UNRELEASED:
+        reasons.append(f"CHANGELOG.md has no date for {changelog.version()}")
+    if not addresses.repository():
+        reasons.append("pyproject.toml has no repository address, so the README's links lead nowhere")
+    if _run(["git", "status", "--porcelain"]):
+        reasons.append("the checkout has changes that are not committed")
+    return reasons
 
 
 def tools() -> Path:

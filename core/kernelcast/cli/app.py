@@ -176,7 +176,12 @@ def _help(commands: Mapping[str, str]) -> str:
 
 
 def _version() -> str:
+    """The version, and the commit where it is known."""
+    from kernelcast.cli.revision import commit  # noqa: PLC0415  for this option alone
+
     try:
-        return version("kernelcast")
+        number = version("kernelcast")
     except PackageNotFoundError:
-        return "unknown"
+        number = "unknown"
+    found = commit()
+    return f"{number} (commit {found})" if found else number

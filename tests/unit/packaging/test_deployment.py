@@ -229,3 +229,17 @@ def test_the_images_files_are_in_the_repository() -> None:
     for name in copied:
         assert (DEPLOY.parent / name).exists(), name
     assert re.search(r"^USER \d+", text, re.MULTILINE), "nothing in the image runs as root"
+
+
+def test_the_images_files_are_enough_to_build_the_wheel(tmp_path: Path) -> None:
+    text = (DEPLOY / "docker" / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE):
+        for name in line.split()[:-1]:
+            source, target = DEPLOY.parent / name, tmp_path / name
+            shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    done = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel"],
+        cwd=tmp_path, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "dist").iterdir()] == ["kernelcast-0.1.0-py3-none-any.whl"]

@@ -12,7 +12,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from release.addresses import repository
+from trove_classifiers import classifiers
 
+from kernelcast.cli.revision import commit_of_checkout
 from kernelcast.probe.cupti.build import LIBRARY_NAME, compiler
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -128,6 +131,7 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         for path in (REPOSITORY / folder).rglob("*")
         if path.is_file() and path.relative_to(REPOSITORY / folder).parts[0] != "kernelcast"
     }
+    expected |= {"kernelcast/cli/commit.txt"} if commit_of_checkout(REPOSITORY) else set()
     decoder = {DECODER} if compiler() else set()
     assert {name for name in names if ".dist-info/" not in name} == expected | decoder | {"kernelcast_probe.pth"}
 
@@ -280,9 +284,24 @@ def test_a_command_without_its_extra_names_it(bare: Path, command: str, extra: s
     assert "Traceback" not in done.stderr
 
 
-def test_the_bare_command_knows_its_version(bare: Path, wheel: Path) -> None:
+def test_the_bare_command_knows_its_version_and_commit(bare: Path, wheel: Path) -> None:
     done = run(bare / "kernelcast", "--version")
-    assert done.stdout == f"kernelcast {described(wheel)['Version']}\n"
+    commit = commit_of_checkout(REPOSITORY)
+    built_from = f" (commit {commit})" if commit else ""
+    assert done.stdout == f"kernelcast 0.1.0{built_from}\n"
+    assert described(wheel)["Version"] == "0.1.0"
+
+
+def test_the_classifiers_are_known_to_the_package_index(wheel: Path) -> None:
+    found = described(wheel).get_all("Classifier", [])
+    assert "Programming Language :: Python :: 3.13" in found
+    assert set(found) <= set(classifiers)
+
+
+def test_the_package_has_no_address_before_there_is_one(wheel: Path) -> None:
+    assert repository() == ""
+    assert described(wheel).get_all("Project-URL") is None
+    assert metadata(wheel, "METADATA").partition(b"\n\n")[2] == (REPOSITORY / "README.md").read_bytes()
 
 
 def test_one_variable_or_one_command_switches_the_probe_on_where_nothing_else_is_installed(bare: Path) -> None:

@@ -33,7 +33,7 @@ def hook_module() -> ModuleType:
 def initialized(hook_module: ModuleType, folder: Path) -> dict[str, Any]:
     """Build data of a wheel after the hook has seen it."""
     build_data: dict[str, Any] = {"force_include": {}}
-    hook = hook_module.WheelHook(str(REPOSITORY), {}, None, None, str(folder), "wheel", None)
+    hook = hook_module.PackageHook(str(REPOSITORY), {}, None, None, str(folder), "wheel", None)
     hook.initialize("standard", build_data)
     hook.finalize("standard", build_data, "")
     return build_data
@@ -80,7 +80,7 @@ def test_a_platform_that_cannot_be_compiled_for_ends_the_build(
         initialized(hook_module, tmp_path)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeError, match="the CUPTI decoder cannot be compiled"):
+    with pytest.raises(RuntimeError, match="the CUPTI decoder cannot be compiled for aarch64"):
         initialized(hook_module, tmp_path)
 
 
