@@ -17,7 +17,7 @@ from typing import IO, Final, Protocol
 import structlog
 
 from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, READY, Part
-from kernelcast.columnar import code_cache
+from kernelcast.columnar.compiled import code_cache
 
 STOP_SECONDS: Final = 2.0
 _COMMAND: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")

@@ -28,7 +28,8 @@ from kernelcast.bridge.series.producers import ProducerRules
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.series.wires import Source
-from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, code_cache, encode
+from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, encode
+from kernelcast.columnar.compiled import code_cache
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 

@@ -2,24 +2,23 @@
 
 from kernelcast.columnar import intern, walk
 from kernelcast.columnar.columns import Int32Array, Int64Array, UInt8Array
-from kernelcast.columnar.compiled import entry
+from kernelcast.columnar.compiled import kernel, signed
 from kernelcast.columnar.layout import UNUSED, USED, State, Store
-from kernelcast.columnar.machine import signed
 
 
-@entry
+@kernel
 def batch(state: State, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
     """See `walk.batch`."""
     return walk.batch(state, b, ends, first)
 
 
-@entry
+@kernel
 def roll_back(state: State) -> None:
     """See `walk.roll_back`."""
     walk.roll_back(state)
 
 
-@entry
+@kernel
 def release(state: State, numbers: Int32Array) -> int:
     """Give numbers back; those that stand for nothing are passed over. Returns how many were given back."""
     released = 0
@@ -31,13 +30,13 @@ def release(state: State, numbers: Int32Array) -> int:
     return released
 
 
-@entry
+@kernel
 def compact(store: Store, arena: UInt8Array) -> None:
     """See `intern.compact`."""
     intern.compact(store, arena)
 
 
-@entry
+@kernel
 def rehash(store: Store) -> None:
     """See `intern.rehash`."""
     intern.rehash(store)

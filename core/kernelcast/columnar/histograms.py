@@ -4,7 +4,7 @@ import numpy as np
 
 from kernelcast.columnar.buckets import bounds_sorted, fixed64_run, varint_run
 from kernelcast.columnar.columns import EXPLICIT, HAS_SUM, NO_RECORDED_VALUE, UInt8Array
-from kernelcast.columnar.compiled import compiled
+from kernelcast.columnar.compiled import load64, routine, signed
 from kernelcast.columnar.layout import (
     BOUNDS,
     BOUNDS_UNSORTED,
@@ -21,7 +21,6 @@ from kernelcast.columnar.layout import (
     State,
 )
 from kernelcast.columnar.lookup import attributes, series_of
-from kernelcast.columnar.machine import load64, signed
 from kernelcast.columnar.notes import note_exemplar
 from kernelcast.columnar.stream import delimited, skip, varint
 
@@ -58,14 +57,14 @@ MAX_SCALE = 20
 MAX_INDEX = 2**31 - 1
 
 
-@compiled
+@routine
 def signed32(word: np.uint64) -> int:
     """A protobuf sint32: the low 32 bits, zigzag."""
     low = signed(word & np.uint64(0xFFFFFFFF))
     return (low >> 1) ^ -(low & 1)
 
 
-@compiled
+@routine
 def open_row(state: State) -> int:
     """Clear the next row, for which there is room, and return it; it counts once it is closed."""
     control = state.control
@@ -85,7 +84,7 @@ def open_row(state: State) -> int:
     return signed(row)
 
 
-@compiled
+@routine
 def close_row(state: State, row: int, series: int, flags: int) -> int:
     """Make the row count, with the CSR data written since it was opened."""
     control = state.control
@@ -100,7 +99,7 @@ def close_row(state: State, row: int, series: int, flags: int) -> int:
     return OK
 
 
-@compiled
+@routine
 def shared_field(state: State, row: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """Read a field that both kinds of point have, or skip an unknown one: flags to be set, and the position after it.
 
@@ -129,7 +128,7 @@ def shared_field(state: State, row: int, b: UInt8Array, p: int, end: int) -> tup
     return 0, p + 9
 
 
-@compiled
+@routine
 def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a HistogramDataPoint from p to end."""
     row = open_row(state)
@@ -176,7 +175,7 @@ def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -
     return close_row(state, row, series, flags | state.histograms[row].flags)
 
 
-@compiled
+@routine
 def explicit_buckets(state: State, b: UInt8Array, counts: tuple[int, int], bounds: tuple[int, int]) -> int:
     """Copy counts and bounds: one count more than bounds, or none of either; bounds strictly rising."""
     buckets = (counts[1] - counts[0]) // 8
@@ -195,7 +194,7 @@ def explicit_buckets(state: State, b: UInt8Array, counts: tuple[int, int], bound
     return OK
 
 
-@compiled
+@routine
 def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int, slot: int) -> int:  # noqa: C901, PLR0911  one switch over tags
     """Read a Buckets message from p to end into one side's CSR data."""
     offset = 0
@@ -231,7 +230,7 @@ def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int,
     return OK
 
 
-@compiled
+@routine
 def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read an ExponentialHistogramDataPoint from p to end."""
     row = open_row(state)

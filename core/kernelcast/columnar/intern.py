@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
-from kernelcast.columnar.compiled import compiled
+from kernelcast.columnar.compiled import copy_bytes, routine, signed
 from kernelcast.columnar.layout import (
     ABSENT,
     ARENA,
@@ -21,11 +21,10 @@ from kernelcast.columnar.layout import (
     State,
     Store,
 )
-from kernelcast.columnar.machine import signed
-from kernelcast.columnar.stream import copy_bytes, equal, hash_bytes
+from kernelcast.columnar.stream import equal, hash_bytes
 
 
-@compiled
+@routine
 def find(store: Store, parent: int, b: UInt8Array, p: int, length: int) -> tuple[int, np.uint64]:
     """The number of `length` bytes at b[p] under a parent, or ABSENT; and their hash."""
     seed = np.uint64(store.counters[SEED]) + np.uint64(parent + 1)
@@ -46,7 +45,7 @@ def find(store: Store, parent: int, b: UInt8Array, p: int, length: int) -> tuple
         slot = (slot + 1) & mask
 
 
-@compiled
+@routine
 def shortage(store: Store, length: int) -> int:
     """What one more entry of `length` bytes lacks: ENTRIES, ARENA, or 0."""
     counters = store.counters
@@ -57,7 +56,7 @@ def shortage(store: Store, length: int) -> int:
     return 0
 
 
-@compiled
+@routine
 def take_number(store: Store) -> int:
     """A number that stands for nothing: one given back, else the next."""
     counters = store.counters
@@ -68,14 +67,14 @@ def take_number(store: Store) -> int:
     return signed(counters[USED] - 1)
 
 
-@compiled
+@routine
 def append(store: Store, b: UInt8Array, p: int, length: int) -> None:
     """Copy bytes to the arena's end; there is room."""
-    copy_bytes(store.arena, store.counters[ARENA_USED], b, p, length)
+    copy_bytes(store.arena, store.counters[ARENA_USED], b, p, p + length)
     store.counters[ARENA_USED] += length
 
 
-@compiled
+@routine
 def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, length: int) -> int:
     """A new entry's number; `find` has just not found it and there is room."""
     counters = store.counters
@@ -100,7 +99,7 @@ def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, len
     return number
 
 
-@compiled
+@routine
 def remove(store: Store, number: int) -> None:
     """Take an entry out of the table; entries after it move up, so no tombstones pile up under churn."""
     mask = len(store.slots) - 1
@@ -125,7 +124,7 @@ def remove(store: Store, number: int) -> None:
     counters[FREE] += 1
 
 
-@compiled
+@routine
 def release_context(contexts: Store, number: int) -> None:
     """Remove a context that nothing refers to, and every one above it that this leaves without a child."""
     while number >= 0 and contexts.entries[number].refs == 0:
@@ -136,7 +135,7 @@ def release_context(contexts: Store, number: int) -> None:
         number = parent
 
 
-@compiled
+@routine
 def release_series(state: State, number: int) -> None:
     """Give a series' number back, and the contexts that only it used."""
     metric = signed(state.series.entries[number].parent)
@@ -145,14 +144,14 @@ def release_series(state: State, number: int) -> None:
     release_context(state.contexts, metric)
 
 
-@compiled
+@routine
 def begin(store: Store) -> None:
     """Note where a message begins."""
     store.counters[FRESH] = 0
     store.counters[ARENA_MARK] = store.counters[ARENA_USED]
 
 
-@compiled
+@routine
 def undo(state: State) -> None:
     """Remove every entry the present message made."""
     series, contexts = state.series, state.contexts
@@ -169,7 +168,7 @@ def undo(state: State) -> None:
         store.counters[FRESH] = 0
 
 
-@compiled
+@routine
 def compact(store: Store, arena: UInt8Array) -> None:
     """Copy what is still referred to into a new arena, which is long enough."""
     at = 0
@@ -177,14 +176,14 @@ def compact(store: Store, arena: UInt8Array) -> None:
         if store.entries[number].parent != UNUSED:
             start = store.entries[number].offset
             length = store.entries[number].length + store.entries[number].extra
-            copy_bytes(arena, at, store.arena, start, length)
+            copy_bytes(arena, at, store.arena, start, start + length)
             store.entries[number].offset = at
             at += length
     store.counters[ARENA_USED] = at
     store.counters[WASTE] = 0
 
 
-@compiled
+@routine
 def rehash(store: Store) -> None:
     """Fill an empty table of slots from the entries."""
     mask = len(store.slots) - 1

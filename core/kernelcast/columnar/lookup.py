@@ -1,7 +1,7 @@
 """From bytes of a message to the number of a series, making what is new."""
 
 from kernelcast.columnar.columns import UInt8Array
-from kernelcast.columnar.compiled import compiled, inlined
+from kernelcast.columnar.compiled import copy_bytes, inlined, routine, signed
 from kernelcast.columnar.intern import add, append, find, shortage
 from kernelcast.columnar.layout import (
     ABSENT,
@@ -29,8 +29,7 @@ from kernelcast.columnar.layout import (
     VERIFY,
     State,
 )
-from kernelcast.columnar.machine import signed
-from kernelcast.columnar.stream import copy_bytes, delimited, equal
+from kernelcast.columnar.stream import delimited, equal
 
 METRIC_KEY_HEADER = 11
 """Type, temporality, monotonic, the lengths of name and unit in 4 bytes each; name, unit and the scope's schema URL
@@ -50,7 +49,7 @@ MAX_DESCRIPTION_BYTES = 4096
 """A longer description is not kept: it serves people, and would stay as long as the metric."""
 
 
-@compiled
+@routine
 def context(state: State, parent: int, b: UInt8Array, start: int, stop: int) -> int:
     """The number of a resource or scope, or a status below 0."""
     number, hashed = find(state.contexts, parent, b, start, stop - start)
@@ -68,7 +67,7 @@ def context(state: State, parent: int, b: UInt8Array, start: int, stop: int) -> 
     return add(state.contexts, parent, hashed, b, start, stop - start)
 
 
-@compiled
+@routine
 def enclosing_scope(state: State, b: UInt8Array) -> int:
     """The number of the scope that the walk stands in, or a status below 0."""
     control = state.control
@@ -85,7 +84,7 @@ def enclosing_scope(state: State, b: UInt8Array) -> int:
     return number
 
 
-@compiled
+@routine
 def metric_key(
     state: State, b: UInt8Array, kind: tuple[int, int, int], name: tuple[int, int], unit: tuple[int, int]
 ) -> int:
@@ -102,10 +101,10 @@ def metric_key(
     for i in range(4):
         key[3 + i] = (name_length >> (8 * i)) & 0xFF
         key[7 + i] = (unit_length >> (8 * i)) & 0xFF
-    copy_bytes(key, METRIC_KEY_HEADER, b, name[0], name_length)
+    copy_bytes(key, METRIC_KEY_HEADER, b, name[0], name[1])
     at = METRIC_KEY_HEADER + name_length
-    copy_bytes(key, at, b, unit[0], unit_length)
-    copy_bytes(key, at + unit_length, b, schema, schema_length)
+    copy_bytes(key, at, b, unit[0], unit[1])
+    copy_bytes(key, at + unit_length, b, schema, schema + schema_length)
     at += unit_length + schema_length
     if kind[0] == SUMMARY_TYPE and kind[1] == QUANTILE_PART:
         for i in range(QUANTILE_BYTES):
@@ -114,7 +113,7 @@ def metric_key(
     return at
 
 
-@compiled
+@routine
 def metric_context(
     state: State,
     b: UInt8Array,
@@ -164,7 +163,7 @@ def metric_context(
     return signed(number)
 
 
-@compiled
+@routine
 def series_of(state: State, metric: int, b: UInt8Array, start: int, stop: int) -> int:
     """The number of the series with the attribute fields from start to stop, or a status below 0."""
     control, series = state.control, state.series
@@ -186,7 +185,7 @@ def series_of(state: State, metric: int, b: UInt8Array, start: int, stop: int) -
     return signed(number)
 
 
-@compiled
+@routine
 def read_attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """The series of the run of attribute fields that starts at p, or a status below 0; and the position after it."""
     tag = b[p]

@@ -1,11 +1,10 @@
 """Where the exemplars of points lie: most points have none, and pay nothing."""
 
-from kernelcast.columnar.compiled import compiled
+from kernelcast.columnar.compiled import routine, signed
 from kernelcast.columnar.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, State
-from kernelcast.columnar.machine import signed
 
 
-@compiled
+@routine
 def note_exemplar(state: State, histogram: int, row: int, start: int, stop: int) -> int:
     """Note an exemplar field of the point that is being read; those of one point must lie together.
 

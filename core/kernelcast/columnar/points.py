@@ -3,10 +3,9 @@
 import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
-from kernelcast.columnar.compiled import inlined
+from kernelcast.columnar.compiled import inlined, load64
 from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, State
 from kernelcast.columnar.lookup import attributes, series_of
-from kernelcast.columnar.machine import load64
 from kernelcast.columnar.notes import note_exemplar
 from kernelcast.columnar.stream import skip, varint
 

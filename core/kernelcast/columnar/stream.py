@@ -7,8 +7,7 @@ more bytes than needed, groups); the caller asks it.
 import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
-from kernelcast.columnar.compiled import compiled, inlined
-from kernelcast.columnar.machine import fold_multiply, load64, signed
+from kernelcast.columnar.compiled import fold_multiply, inlined, load64, routine, signed
 
 VARINT = 0
 FIXED64 = 1
@@ -22,7 +21,7 @@ _LEFT = np.uint64(0x9E3779B97F4A7C15)
 _RIGHT = np.uint64(0xD6E8FEB86659FD93)
 
 
-@compiled
+@routine
 def long_varint(b: UInt8Array, p: int, end: int) -> tuple[np.uint64, int]:
     """The varint at p, of any length up to 10 bytes, and the position after it."""
     value = np.uint64(0)
@@ -54,7 +53,7 @@ def delimited(b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     return start, start + signed(length)
 
 
-@compiled
+@routine
 def skip(b: UInt8Array, p: int, end: int) -> int:
     """The position after the field whose tag stands at p, whatever it is; not of groups and tags above one byte."""
     tag = b[p]
@@ -93,7 +92,7 @@ def equal(a: UInt8Array, i: int, b: UInt8Array, j: int, length: int) -> bool:
     return bool(load64(a, i + last) == load64(b, j + last))
 
 
-@compiled
+@routine
 def hash_bytes(b: UInt8Array, p: int, length: int, seed: np.uint64) -> np.uint64:
     """A seeded 64-bit hash, 16 bytes a step, after wyhash (Wang Yi); equality never rests on it."""
     value = fold_multiply(seed ^ _LEFT, np.uint64(length) ^ _RIGHT)
@@ -111,7 +110,7 @@ def hash_bytes(b: UInt8Array, p: int, length: int, seed: np.uint64) -> np.uint64
     return np.uint64(fold_multiply(rest ^ value, _RIGHT))
 
 
-@compiled
+@routine
 def is_ascii(b: UInt8Array, p: int, end: int) -> bool:
     """Whether no byte from p to end is above 127."""
     high = np.uint64(0)
@@ -122,10 +121,3 @@ def is_ascii(b: UInt8Array, p: int, end: int) -> bool:
         high |= np.uint64(b[p])
         p += 1
     return bool(high & np.uint64(0x8080808080808080) == 0)
-
-
-@compiled
-def copy_bytes(into: UInt8Array, at: int, b: UInt8Array, p: int, length: int) -> None:
-    """Copy `length` bytes from b[p] to into[at]; a slice would need numba's memory manager, which is off."""
-    for k in range(length):
-        into[at + k] = b[p + k]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
-from kernelcast.columnar.compiled import compiled
+from kernelcast.columnar.compiled import load64, routine, signed
 from kernelcast.columnar.layout import (
     GROW_NUMBERS,
     MAX_BUCKETS,
@@ -16,7 +16,6 @@ from kernelcast.columnar.layout import (
     State,
 )
 from kernelcast.columnar.lookup import COUNT_PART, QUANTILE_PART, SUM_PART, SUMMARY_TYPE, metric_context, series_of
-from kernelcast.columnar.machine import load64, signed
 from kernelcast.columnar.stream import delimited, skip, varint
 
 # Tags: field number and wire type in one byte.
@@ -32,7 +31,7 @@ VALUE = 17
 DATA_POINTS = 10
 
 
-@compiled
+@routine
 def quantile_value(b: UInt8Array, p: int, end: int) -> tuple[np.uint64, np.uint64, int]:
     """The bits of a ValueAtQuantile's quantile and value, and OK or ODD."""
     quantile = np.uint64(0)
@@ -54,7 +53,7 @@ def quantile_value(b: UInt8Array, p: int, end: int) -> tuple[np.uint64, np.uint6
     return quantile, value, OK
 
 
-@compiled
+@routine
 def part_row(
     state: State,
     b: UInt8Array,
@@ -82,7 +81,7 @@ def part_row(
     return OK
 
 
-@compiled
+@routine
 def quantile_rows(
     state: State,
     b: UInt8Array,
@@ -108,7 +107,7 @@ def quantile_rows(
     return OK
 
 
-@compiled
+@routine
 def summary_point(  # noqa: C901, PLR0911, PLR0912  one switch over tags
     state: State,
     b: UInt8Array,
@@ -175,7 +174,7 @@ def summary_point(  # noqa: C901, PLR0911, PLR0912  one switch over tags
     return part_row(state, b, texts, COUNT_PART, attributes, (start_ns, time_ns, count, flags | IS_INTEGER))
 
 
-@compiled
+@routine
 def summary_points(
     state: State, b: UInt8Array, texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]], p: int, end: int
 ) -> int:

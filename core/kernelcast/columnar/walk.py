@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.columnar.columns import Int64Array, UInt8Array
-from kernelcast.columnar.compiled import compiled, spliced
+from kernelcast.columnar.compiled import routine, signed, spliced
 from kernelcast.columnar.histograms import explicit_point, exponential_point
 from kernelcast.columnar.intern import begin, undo
 from kernelcast.columnar.layout import (
@@ -33,7 +33,6 @@ from kernelcast.columnar.layout import (
     State,
 )
 from kernelcast.columnar.lookup import metric_context
-from kernelcast.columnar.machine import signed
 from kernelcast.columnar.points import number_point
 from kernelcast.columnar.stream import delimited, is_ascii, skip, varint
 from kernelcast.columnar.summaries import summary_points
@@ -54,14 +53,14 @@ METADATA = 98
 NOWHERE = (0, 0)
 
 
-@compiled
+@routine
 def check_text(state: State, b: UInt8Array, start: int, stop: int) -> None:
     """Text that becomes no identity: only protobuf says whether it is UTF-8, so it is asked unless all is ASCII."""
     if not is_ascii(b, start, stop):
         state.control[VERIFY] = 1
 
 
-@compiled
+@routine
 def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, int, int]:
     """Count of points or a status below 0, temporality, monotonicity; the last two follow the points on the wire."""
     points = 0
@@ -86,7 +85,7 @@ def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, in
     return points, temporality, monotonic
 
 
-@compiled
+@routine
 def room_for(state: State, tag: int, points: int) -> int:
     """OK if the points of a container fit into the rows and the message's limit."""
     control = state.control
@@ -194,7 +193,7 @@ def metric(state: State, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901,
     return container(state, b, kind, data, (name, unit, description))
 
 
-@compiled
+@routine
 def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
     """Where a ResourceMetrics has its resource, or a ScopeMetrics its scope; its schema URL; or a status below 0."""
     found = NOWHERE
@@ -285,7 +284,7 @@ def message(state: State, b: UInt8Array, p: int, end: int) -> int:
     return OK
 
 
-@compiled
+@routine
 def roll_back(state: State) -> None:
     """Take back everything the present message has done."""
     for slot in range(PROGRESS):

@@ -14,7 +14,8 @@ from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import example_points
 from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, Part
-from kernelcast.columnar import Decoder, code_cache
+from kernelcast.columnar import Decoder
+from kernelcast.columnar.compiled import code_cache
 
 PLANNED = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
 

@@ -22,7 +22,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import kernelcast.columnar
 assert kernelcast.columnar.__file__.startswith(sys.argv[1]), kernelcast.columnar.__file__
-from kernelcast.columnar import code_cache, entries, tables
+from kernelcast.columnar import entries, tables
+from kernelcast.columnar.compiled import code_cache
 tables.grown_store(tables.new_store(), 0)
 print(*code_cache.compiled_here(), *code_cache.not_kept())
 """

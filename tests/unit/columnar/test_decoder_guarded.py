@@ -10,10 +10,9 @@ OVER_READ = (
     "import sys; sys.path.insert(0, sys.argv[1])\n"
     "import numpy as np\n"
     "from tests.unit.columnar.guarded_decoding import GuardedRoom\n"
-    "from kernelcast.columnar.machine import load64\n"
-    "from numba import njit\n"
+    "from kernelcast.columnar.compiled import kernel, load64\n"
     "last = GuardedRoom().at_end(np.ones(7, np.uint8))\n"
-    "print(njit(lambda b: load64(b, 0))(last))\n"
+    "print(kernel(lambda b: load64(b, 0))(last))\n"
 )
 
 

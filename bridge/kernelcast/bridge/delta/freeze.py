@@ -18,9 +18,9 @@ from kernelcast.bridge.delta.columns import (
 from kernelcast.bridge.delta.rows import Rows
 from kernelcast.bridge.delta.sequence import remember_all
 from kernelcast.bridge.delta.snapshot import BEGIN_ANEW
-from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import Int64Array
 from kernelcast.bridge.series.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
+from kernelcast.columnar.compiled import allocating_kernel
 from kernelcast.wire.errors import WireError
 
 PLAIN = (
@@ -140,7 +140,7 @@ def _words_of(kind: int, block: Int64Array) -> int:
     return HEADER_WORDS + positive + negative if positive >= 0 and negative >= 0 else NOTHING
 
 
-@kernel
+@allocating_kernel
 def gather_gaps(columns: DeltaColumns, gaps: Gaps, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The gaps of rows, one row's after the other's, oldest first: begins and ends."""
     total = 0
@@ -158,7 +158,7 @@ def gather_gaps(columns: DeltaColumns, gaps: Gaps, rows: Int64Array) -> tuple[In
     return begins, ends
 
 
-@kernel
+@allocating_kernel
 def used_words(columns: DeltaColumns, words: Int64Array, rows: Int64Array) -> Int64Array:
     """How many words of its block each row uses."""
     used = np.zeros(len(rows), np.int64)
@@ -172,7 +172,7 @@ def used_words(columns: DeltaColumns, words: Int64Array, rows: Int64Array) -> In
     return used
 
 
-@kernel
+@allocating_kernel
 def gather_blocks(columns: DeltaColumns, words: Int64Array, rows: Int64Array, lengths: Int64Array) -> Int64Array:
     """The used words of rows, one row's after the other's."""
     total = 0

@@ -20,7 +20,6 @@ from kernelcast.bridge.delta.columns import (
 from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
 from kernelcast.bridge.delta.merging import NO_BUCKETS, merge_explicit, merge_exponential, same_bounds
 from kernelcast.bridge.delta.sums import UNKNOWN_TIME_NS
-from kernelcast.bridge.machine import bare_kernel, part, routine
 from kernelcast.bridge.series.columns import Int64Array, UInt8Array
 from kernelcast.bridge.series.exponential import (
     HEADER_WORDS,
@@ -35,6 +34,7 @@ from kernelcast.bridge.series.exponential import (
 from kernelcast.columnar import EXPLICIT as POINT_EXPLICIT
 from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
 from kernelcast.columnar import NO_RECORDED_VALUE
+from kernelcast.columnar.compiled import inlined, kernel, routine
 
 LARGEST_COUNT = 2**63 - 1
 
@@ -128,7 +128,7 @@ def copy_buckets(points: HistogramPoints, out: HistogramPoints, i: int) -> None:
         out.ends[k, i + 1] = at + length
 
 
-@part
+@inlined
 def no_buckets(out: HistogramPoints, i: int) -> None:
     """End a row of the output without buckets."""
     for k in range(4):
@@ -196,7 +196,7 @@ def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
         out.rows[i].start_ns, out.rows[i].time_ns = columns.start_ns[row], max(time_ns, points.rows[i].time_ns)
 
 
-@bare_kernel
+@kernel
 def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a local
     columns: DeltaColumns,
     words: Int64Array,

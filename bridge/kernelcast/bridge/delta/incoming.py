@@ -5,11 +5,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.machine import kernel, part
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.series.points import UInt64Array
 from kernelcast.columnar import EXPLICIT as POINT_EXPLICIT
 from kernelcast.columnar import HistogramColumns
+from kernelcast.columnar.compiled import allocating_kernel, inlined
 
 LOWEST_SCALE = -10
 LOWEST_INDEX, HIGHEST_INDEX = -2, 1
@@ -90,7 +90,7 @@ class HistogramPoints(NamedTuple):
         return HistogramColumns(series=points.series, message=points.message, **made)
 
 
-@part
+@inlined
 def sum_of(counts: UInt64Array, start: int, stop: int, total: np.uint64, most: np.uint64) -> np.uint64:
     """The total plus the counts from start to stop; `most` plus 1 where they exceed it, for no sum wraps around."""
     for j in range(start, stop):
@@ -100,7 +100,7 @@ def sum_of(counts: UInt64Array, start: int, stop: int, total: np.uint64, most: n
     return total
 
 
-@part
+@inlined
 def in_range(offset: int, length: int, scale: int) -> bool:
     """Whether buckets are some that doubles can be in."""
     if length == 0:
@@ -109,7 +109,7 @@ def in_range(offset: int, length: int, scale: int) -> bool:
     return shift >= 0 and offset >> shift >= LOWEST_INDEX and (offset + length - 1) >> shift <= HIGHEST_INDEX
 
 
-@kernel
+@allocating_kernel
 def sound_histograms(points: HistogramPoints) -> UInt8Array:
     """Shape (m,): 0 where buckets do not add up to the count, or no total could hold them."""
     sound = np.ones(len(points.rows), np.uint8)

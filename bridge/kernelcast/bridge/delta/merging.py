@@ -12,7 +12,6 @@ and Zero Threshold".
 import numpy as np
 
 from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
-from kernelcast.bridge.machine import part, routine
 from kernelcast.bridge.series.columns import Int64Array
 from kernelcast.bridge.series.exponential import (
     CAPACITY_WORD,
@@ -27,12 +26,13 @@ from kernelcast.bridge.series.exponential import (
     ZERO_THRESHOLD_WORD,
 )
 from kernelcast.bridge.series.points import UInt64Array
+from kernelcast.columnar.compiled import inlined, routine
 
 NO_BUCKETS = -1
 LARGEST_DOUBLE = 1.7976931348623157e308
 
 
-@part
+@inlined
 def same_bounds(words: Int64Array, at: int, data: UInt64Array, low: int, high: int) -> bool:
     """Whether a block's bounds are a point's."""
     for j in range(high - low):  # noqa: SIM110  numba has no generators here
@@ -69,7 +69,7 @@ def used_range(counts: UInt64Array, start: int, stop: int) -> tuple[int, int]:
     return (first - start, stop - 1 - start) if first < stop else (0, -1)
 
 
-@part
+@inlined
 def union(low: int, high: int, other_low: int, other_high: int) -> tuple[int, int]:
     """The range over two ranges, of which either may be empty."""
     if high < low:

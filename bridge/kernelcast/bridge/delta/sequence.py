@@ -37,9 +37,9 @@ from kernelcast.bridge.delta.columns import (
     DeltaColumns,
     Gaps,
 )
-from kernelcast.bridge.machine import kernel, part, routine
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar import NO_RECORDED_VALUE
+from kernelcast.columnar.compiled import allocating_kernel, inlined, kernel, routine
 
 NANOSECONDS_PER_MILLISECOND = 1_000_000
 NO_LIMIT_NS = 2**63 - 1
@@ -174,7 +174,7 @@ def forget_gaps(columns: DeltaColumns, gaps: Gaps, row: int) -> None:
     columns.gaps[row] = 0
 
 
-@part
+@inlined
 def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, settle_ms: int) -> bool:
     """Note where a series comes from, and whether it keeps coming from elsewhere.
 
@@ -189,7 +189,7 @@ def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, s
     return settle_ms > 0 and columns.flags[row] & SCATTERED != 0
 
 
-@part
+@inlined
 def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothing
     columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int, latest_ns: int, most_gaps: int
 ) -> int:
@@ -221,7 +221,7 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
     return outcome
 
 
-@part
+@inlined
 def shown(outcome: int, last_ns: int, shown_times: Int64Array, row: int) -> int:
     """The time to show a total with; NOTHING without a total."""
     if last_ns == NOTHING:
@@ -233,7 +233,7 @@ def shown(outcome: int, last_ns: int, shown_times: Int64Array, row: int) -> int:
     return int(shown_times[row])
 
 
-@kernel
+@allocating_kernel
 def sequence(
     columns: DeltaColumns, gaps: Gaps, points: Incoming, positions: Int64Array, order: Order, times: Int64Array
 ) -> UInt8Array:

@@ -17,9 +17,9 @@ from kernelcast.bridge.delta.columns import (
     SPREAD,
     DeltaColumns,
 )
-from kernelcast.bridge.machine import kernel, part
 from kernelcast.bridge.series.columns import FloatArray, Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
+from kernelcast.columnar.compiled import inlined, kernel
 
 UNKNOWN_TIME_NS = 1
 """Time of a point that only says that there is no value: before any other."""
@@ -41,7 +41,7 @@ class NumberTotals(NamedTuple):
     flags: UInt8Array
 
 
-@part
+@inlined
 def too_large(total: int, increment: int) -> bool:
     """Whether a sum of two int64 is none."""
     if increment >= 0:
@@ -61,7 +61,6 @@ def add_numbers(  # noqa: C901, PLR0912  one loop over all columns, each a local
         outcomes: Of `sequence`; FILLED and OVERFLOW are settled here.
         times: Of `sequence`. Where there is no total, a point says that its series has no value.
     """
-    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     rows, starts, point_times = points.row, points.start_ns, points.time_ns
     values, integers, flags = points.value, points.integer, points.flags
     row_starts, totals, whole, row_flags = columns.start_ns, columns.total, columns.integer, columns.flags

@@ -13,7 +13,6 @@ import numpy as np
 
 from kernelcast.bridge.expose import protobuf_fields as tag
 from kernelcast.bridge.expose.headers import COUNTER_KIND, UNTYPED_KIND
-from kernelcast.bridge.machine import copy_bytes, find_byte, kernel, part, prefetch
 from kernelcast.bridge.series.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.series.exponential import (
     HEADER_WORDS,
@@ -27,6 +26,7 @@ from kernelcast.bridge.series.exponential import (
     ZERO_THRESHOLD_WORD,
 )
 from kernelcast.bridge.series.page import Marks, Page, Values
+from kernelcast.columnar.compiled import copy_bytes, find_byte, inlined, kernel, prefetch
 
 AHEAD: Final = 12
 """Number of series ahead of the written one whose labels are prefetched: labels of a family lie far apart in memory."""
@@ -82,7 +82,7 @@ def most_bytes(page: Page, values: Values, begin: int, end: int) -> int:
     return most
 
 
-@part
+@inlined
 def _varint(out: UInt8Array, at: int, number: np.uint64) -> int:
     while number > LOW_BITS:
         out[at] = (number & LOW_BITS) | MORE
@@ -92,12 +92,12 @@ def _varint(out: UInt8Array, at: int, number: np.uint64) -> int:
     return at + 1
 
 
-@part
+@inlined
 def _zigzag(number: int) -> np.uint64:
     return np.uint64((number << 1) ^ (number >> 63))
 
 
-@part
+@inlined
 def _varint_bytes(number: int) -> int:
     """Number of bytes that a varint length takes."""
     if number < ONE_BYTE:
@@ -107,7 +107,7 @@ def _varint_bytes(number: int) -> int:
     return 3 if number < THREE_BYTES else 4
 
 
-@part
+@inlined
 def _length(out: UInt8Array, at: int, length: int) -> int:
     if length < ONE_BYTE:
         out[at] = length
@@ -115,7 +115,7 @@ def _length(out: UInt8Array, at: int, length: int) -> int:
     return _varint(out, at, np.uint64(length))
 
 
-@part
+@inlined
 def _close(out: UInt8Array, begin: int, at: int) -> int:
     """Write the length of what follows the two bytes left for it at `begin`; returns where that ends now."""
     length = at - begin - 2
@@ -135,7 +135,7 @@ def _close(out: UInt8Array, begin: int, at: int) -> int:
     return at + more
 
 
-@part
+@inlined
 def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
     """Position of the quote that closes a label's value, and the number of escapes before it."""
     escapes = 0
@@ -148,7 +148,7 @@ def _value_end(arena: UInt8Array, start: int, stop: int) -> tuple[int, int]:
     return j, escapes
 
 
-@part
+@inlined
 def _labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
     """Write labels, taken from their text: `a="b",c="d"`."""
     plain = find_byte(arena, start, stop, BACKSLASH) == stop
@@ -174,7 +174,7 @@ def _labels(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) 
     return at
 
 
-@part
+@inlined
 def _unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: int) -> int:
     j = start
     while j < stop:
@@ -188,7 +188,7 @@ def _unescaped(out: UInt8Array, at: int, arena: UInt8Array, start: int, stop: in
     return at
 
 
-@part
+@inlined
 def _time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
     """Write a google.protobuf.Timestamp."""
     out[at] = number
@@ -201,7 +201,7 @@ def _time(out: UInt8Array, at: int, number: int, time_ns: int) -> int:
     return at
 
 
-@part
+@inlined
 def _mark(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     out: UInt8Array,
     at: int,
@@ -219,7 +219,7 @@ def _mark(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     return at, mark
 
 
-@part
+@inlined
 def _native_exemplars(out: UInt8Array, at: int, marks: MarkColumns, first: int, last: int) -> int:
     encoded, ends = marks[2], marks[3]
     for mark in range(first, last):
@@ -229,7 +229,7 @@ def _native_exemplars(out: UInt8Array, at: int, marks: MarkColumns, first: int, 
     return at
 
 
-@part
+@inlined
 def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
     """End of the span of buckets that begins at `begin`, which is not empty."""
     end = begin + 1
@@ -241,7 +241,7 @@ def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
     return end
 
 
-@part
+@inlined
 def _buckets(
     out: UInt8Array, at: int, words: Int64Array, start: int, offset_and_length: tuple[int, int], tags: tuple[int, int]
 ) -> int:
@@ -284,7 +284,7 @@ def _buckets(
     return _close(out, begin, at)
 
 
-@part
+@inlined
 def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array, block: int) -> int:
     """Write the native part of an exponential histogram."""
     out[at] = tag.HISTOGRAM_SCHEMA
@@ -305,7 +305,7 @@ def _native(out: UInt8Array, at: int, words: Int64Array, word_bytes: UInt8Array,
     return _buckets(out, at, words, start, positive, (tag.HISTOGRAM_POSITIVE_SPAN, tag.HISTOGRAM_POSITIVE_DELTA))
 
 
-@part
+@inlined
 def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     out: UInt8Array,
     at: int,
@@ -365,7 +365,6 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
             those of the bounds.
         into: Where to, and where the bytes of each family end there.
     """
-    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     starts, kinds, arena, offsets, lengths = page.starts, page.kinds, page.arena, page.label_offset, page.label_length
     integer, schemas, start_ns = values.integer, values.schema, values.start_ns
     blocks, words, indptr = values.block, values.buckets, values.indptr

@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 import orjson
 
-from kernelcast.bridge.machine import copy_bytes, kernel, part, prefetch
 from kernelcast.bridge.series.columns import (
     EXPONENTIAL,
     HAS_SUM,
@@ -23,6 +22,7 @@ from kernelcast.bridge.series.columns import (
 )
 from kernelcast.bridge.series.exponential import RUNGS, ladders
 from kernelcast.bridge.series.page import Marks, Page, Values
+from kernelcast.columnar.compiled import copy_bytes, inlined, kernel, prefetch
 
 LINE_BYTES: Final = 26 + 16
 """Largest size of a line without name, labels and bound: number, suffix, braces, comma, newline."""
@@ -68,12 +68,12 @@ def render(page: Page, values: Values, marks: Marks, begin: int, end: int) -> me
     return out[:written].data
 
 
-@part
+@inlined
 def _is_minus_zero(value: float) -> bool:
     return value == 0.0 and math.copysign(1.0, value) < 0
 
 
-@part
+@inlined
 def _needs_token(value: float) -> bool:
     """Whether a float is written by orjson: finite and not a whole number that a double holds exactly."""
     if not math.isfinite(value):
@@ -84,7 +84,6 @@ def _needs_token(value: float) -> bool:
 @kernel
 def _measure(page: Page, values: Values, begin: int, end: int, floats: FloatArray) -> tuple[int, int]:
     """Collect the floats that orjson must write; returns how many, and the most bytes that the lines can take."""
-    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     starts, header_ends, name_ends, lengths = page.starts, page.headers.indptr, page.names.indptr, page.label_length
     created_ends = page.created.indptr
     value, schemas, flags = values.value, values.schema, values.flags
@@ -114,7 +113,7 @@ def _measure(page: Page, values: Values, begin: int, end: int, floats: FloatArra
     return used, most
 
 
-@part
+@inlined
 def _integer(out: UInt8Array, at: int, number: int) -> int:
     """Write an int64; digits are taken from the negative, because the lowest one has no positive."""
     rest = number
@@ -135,7 +134,7 @@ def _integer(out: UInt8Array, at: int, number: int) -> int:
     return at + length
 
 
-@part
+@inlined
 def _float(out: UInt8Array, at: int, value: float, tokens: UInt8Array, cursor: int) -> tuple[int, int]:
     """Write a float; returns where it ends, and where the next token starts."""
     if _needs_token(value):
@@ -152,7 +151,7 @@ def _float(out: UInt8Array, at: int, value: float, tokens: UInt8Array, cursor: i
     return copy_bytes(out, at, NOT_A_NUMBER, 0, len(NOT_A_NUMBER)), cursor
 
 
-@part
+@inlined
 def _begin_line(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     out: UInt8Array,
     at: int,
@@ -191,13 +190,13 @@ def _begin_line(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     return at + 1
 
 
-@part
+@inlined
 def _end_line(out: UInt8Array, at: int) -> int:
     out[at] = NEWLINE
     return at + 1
 
 
-@part
+@inlined
 def _seconds(out: UInt8Array, at: int, time_ns: int) -> int:
     """Write a time as seconds, to the nanosecond."""
     at = _integer(out, at, time_ns // NANOSECONDS_PER_SECOND)
@@ -209,7 +208,7 @@ def _seconds(out: UInt8Array, at: int, time_ns: int) -> int:
     return at + 1 + FRACTION_DIGITS
 
 
-@part
+@inlined
 def _mark(
     out: UInt8Array,
     at: int,
@@ -244,7 +243,6 @@ def _write(  # noqa: C901, PLR0912, PLR0915  one loop over all columns, each a l
         derived: In the order of the lines, what orjson wrote and the ladders of exponential histograms.
         out: Where to.
     """
-    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     starts, headers, header_ends = page.starts, page.headers.data, page.headers.indptr
     names, name_ends, created, created_ends = page.names.data, page.names.indptr, page.created.data, page.created.indptr
     arena, offsets, lengths = page.arena, page.label_offset, page.label_length

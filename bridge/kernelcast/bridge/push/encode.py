@@ -5,8 +5,8 @@ steps, because every message on the wire is preceded by its length: first the bo
 them. Callers give points sorted by series and time.
 """
 
-from kernelcast.bridge.machine import copy_bytes, kernel, part
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, UInt8Array
+from kernelcast.columnar.compiled import copy_bytes, inlined, kernel
 
 SAMPLES_V1 = 0x12
 HISTOGRAMS_V1 = 0x22
@@ -16,7 +16,7 @@ LONGEST_SAMPLE_BYTES = 9 + 2 * 11
 NOT_YET = -1
 
 
-@part
+@inlined
 def size_of(number: int) -> int:
     """Bytes of a varint, its number not negative."""
     size = 1
@@ -26,7 +26,7 @@ def size_of(number: int) -> int:
     return size
 
 
-@part
+@inlined
 def put(out: UInt8Array, at: int, number: int) -> int:
     """Write a varint, its number not negative."""
     while number >= 128:
@@ -68,7 +68,7 @@ def sample_bodies(
         ends[i + 1] = at
 
 
-@part
+@inlined
 def run_length(series: Int32Array, first: int) -> int:
     """Number of rows from `first` on that are of the same series."""
     last = first + 1
@@ -77,7 +77,7 @@ def run_length(series: Int32Array, first: int) -> int:
     return last - first
 
 
-@part
+@inlined
 def points_size(ends: Int64Array, first: int, count: int) -> int:
     """Bytes of the fields of some points, tags and lengths included."""
     size = 0
@@ -87,7 +87,7 @@ def points_size(ends: Int64Array, first: int, count: int) -> int:
     return size
 
 
-@part
+@inlined
 def put_points(out: UInt8Array, at: int, tag: int, bodies: UInt8Array, ends: Int64Array, first: int, count: int) -> int:  # noqa: PLR0913, PLR0917
     """Write the fields of some points."""
     for i in range(first, first + count):
@@ -97,7 +97,7 @@ def put_points(out: UInt8Array, at: int, tag: int, bodies: UInt8Array, ends: Int
     return at
 
 
-@part
+@inlined
 def labels_size_v1(labels: Int32Array, first: int, last: int, symbol_ends: Int64Array) -> int:
     """Bytes of the `Label` fields of a series."""
     size = 0
@@ -161,7 +161,7 @@ def series_v1(
     return at
 
 
-@part
+@inlined
 def refer(local: Int32Array, order: Int32Array, used: int, symbol: int) -> int:
     """Give a symbol its number in this request, where it has none yet; how many have one now."""
     if local[symbol] != NOT_YET:

@@ -6,10 +6,10 @@ is finer, none below -4; bucket i of OTLP is bucket i + 1 of Prometheus.
 
 import numpy as np
 
-from kernelcast.bridge.machine import kernel, part
 from kernelcast.bridge.push.histograms import HistogramArrays, UInt64Array
 from kernelcast.bridge.series.columns import Int64Array, UInt8Array
 from kernelcast.columnar import EXPLICIT
+from kernelcast.columnar.compiled import allocating_kernel, inlined, kernel
 from kernelcast.wire.histogram import LADDER_EXPONENTS
 
 SOUND = 0
@@ -26,7 +26,7 @@ WIDEST_SHIFT = 40
 """Beyond any double's exponent."""
 
 
-@part
+@inlined
 def put(out: UInt8Array, at: int, number: np.uint64) -> int:
     """Write a varint."""
     while number >= np.uint64(128):
@@ -37,7 +37,7 @@ def put(out: UInt8Array, at: int, number: np.uint64) -> int:
     return at + 1
 
 
-@part
+@inlined
 def size_of(number: np.uint64) -> int:
     """Bytes of a varint."""
     size = 1
@@ -47,13 +47,13 @@ def size_of(number: np.uint64) -> int:
     return size
 
 
-@part
+@inlined
 def zigzag(number: int) -> np.uint64:
     """Zigzag code of a signed integer."""
     return np.uint64((number << 1) ^ (number >> 63))
 
 
-@part
+@inlined
 def put_double(out: UInt8Array, at: int, tag: int, bits: int) -> int:
     """Write a double's field."""
     out[at] = tag
@@ -65,7 +65,7 @@ def put_double(out: UInt8Array, at: int, tag: int, bits: int) -> int:
     return at
 
 
-@part
+@inlined
 def reduced(counts: UInt64Array, first: int, last: int, offset: int, shift: int, merged: Int64Array) -> tuple[int, int]:
     """Merge buckets to a coarser scale; the first that is not empty, as Prometheus counts, and how many from there."""
     while first < last and counts[first] == np.uint64(0):
@@ -83,7 +83,7 @@ def reduced(counts: UInt64Array, first: int, last: int, offset: int, shift: int,
     return low + 1, high - low + 1
 
 
-@part
+@inlined
 def span_end(merged: Int64Array, first: int, count: int) -> int:
     """End of the span that begins with a bucket that is not empty."""
     last = first
@@ -95,7 +95,7 @@ def span_end(merged: Int64Array, first: int, count: int) -> int:
     return last + 1
 
 
-@part
+@inlined
 def next_filled(merged: Int64Array, first: int, count: int) -> int:
     """The first bucket from `first` on that is not empty."""
     while first < count and merged[first] == 0:
@@ -103,7 +103,7 @@ def next_filled(merged: Int64Array, first: int, count: int) -> int:
     return first
 
 
-@part
+@inlined
 def put_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writing: bool) -> int:  # noqa: FBT001
     """Write what each bucket within a span has more than the one before it; else only move on by their length."""
     first = 0
@@ -121,7 +121,7 @@ def put_deltas(out: UInt8Array, at: int, merged: Int64Array, count: int, writing
     return at
 
 
-@part
+@inlined
 def put_buckets(out: UInt8Array, at: int, tag: int, start: int, merged: Int64Array, count: int) -> int:
     """Write the spans of one side, under a tag, and the deltas, under the next field's."""
     if count == 0:
@@ -145,7 +145,7 @@ def put_buckets(out: UInt8Array, at: int, tag: int, start: int, merged: Int64Arr
     return put_deltas(out, at, merged, count, True)
 
 
-@kernel
+@allocating_kernel
 def histogram_bodies(  # noqa: PLR0913, PLR0917  columns, each a local
     points: HistogramArrays,
     sum_bits: Int64Array,
@@ -212,7 +212,7 @@ def histogram_bodies(  # noqa: PLR0913, PLR0917  columns, each a local
     return at
 
 
-@part
+@inlined
 def adds_up(count: np.uint64, counts: UInt64Array, first: int, last: int, total: np.uint64) -> np.uint64:
     """The total with some counts added; beyond `count` it stays beyond."""
     for j in range(first, last):
@@ -258,7 +258,7 @@ def examine(points: HistogramArrays, stale: UInt8Array, out: UInt8Array) -> None
             out[i] = MALFORMED
 
 
-@part
+@inlined
 def rung(index: int, scale: int) -> int:
     """The first rung of the ladder at or above a bucket's upper bound, base**(index + 1); RUNGS above the last one."""
     if scale >= 0:

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import (
     METRIC_LIMIT,
     PRODUCER_LIMIT,
@@ -14,6 +13,7 @@ from kernelcast.bridge.series.columns import (
 )
 from kernelcast.bridge.series.labels import VACANT
 from kernelcast.bridge.series.producers import NOBODY
+from kernelcast.columnar.compiled import allocating_kernel
 
 
 class Asked(NamedTuple):
@@ -66,7 +66,7 @@ class Index(NamedTuple):
     label_set: Int32Array
 
 
-@kernel
+@allocating_kernel
 def admit(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     asked: Asked, sets: Int32Array, local: Int64Array, held: Held, index: Index, free: Int32Array, slots: Int32Array
 ) -> Int64Array:

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import EMPTY, FREE, UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
+from kernelcast.columnar.compiled import allocating_kernel
 
 
-@kernel
+@allocating_kernel
 def outlived(
     series: SeriesColumns,
     used: int,

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.machine import kernel, part
 from kernelcast.bridge.series.columns import EXPONENTIAL, FloatArray, Int32Array, Int64Array
+from kernelcast.columnar.compiled import allocating_kernel, inlined
 from kernelcast.wire.histogram import LADDER_EXPONENTS
 
 SCALE_WORD: Final = 0
@@ -47,7 +47,7 @@ def block_words(positive: int, negative: int) -> int:
     return -(-needed // ROUNDING_WORDS) * ROUNDING_WORDS
 
 
-@part
+@inlined
 def _rung(index: int, scale: int) -> int:
     """The first rung of the ladder at or above a bucket's upper bound, base**(index + 1); RUNGS above the last one."""
     if scale >= 0:
@@ -64,7 +64,7 @@ def _rung(index: int, scale: int) -> int:
     return min(exponent - LOWEST_RUNG, RUNGS)
 
 
-@part
+@inlined
 def _zero_rung(threshold: float) -> int:
     """The first rung at or above the zero bucket's upper bound."""
     k = 0
@@ -73,7 +73,7 @@ def _zero_rung(threshold: float) -> int:
     return k
 
 
-@part
+@inlined
 def _ladder(words: Int64Array, doubles: FloatArray, block: int, ladder: Int64Array) -> None:
     """Write one block's cumulative counts; what lies above the last rung is left to `+Inf`."""
     ladder[:] = 0
@@ -93,7 +93,7 @@ def _ladder(words: Int64Array, doubles: FloatArray, block: int, ladder: Int64Arr
         ladder[k] += ladder[k - 1]
 
 
-@kernel
+@allocating_kernel
 def _ladders(
     schemas: Int32Array, blocks: Int64Array, words: Int64Array, doubles: FloatArray, begin: int, end: int
 ) -> Int64Array:

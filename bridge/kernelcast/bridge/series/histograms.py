@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from kernelcast.bridge.machine import bare_kernel, part
 from kernelcast.bridge.series.columns import (
     ABSENT,
     CLAMPED,
@@ -35,11 +34,12 @@ from kernelcast.bridge.series.judgement import Tables, arrival, change, is_ahead
 from kernelcast.bridge.series.points import HistogramPoints, UInt64Array
 from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE
 from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
+from kernelcast.columnar.compiled import inlined, kernel
 
 LARGEST_COUNT = np.uint64(2**63 - 1)
 
 
-@part
+@inlined
 def adds_up(count: np.uint64, counts: UInt64Array, start: int, stop: int, total: np.uint64) -> np.uint64:
     """The total plus the counts from start to stop; more than `count` where they exceed it: no sum wraps around."""
     for j in range(start, stop):
@@ -49,7 +49,7 @@ def adds_up(count: np.uint64, counts: UInt64Array, start: int, stop: int, total:
     return total
 
 
-@part
+@inlined
 def rising(bounds: FloatArray, start: int, stop: int) -> bool:
     """Whether bounds are finite and strictly rising."""
     for j in range(start, stop):  # noqa: SIM110  numba has no generators here
@@ -58,7 +58,7 @@ def rising(bounds: FloatArray, start: int, stop: int) -> bool:
     return True
 
 
-@part
+@inlined
 def adds_up_explicit(points: HistogramPoints, i: int) -> bool:
     """Whether an explicit point has as many counts as its bounds ask for, which add up; or none of either."""
     first, last = points.bucket_indptr[i], points.bucket_indptr[i + 1]
@@ -72,7 +72,7 @@ def adds_up_explicit(points: HistogramPoints, i: int) -> bool:
     return bool(total == count)
 
 
-@part
+@inlined
 def adds_up_exponential(points: HistogramPoints, i: int) -> bool:
     """Whether the counts of an exponential point add up."""
     count = points.observations[i]
@@ -83,7 +83,7 @@ def adds_up_exponential(points: HistogramPoints, i: int) -> bool:
     return bool(total == count)
 
 
-@part
+@inlined
 def same_bounds(
     bounds: FloatArray, start: int, stop: int, known: FloatArray, known_start: int, known_stop: int
 ) -> bool:
@@ -96,7 +96,7 @@ def same_bounds(
     return True
 
 
-@part
+@inlined
 def sound(points: HistogramPoints, i: int) -> bool:
     """Whether a point's counts add up and can be stored."""
     if points.observations[i] > LARGEST_COUNT:
@@ -104,7 +104,7 @@ def sound(points: HistogramPoints, i: int) -> bool:
     return adds_up_explicit(points, i) if points.flags[i] & EXPLICIT else adds_up_exponential(points, i)
 
 
-@part
+@inlined
 def has_bounds(points: HistogramPoints, i: int, schema: int, schemas: tuple[Int64Array, FloatArray]) -> bool:
     """Whether a histogram of this schema has an explicit point's bounds."""
     if points.bucket_indptr[i + 1] - points.bucket_indptr[i] <= 1:
@@ -116,7 +116,7 @@ def has_bounds(points: HistogramPoints, i: int, schema: int, schemas: tuple[Int6
     )
 
 
-@part
+@inlined
 def fits(
     points: HistogramPoints,
     i: int,
@@ -134,13 +134,13 @@ def fits(
     return schema == EXPONENTIAL and blocks[block + CAPACITY_WORD] >= words
 
 
-@part
+@inlined
 def span(offset: int, length: int, shift: int) -> int:
     """How many buckets an array has once every 2**shift of them are one."""
     return ((offset + length - 1) >> shift) - (offset >> shift) + 1 if length > 0 else 0
 
 
-@part
+@inlined
 def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int]) -> int:
     """By how much the scale must fall for both arrays, each of (offset, length), to be kept."""
     shift = max(scale - MOST_SCALE, 0)
@@ -149,7 +149,7 @@ def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int])
     return shift
 
 
-@part
+@inlined
 def write_buckets(
     blocks: Int64Array, at: int, counts: UInt64Array, start: int, buckets: tuple[int, int], shift: int
 ) -> int:
@@ -162,7 +162,7 @@ def write_buckets(
     return end
 
 
-@part
+@inlined
 def write_exponential(points: HistogramPoints, i: int, blocks: Int64Array, block: int) -> None:
     """Write a point into its block, which has room."""
     positive_start, negative_start = points.positive_indptr[i], points.negative_indptr[i]
@@ -181,7 +181,7 @@ def write_exponential(points: HistogramPoints, i: int, blocks: Int64Array, block
     write_buckets(blocks, at, points.negative, negative_start, negative, shift)
 
 
-@part
+@inlined
 def write_explicit(points: HistogramPoints, i: int, blocks: Int64Array, block: int) -> None:
     """Write a point's counts below each bound, cumulative, into its block."""
     first = points.bucket_indptr[i]
@@ -191,7 +191,7 @@ def write_explicit(points: HistogramPoints, i: int, blocks: Int64Array, block: i
         blocks[block + j] = running
 
 
-@part
+@inlined
 def write(points: HistogramPoints, i: int, schema: int, blocks: Int64Array, block: int) -> None:
     """Write a point's buckets into its block, if it has any."""
     if schema == EXPONENTIAL:
@@ -200,7 +200,7 @@ def write(points: HistogramPoints, i: int, schema: int, blocks: Int64Array, bloc
         write_explicit(points, i, blocks, block)
 
 
-@bare_kernel
+@kernel
 def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     tables: Tables,
     points: HistogramPoints,

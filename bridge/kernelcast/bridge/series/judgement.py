@@ -4,7 +4,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.machine import part
 from kernelcast.bridge.series.columns import (
     ADDED,
     BY_HOST,
@@ -27,6 +26,7 @@ from kernelcast.bridge.series.columns import (
     WriterColumns,
 )
 from kernelcast.bridge.series.producers import NOBODY
+from kernelcast.columnar.compiled import inlined
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LONGEST_INTERVAL_MS: Final = 2**31 - 1
@@ -69,7 +69,7 @@ class Origin(NamedTuple):
     key_hash: int
 
 
-@part
+@inlined
 def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> Origin:
     """Where a point came from, noted as where, when and under which key its wire identity was last seen."""
     origin = Origin(
@@ -81,7 +81,7 @@ def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: in
     return origin
 
 
-@part
+@inlined
 def clamp(time_ns: int, append_ms: int, tolerance_ns: int) -> int:
     """A time that is not in the future; times beyond int64 arrive as negative ones."""
     append_ns = append_ms * NANOSECONDS_PER_MILLISECOND
@@ -90,13 +90,13 @@ def clamp(time_ns: int, append_ms: int, tolerance_ns: int) -> int:
     return time_ns
 
 
-@part
+@inlined
 def is_ahead(time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
     """Whether a time lies in the future."""
     return clamp(time_ns, append_ms, tolerance_ns) != time_ns
 
 
-@part
+@inlined
 def told(
     tables: Tables, wire: int, slot: int, origin: Origin, said: tuple[int, int], tolerance_ns: int
 ) -> tuple[int, int]:
@@ -122,7 +122,7 @@ def told(
     return since_ns, time_ns if time_ns >= 0 else origin.append_ms * NANOSECONDS_PER_MILLISECOND
 
 
-@part
+@inlined
 def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
     """Whether a point of a series' own writer lies after its known one.
 
@@ -137,7 +137,7 @@ def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tol
     return was_ahead and right and time_ns > known_append_ms * NANOSECONDS_PER_MILLISECOND
 
 
-@part
+@inlined
 def has_fallen_silent(tables: Tables, slot: int, origin: Origin, rules: Rules) -> bool:
     """Whether a series' writer has stopped, so that the point of another one may take the series over.
 
@@ -159,7 +159,7 @@ def has_fallen_silent(tables: Tables, slot: int, origin: Origin, rules: Rules) -
     return bool(origin.append_ms - writers.append_ms[writer] > longest_ms)
 
 
-@part
+@inlined
 def with_older_start(tables: Tables, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
     """What becomes of a point that began before its series.
 
@@ -173,7 +173,7 @@ def with_older_start(tables: Tables, slot: int, origin: Origin, when: tuple[int,
     return STORED if has_fallen_silent(tables, slot, origin, rules) else SECOND_WRITER
 
 
-@part
+@inlined
 def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
     """Whether a point is its series' newest: by start, event time, then offset; and whether its writer may write it.
 
@@ -205,7 +205,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int,
     return STORED if origin.partition == series.partition[slot] and origin.offset >= series.offset[slot] else OLDER
 
 
-@part
+@inlined
 def hear(producers: ProducerColumns, producer: int, origin: Origin, time_ns: int) -> None:
     """Note a sign of life of a producer."""
     producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
@@ -213,7 +213,7 @@ def hear(producers: ProducerColumns, producer: int, origin: Origin, time_ns: int
     producers.partition[producer] = origin.partition
 
 
-@part
+@inlined
 def refused(tables: Tables, wire: int, origin: Origin, time_ns: int, tolerance_ns: int) -> int:
     """Why a point's series has no slot; one that another replica keeps is a sign of life all the same."""
     outcome: int = -tables.wires.slot[wire]
@@ -222,7 +222,7 @@ def refused(tables: Tables, wire: int, origin: Origin, time_ns: int, tolerance_n
     return outcome
 
 
-@part
+@inlined
 def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
     """A series' interval after another gap between append times: the longest one, ever less of it as time passes.
 
@@ -238,7 +238,7 @@ def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
     return min(max(gap_ms, interval_ms - (gap_ms >> MEMORY_SHIFT), 1), LONGEST_INTERVAL_MS)
 
 
-@part
+@inlined
 def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> None:
     """Note the append time of a writer's point, learn its interval, and note its producer's host.
 
@@ -254,7 +254,7 @@ def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> N
         note_host(tables.producers, producer, writers.host[writer])
 
 
-@part
+@inlined
 def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
     """Note where a producer's points come from: once from another host is a move, back again is a second producer."""
     known = producers.host[producer]
@@ -266,7 +266,7 @@ def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
     producers.host[producer] = host
 
 
-@part
+@inlined
 def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, producer: int, key_hash: int) -> None:
     """Before a point is stored, compare its key with its series': another one is a move, back again a second producer.
 
@@ -280,7 +280,7 @@ def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, produ
     series.former_key[slot] = np.int32(known)
 
 
-@part
+@inlined
 def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], state: int, rules: Rules
 ) -> int:
@@ -331,7 +331,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     return changes
 
 
-@part
+@inlined
 def tried(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
     """`judge`, and a sign of life of the producer and the writer unless it is not the series' writer.
 

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import (
     FREE,
     Int32Array,
@@ -22,6 +21,7 @@ from kernelcast.bridge.series.columns import (
     empty_series,
     grown,
 )
+from kernelcast.columnar.compiled import allocating_kernel, kernel
 
 VACANT: Final = -1
 REMOVED: Final = -2
@@ -115,7 +115,7 @@ def _take_out(table: Int32Array, hashes: Int64Array, slots: Int64Array) -> None:
         table[at] = REMOVED
 
 
-@kernel
+@allocating_kernel
 def _release(table: Int32Array, sets: LabelSetColumns, numbers: Int32Array) -> Int32Array:
     """Count sets down; returns those that no series has any more, taken out of the table."""
     mask = len(table) - 1
@@ -155,7 +155,7 @@ def _rebuild_sets(table: Int32Array, sets: LabelSetColumns, used: int) -> None:
             table[at] = number
 
 
-@kernel
+@allocating_kernel
 def _compact(old: UInt8Array, new: UInt8Array, sets: LabelSetColumns, used: int) -> int:
     at = 0
     for number in range(used):

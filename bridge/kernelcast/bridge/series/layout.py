@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.expose.exemplars import Exemplars
 from kernelcast.bridge.expose.headers import Headers, Taken, openmetrics_headers, protobuf_headers, text_headers
-from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import (
     EXPONENTIAL,
     HAS_SUM,
@@ -28,6 +27,7 @@ from kernelcast.bridge.series.families import Family
 from kernelcast.bridge.series.page import Page, Text, Values
 from kernelcast.bridge.series.slots import Slots
 from kernelcast.bridge.series.view import View
+from kernelcast.columnar.compiled import allocating_kernel, kernel
 
 MOST_LAYOUTS: Final = 64
 """Kept at once; a site with more shards arranges them anew for each scrape."""
@@ -199,7 +199,7 @@ def arrange(slots: Slots, exposed: UInt8Array, view: View) -> Layout:
     )
 
 
-@kernel
+@allocating_kernel
 def _sort(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     series: SeriesColumns,
     used: int,
@@ -241,7 +241,6 @@ def _gather(
     into: tuple[FloatArray, Int64Array, Int64Array, Int64Array, Int32Array, UInt8Array],
 ) -> int:
     """Copy the columns; `block` ends as where each block will start, and what is returned is how long all are."""
-    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     value, integer, start_ns, block, schema, flags = into
     values, integers, starts, schemas = series.value, series.integer, series.start_ns, series.schema
     all_flags, blocks = series.flags, series.block
@@ -266,7 +265,7 @@ def _gather(
     return words
 
 
-@kernel
+@allocating_kernel
 def _gather_blocks(
     blocks: Int64Array, slots: Int32Array, counts: Int64Array, starts: Int64Array, into: Int64Array
 ) -> None:

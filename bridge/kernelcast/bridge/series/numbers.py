@@ -1,6 +1,5 @@
 """Points of gauges and sums into slots, no Python object per point."""
 
-from kernelcast.bridge.machine import bare_kernel
 from kernelcast.bridge.series.columns import (
     ABSENT,
     CLAMPED,
@@ -15,9 +14,10 @@ from kernelcast.bridge.series.columns import (
 from kernelcast.bridge.series.judgement import Tables, arrival, change, is_ahead, refused, told, tried
 from kernelcast.bridge.series.points import NumberPoints
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
+from kernelcast.columnar.compiled import kernel
 
 
-@bare_kernel
+@kernel
 def store_numbers(
     tables: Tables, points: NumberPoints, messages: MessageColumns, rules: Rules, counts: Int64Array
 ) -> None:

@@ -6,7 +6,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.machine import kernel
 from kernelcast.bridge.series.columns import (
     METRIC_LIMIT,
     OTHER_REPLICA,
@@ -22,6 +21,7 @@ from kernelcast.bridge.series.columns import (
     grown,
 )
 from kernelcast.bridge.series.interning import Interning
+from kernelcast.columnar.compiled import kernel
 
 NOBODY: Final = 0
 """The row of those that have none of their own: without a name, or beyond the limit."""
@@ -146,7 +146,6 @@ class Producers:
 
 @kernel
 def _survey(wires: WireColumns, producers: ProducerColumns, alive: UInt8Array, refused: Int64Array) -> None:
-    # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     slots, wire_partitions, wire_appends = wires.slot, wires.partition, wires.append_ms
     wire_writers, wire_producers = wires.writer, wires.producer
     appends, partitions = producers.append_ms, producers.partition

@@ -1,0 +1,72 @@
+"""Which modules may know numba and llvmlite, and which parts of them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("core", "exporter", "bridge", "predictor", "grafana")
+HOME = "core/kernelcast/columnar/compiled"
+COMPILERS = frozenset({"numba", "llvmlite"})
+
+PUBLIC = frozenset({"numba", "numba.types", "numba.extending", "llvmlite.ir"})
+"""What numba's manual offers to its users: options and objects beside these may change with any release."""
+
+PRIVATE = {
+    "decorators.py": {"_nrt"},
+    "code_cache.py": {"numba.core", "numba.core.caching"},
+}
+"""Other parts that the project relies on, by module: what each update of numba has to be checked for."""
+
+TESTS = {
+    "tests/unit/columnar/test_compiled.py": {"numba.core.dispatcher"},
+}
+"""Tests that look at what was compiled, and what they import for it."""
+
+
+def sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def imports_of_compilers(path: Path) -> Iterator[str]:
+    """Names of modules of numba and llvmlite that a file imports, also within functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in PUBLIC else node.module for name in submodules]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] in COMPILERS)
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_only_one_package_imports_the_compiler() -> None:
+    importing = {relative(path) for path in sources(*PACKAGES, "benchmarks") if any(imports_of_compilers(path))}
+    assert importing == {f"{HOME}/{name}.py" for name in ("code_cache", "decorators", "intrinsics")}
+
+
+def test_tests_that_import_the_compiler_are_listed() -> None:
+    found = {relative(path): set(imports_of_compilers(path)) for path in sources("tests")}
+    assert {name: modules for name, modules in found.items() if modules} == TESTS
+
+
+@pytest.mark.parametrize("path", sources(HOME), ids=lambda path: path.name)
+def test_private_parts_of_numba_are_listed(path: Path) -> None:
+    private = set(imports_of_compilers(path)) - PUBLIC
+    private |= {name for name in ("_nrt",) if f'"{name}"' in path.read_text()}
+    assert private == PRIVATE.get(path.name, set())
+
+
+def test_five_decorators_make_machine_code() -> None:
+    tree = ast.parse((ROOT / HOME / "decorators.py").read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert functions == {"allocating_kernel", "inlined", "kernel", "routine", "spliced"}
+    others = [path for path in sources(*PACKAGES) if path.parent != ROOT / HOME]
+    assert [relative(path) for path in others if "njit" in path.read_text()] == []
