@@ -46,13 +46,13 @@ class Publisher:
 
     Args:
         producer: Where messages go.
-        hostname_label: What the label `Hostname` is called on the way out: dcgm-exporter renamed it to `hostname`
+        hostname_label: Name of the label `Hostname` in messages: dcgm-exporter renamed it to `hostname`
             after 4.8.2, and dashboards of either kind must work.
         boot_id: This machine's boot id; empty where the samples are not of this machine, or it cannot be read. It
             distinguishes two machines of one host name, since `service.instance.id` is the host name.
 
     Attributes:
-        messages, points, size_bytes: What was sent since the start.
+        messages, points, size_bytes: Sums of sent messages since the start.
     """
 
     def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL, boot_id: str = "") -> None:
@@ -91,7 +91,7 @@ class Publisher:
 
 
 def resource_of(hostname: str, boot_id: str = "") -> Resource:
-    """Who writes the series of a host."""
+    """The resource that writes the series of a host."""
     boot = ((BOOT_ID, boot_id),) if boot_id else ()
     return Resource((("host.name", hostname), *boot, ("service.instance.id", hostname), ("service.name", SERVICE_NAME)))
 

@@ -1,4 +1,4 @@
-"""A value that a thread of its own keeps up to date, so that nobody who reads it ever waits."""
+"""A value that a thread of its own keeps up to date, so that readers never wait."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often to fetch, and how long an answer stands.
+    """Interval between fetches, and the time for which an answer is valid.
 
     Attributes:
         interval_seconds: Between two fetches.
@@ -31,14 +31,14 @@ class Pace:
 
 
 class Refreshed(Generic[_Value]):
-    """Fetches at intervals, and earlier when asked; what is too old is not shown.
+    """Fetches a value at intervals, and earlier when asked; a value that is too old is not returned.
 
     Args:
-        source: What it is called in metrics and logs.
-        fetch: Gets the value; may block and raise. None says that there is nobody to ask, which is no error.
-        empty: What is shown before the first answer, and after the last one grew too old.
+        source: Its name in metrics and logs.
+        fetch: Gets the value; may block and raise. None says that there is no source to ask, which is no error.
+        empty: The value before the first answer, and after the last one grew too old.
         pace: How often, and how long an answer stands.
-        on_error: Told the source, once for each fetch that failed.
+        on_error: Called with the source, once for each fetch that failed.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Refreshed(Generic[_Value]):
             self._thread.join(STOP_SECONDS)
 
     def wait_for_first(self, seconds: float) -> None:
-        """Wait until the first fetch has been tried, so long at most: at the start of the daemon, never later."""
+        """Wait for the first fetch, within a time limit: at the start of the daemon, never later."""
         self._tried.wait(seconds)
 
     @property
@@ -87,12 +87,12 @@ class Refreshed(Generic[_Value]):
 
     @property
     def age_seconds(self) -> float | None:
-        """How old the last answer is; None before the first."""
+        """Age of the last answer; None before the first."""
         answer = self._answer
         return None if answer is None else self._pace.monotonic() - answer[0]
 
     def soon(self) -> None:
-        """Ask for an answer before the interval is over: somebody met what the last one does not know."""
+        """Fetch before the interval is over, because the last answer lacks an entry."""
         self._asked.set()
 
     def refresh(self) -> None:

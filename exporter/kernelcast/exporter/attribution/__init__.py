@@ -1,4 +1,4 @@
-"""Who uses the GPUs: pods, containers, jobs, users."""
+"""Attribution of GPUs to pods, containers, jobs and users."""
 
 from kernelcast.exporter.attribution.attribution import Attribution, AttributionSettings, Gpu
 

@@ -15,7 +15,7 @@ from kernelcast.wire.catalogue import exporter as rows
 
 
 class CurrentUsers:
-    """Who uses this node's GPUs, as `Attribution` answers it by the settings of the moment. Use as a context manager.
+    """Attribution of this node's GPUs by the present settings. Use as a context manager.
 
     Args:
         settings: Those of the start.

@@ -33,7 +33,7 @@ KUBELET_SECONDS: Final = 10.0
 JOBS_SECONDS: Final = 2.0
 USERS_SECONDS: Final = 300.0
 FIRST_SECONDS: Final = 1.0
-"""So long the daemon's start waits for first answers, that its first series need not change their labels."""
+"""Time that the daemon's start waits for first answers, so that its first series need not change their labels."""
 KEEP_SECONDS: Final = 120.0
 """While the kubelet is down it gives no GPU to anybody, so its last answer is still right; a pod may have ended."""
 SHORT_ID: Final = 12
@@ -48,7 +48,7 @@ ErrorListener = Callable[[str], None]
 
 
 class Gpu(Protocol):
-    """What is needed of a GPU, or of a MIG instance: `nvml.reading.GpuReading` has it."""
+    """The attributes of a GPU, or of a MIG instance, that attribution needs: `nvml.reading.GpuReading` has them."""
 
     @property
     def uuid(self) -> str:
@@ -78,7 +78,7 @@ class Gpu(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AttributionSettings:
-    """Where to look; tests give other places.
+    """Paths and addresses of the sources; tests pass others.
 
     Attributes:
         kubernetes: Whether to ask the kubelet: `auto` does where its socket is, at the start or later.
@@ -89,7 +89,7 @@ class AttributionSettings:
         logs: The kubelet's log directories.
         proc: Processes.
         passwd: Users.
-        host_pids: Whether a pid that NVML tells is that process here; None finds out.
+        host_pids: Whether NVML's pids are valid in this pid namespace; None finds out.
     """
 
     kubernetes: str = "auto"
@@ -103,11 +103,11 @@ class AttributionSettings:
 
 
 class Attribution:
-    """Answers who uses a GPU, from what was heard last. Use as a context manager.
+    """Answers who uses a GPU, from the sources' last answers. Use as a context manager.
 
     Args:
         settings: Where to look.
-        on_error: Told the source, once for each attempt that failed.
+        on_error: Called with the source, once for each attempt that failed.
 
     Raises:
         MissingExtraError: `kubernetes` is on, and grpcio is not installed.
@@ -171,7 +171,7 @@ class Attribution:
         return tuple({**labels, "hpc_job": job} for job in jobs for labels in pods)
 
     def process_labels(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
-        """Who a process is that NVML tells of; nothing where its pid would be another process's here.
+        """Labels of a process by NVML's pid; none where that pid would be another process's here.
 
         Args:
             gpu: Where it runs.
@@ -180,7 +180,7 @@ class Attribution:
         return self.labels_of_pid(gpu, pid) if self._host_pids else NO_LABELS
 
     def labels_of_pid(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
-        """Pod, namespace and container of a process on a GPU; else its job and its user. What is not known is absent.
+        """Pod, namespace and container of a process on a GPU; else its job and its user. Unknown labels are absent.
 
         Args:
             gpu: Where it runs.

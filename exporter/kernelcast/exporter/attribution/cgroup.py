@@ -1,4 +1,4 @@
-"""Where a process belongs, from `/proc/PID/cgroup`: a pod, a container, a Slurm job.
+"""Pod, container or Slurm job of a process, from `/proc/PID/cgroup`.
 
 Both versions of cgroups, and what kubelet, containerd, CRI-O, Docker, Podman and Slurm make of them:
 
@@ -32,7 +32,7 @@ _SLURM: Final = re.compile(r"/(?:uid_\d+|slurmstepd\.scope|[^/]*_slurmstepd\.sco
 
 
 class Membership(NamedTuple):
-    """What a process is part of; empty where it is not.
+    """Pod, container and job of a process; empty where it has none.
 
     Attributes:
         pod_uid: Kubernetes's, with hyphens (static pods have none).
@@ -46,7 +46,7 @@ class Membership(NamedTuple):
 
 
 def sees_host_pids(proc: Path = PROC) -> bool:
-    """Whether this process is in the host's first pid namespace, whose numbers the NVIDIA driver tells.
+    """Whether this process is in the host's first pid namespace, whose pids the NVIDIA driver reports.
 
     Source: Linux, include/linux/proc_ns.h, PROC_PID_INIT_INO.
     """
@@ -57,7 +57,7 @@ def sees_host_pids(proc: Path = PROC) -> bool:
 
 
 def membership(pid: int, proc: Path = PROC) -> Membership | None:
-    """Where a process belongs; None where it has ended or may not be looked at."""
+    """Membership of a process; None where it has ended or may not be read."""
     # Without a Path and a file object: this is asked for each process at each interval, and takes a third so long.
     try:
         file = os.open(f"{proc}/{pid}/cgroup", os.O_RDONLY | os.O_CLOEXEC)

@@ -37,7 +37,7 @@ class GpuId(NamedTuple):
 
 
 def gpu_of(allocation: Allocation) -> GpuId | None:
-    """Which GPU an allocation is; None for what is no GPU of NVIDIA's.
+    """The GPU of an allocation; None for a device that is no NVIDIA GPU.
 
     A UUID is taken under any resource name (sites rename resources); a number only under NVIDIA's, as other vendors
     count theirs too.

@@ -1,4 +1,4 @@
-"""Which jobs run on which GPU, by dcgm-exporter's convention: a scheduler's prolog writes it, its epilog removes it.
+"""Jobs of each GPU, by dcgm-exporter's convention: a scheduler's prolog writes a file, its epilog removes it.
 
 A directory has a file for each GPU, named by its index (`0`) or, for a MIG instance, index and GPU instance (`0.3`);
 each line is a job's id. Source: dcgm-exporter, internal/pkg/transformation/hpc.go.
@@ -38,7 +38,7 @@ class JobDirectory:
 
     Args:
         path: Where it is.
-        on_bad: Told of each file that is not one of job ids; its GPU has no job, the others keep theirs.
+        on_bad: Called for each file without valid job ids; its GPU has no job, the others keep theirs.
     """
 
     def __init__(self, path: Path, *, on_bad: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What pods and containers are called, from the log directories that the kubelet keeps on every node.
+"""Names of pods and containers, from the log directories that the kubelet keeps on every node.
 
 The kubelet's API tells no pod's uid and no container's id, and cgroups tell nothing else; dcgm-exporter asks the API
 server, with credentials. The names of two directories say the same to anybody:
@@ -21,7 +21,7 @@ from kernelcast.exporter.attribution.pod_resources import Container
 
 LOGS: Final = Path("/var/log")
 MAX_ENTRIES: Final = 20_000
-"""Of each directory: nodes run hundreds of pods, and the kubelet removes what has long ended."""
+"""Limit of entries read of each directory: nodes run hundreds of pods, and the kubelet removes old ones."""
 
 _LINK: Final = re.compile(r"([^_]+)_([^_]+)_(.+)-([0-9a-f]{64})\.log")
 _DIRECTORY: Final = re.compile(r"([^_]+)_([^_]+)_([0-9a-f-]{32,36})")

@@ -1,4 +1,4 @@
-"""What the kubelet has given to containers: its pod-resources API, v1, over the socket in the node's file system.
+"""Devices of containers, from the kubelet's pod-resources API, v1, over the socket in the node's file system.
 
 Field numbers: Kubernetes, staging/src/k8s.io/kubelet/pkg/apis/podresources/v1/api.proto.
 """
@@ -13,9 +13,9 @@ from kernelcast.exporter.grpc_messages import Field, Messages
 
 SERVICE: Final = "v1.PodResourcesLister"
 TIMEOUT_SECONDS: Final = 10.0
-"""dcgm-exporter waits as long; a kubelet that starts is slow, and nobody waits here but a thread for this."""
+"""dcgm-exporter's time-out; a kubelet that starts is slow, and only the thread for this call waits."""
 MAX_DEVICES: Final = 65_536
-"""Of the whole node: time-slicing may make hundreds of one GPU, and this is what one answer may cost us."""
+"""Limit of devices of the node: time-slicing may make hundreds of one GPU, and the limit bounds an answer's cost."""
 
 _MESSAGES: Final[Messages] = {
     "ListPodResourcesRequest": (),
@@ -73,7 +73,7 @@ class Allocation:
 
     Attributes:
         container: Who has it.
-        resource: What was asked for, such as `nvidia.com/gpu`; empty for a claim.
+        resource: The requested resource, such as `nvidia.com/gpu`; empty for a claim.
         device_id: As the device plugin named it; empty for a claim.
         claim: The claim's device; None for a device plugin's.
     """

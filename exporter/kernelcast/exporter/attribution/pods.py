@@ -1,4 +1,4 @@
-"""Which containers have which GPU, from what the kubelet says."""
+"""Containers of each GPU, from the kubelet's answers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class PodUses:
 
 
 def container_labels(container: Container) -> Mapping[str, str]:
-    """Pod, namespace and container; what is not known is left out."""
+    """Pod, namespace and container; unknown labels are left out."""
     found = {"pod": container.pod, "namespace": container.namespace, "container": container.name}
     return {name: value for name, value in found.items() if value}
 

@@ -1,4 +1,4 @@
-"""Who the programs are that report through the probe: their pods, jobs and users, as a series to join with."""
+"""Pods, jobs and users of the programs that report through the probe, as a series to join with."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whose process it is, by the node's own list of users: asking a directory service could block."""
+"""User name of a process, from the node's own list of users: a directory service could block."""
 
 from collections.abc import Mapping
 from pathlib import Path

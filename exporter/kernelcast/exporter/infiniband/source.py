@@ -107,7 +107,7 @@ class InfinibandSource:
 
 
 def _values(port: PortReading) -> Iterator[tuple[Metric, float, dict[str, str]]]:
-    """What is known of a port: row, value, labels of its own."""
+    """The known values of a port: row, value, additional labels."""
     gauges = (
         (infiniband.STATE, port.state),
         (infiniband.PHYSICAL_STATE, port.physical_state),

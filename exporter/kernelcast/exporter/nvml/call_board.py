@@ -1,4 +1,4 @@
-"""Where the process that asks NVML notes which call it is in, readable from outside even while the call hangs."""
+"""A shared page that holds the NVML call in progress, readable from outside even while the call hangs."""
 
 import mmap
 import os
@@ -62,7 +62,7 @@ class NotedNvml:
         self._thread = threading.get_ident()
 
     def __getattr__(self, name: str) -> Any:
-        """What the module has under this name."""
+        """The module's attribute of this name."""
         theirs = getattr(self._nvml, name)
         if name.startswith("nvml") and callable(theirs) and not isinstance(theirs, type):
             theirs = self._noted(name.encode()[: BOARD_BYTES - 1], theirs)

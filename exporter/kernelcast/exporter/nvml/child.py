@@ -26,13 +26,13 @@ class Child:
     """One such process, from its start to its end.
 
     Args:
-        nvml: `MODULE` or `MODULE:FUNCTION`, and the function's arguments: pynvml, or what stands in for it.
-        options: What it looks at.
+        nvml: `MODULE` or `MODULE:FUNCTION`, and the function's arguments: pynvml, or its replacement.
+        options: The sampler's options.
 
     Attributes:
         pid: Its number.
         started: When it was started, monotonic seconds.
-        is_ready: Whether it has told which GPUs there are.
+        is_ready: Whether it has listed the GPUs.
     """
 
     def __init__(self, nvml: Sequence[str], options: SamplerOptions) -> None:
@@ -67,7 +67,7 @@ class Child:
         """Send a request.
 
         Raises:
-            ChildEndedError: Nobody is there.
+            ChildEndedError: The process has ended.
         """
         try:
             send(self._requests, request)
@@ -106,7 +106,7 @@ class Child:
             self._process.send_signal(signal.SIGKILL)
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait for its end, at most so long; whether it has come."""
+        """Wait for its end within a time limit; returns whether it has ended."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_seconds)
         return self.ended()
@@ -120,6 +120,6 @@ class Child:
         self._board.close()
 
     def _how(self) -> str:
-        """How it ended."""
+        """Description of its end, for the log."""
         code = self._process.wait(1.0) if self.wait(1.0) else 0
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"

@@ -28,7 +28,7 @@ class Codes:
         self._lost = {getattr(nvml, f"NVML_ERROR_{name}") for name in _LOST}
 
     def reason(self, code: int) -> str:
-        """Why a row is absent."""
+        """Reason why a row is absent."""
         if code == self._no_permission:
             return reading.NO_PERMISSION
         return self._reasons.get(code, reading.LOST if code in self._lost else reading.ERROR)

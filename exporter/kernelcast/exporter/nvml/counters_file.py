@@ -1,4 +1,4 @@
-"""Which device rows are read and written: a table that users may edit, in dcgm-exporter's format.
+"""The table of device rows to read and write, which users may edit, in dcgm-exporter's format.
 
 `# comment`, else `FIELD, type, help`. `python -m kernelcast.exporter.nvml.counters_file` prints our own table.
 Source of the format: dcgm-exporter, etc/default-counters.csv.
@@ -42,7 +42,7 @@ INSTEAD: Final = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class CounterTable:
-    """What a table asks for.
+    """The rows and labels of a table.
 
     Attributes:
         rows: By OTLP name, the catalogue's rows with the table's help, in its order.
@@ -117,7 +117,7 @@ class CountersFile:
 
     @property
     def options(self) -> SamplerOptions:
-        """What is to be looked at."""
+        """The sampler's options for this table."""
         table = self.table
         sources = [SOURCE_ROWS[name] for name in table.rows if name in SOURCE_ROWS]
         rows = tuple(dict.fromkeys((*table.rows, *sources)))
@@ -137,7 +137,7 @@ class CountersFile:
         return True
 
     def _version(self) -> tuple[int, ...]:
-        """What changes when the file does; a ConfigMap's is a link to another file then."""
+        """Identity of the file's content; a ConfigMap's file becomes a link to another file when it changes."""
         try:
             found = self._path.stat() if self._path is not None else None
         except OSError:
@@ -146,7 +146,7 @@ class CountersFile:
 
 
 def document() -> str:
-    """Our own table as a file to edit: what is not written by default stands as a comment."""
+    """Our own table as a file to edit: rows that are off by default are comments."""
     lines = [
         "# Which device rows the exporter writes: exporter.counters_file. dcgm-exporter's own tables work too.",
         "# Read again whenever it changes. Remove the # to have a row that is off by default.",
@@ -175,7 +175,7 @@ def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _problem(cells: list[str]) -> str:
-    """What makes a line unusable."""
+    """The fault of a line; empty without one."""
     if len(cells) != COLUMNS:
         return f"{len(cells)} columns; write FIELD, type, help, with a help that has a comma in double quotes"
     name, kind, _help = cells

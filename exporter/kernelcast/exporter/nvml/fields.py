@@ -1,4 +1,4 @@
-"""Which NVML call gives which of the catalogue's rows, and in which unit: a table.
+"""Table of NVML calls: the catalogue's rows that each gives, and their units.
 
 Source: NVIDIA/DCGM, dcgmlib/src/DcgmCacheManager.cpp, for what DCGM itself asks NVML; nvml.h for units.
 """
@@ -27,7 +27,7 @@ class Call:
 
     Attributes:
         name: As NVML names it; the label `call` of its errors.
-        rows: What it gives, in the order of `read`'s values.
+        rows: Its rows, in the order of `read`'s values.
         read: Given the pynvml module and a device handle, one value a row; None where it knows none.
     """
 
@@ -124,7 +124,7 @@ def _decoder(nvml: Any, gpu: Any) -> tuple[Number]:
 
 
 def _memory(nvml: Any, gpu: Any) -> tuple[Number, ...]:
-    """Version 2 of the struct: version 1 counts what the driver reserves as used."""
+    """Version 2 of the struct: version 1 counts the driver's reserved memory as used."""
     memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
     return tuple(size / BYTES_PER_MEBIBYTE for size in (memory.free, memory.used, memory.reserved))
 
@@ -222,7 +222,7 @@ FIELD_VALUES: Final = (
 """Asked of every GPU at every interval, in one call."""
 
 MIG_CALLS: Final = (MEMORY_CALL,)
-"""Asked of every MIG instance: what NVML tells of an instance without GPM."""
+"""Calls for every MIG instance: NVML's values of an instance without GPM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +322,9 @@ SOURCE_ROWS: Final = MappingProxyType(
 """By OTLP name of a row that is counted in this program, the row that it is counted from."""
 
 DEFAULT_ROWS: Final = tuple(row.otlp_name for row in (*rows.DEFAULT_ROWS, *profiling.DEFAULT_ROWS))
-"""OTLP names of what is asked for unless a counters table says otherwise."""
+"""OTLP names of the default rows, for a node without a counters table."""
 INSTANCE_ROWS: Final = frozenset(
     row.otlp_name
     for row in (*(row for call in MIG_CALLS for row in call.rows), *(metric.row for metric in GPM_METRICS))
 )
-"""OTLP names of what a MIG instance can tell."""
+"""OTLP names of the rows that a MIG instance can have."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 _LENGTH: Final = struct.Struct("<I")
 MAX_BYTES: Final = 64 * 2**20
-"""Far beyond what a node of 16 GPUs with 1,000 processes gives; a length above it is none."""
+"""Far beyond the answer of a node with 16 GPUs and 1,000 processes; a length above it is an error."""
 READ_BYTES: Final = 256 * 1024
 
 
@@ -25,7 +25,7 @@ def send(file: int, message: Mapping[str, Any]) -> None:
 
 
 class Inbox:
-    """Puts messages together from what a pipe gives.
+    """Assembles messages from the reads of a pipe.
 
     Args:
         file: The pipe's file descriptor.
@@ -39,7 +39,7 @@ class Inbox:
         """The next whole message of those read; None where there is none yet.
 
         Raises:
-            ValueError: What was read is no message.
+            ValueError: The bytes are no message.
         """
         if len(self._waiting) < _LENGTH.size:
             return None
@@ -54,7 +54,7 @@ class Inbox:
         return message
 
     def read(self) -> bool:
-        """Read what the pipe has, waiting for something; False at its end.
+        """Read from the pipe, waiting for the first bytes; False at its end.
 
         Raises:
             OSError: It cannot be read.

@@ -1,4 +1,4 @@
-"""Profiling rows through NVML's GPU performance monitoring: what the counters did between two looks. Hopper and later.
+"""Profiling rows through NVML's GPU performance monitoring: counters between two samples. Hopper and later.
 
 Source: nvml.h, "GPM Functions".
 """
@@ -25,7 +25,7 @@ class Looks:
     """The two looks of one GPU or instance: their memory changes places at each reading.
 
     Attributes:
-        before: NVML's memory of the earlier look; what it holds is from `before_ns`.
+        before: NVML's memory of the earlier sample, taken at `before_ns`.
         now: Of the next.
         before_ns: When it was taken, Unix nanoseconds; None before the first.
     """
@@ -41,7 +41,7 @@ class Gpm:
     Args:
         nvml: pynvml, or a double of it.
         codes: Its error codes.
-        failed: Told of errors other than that something is not there.
+        failed: Called for errors other than "not found" and "not supported".
     """
 
     def __init__(self, nvml: Any, codes: Codes, failed: Failed) -> None:
@@ -73,7 +73,7 @@ class Gpm:
             self._metrics(gpu, asked, into)
 
     def keep(self, gpus: list[Gpu]) -> None:
-        """Free the memory of what is no longer there."""
+        """Free the memory of GPUs that are gone."""
         present = {gpu.key for gpu in gpus}
         for key in [key for key in self._looks if key not in present]:
             self._free(self._looks.pop(key))
@@ -84,7 +84,7 @@ class Gpm:
         self.keep([])
 
     def _unsupported(self, gpu: Gpu) -> str:
-        """Why this GPU has no GPM; empty where it has."""
+        """Reason why this GPU has no GPM; empty where it has."""
         if gpu.uuid not in self._supported:
             try:
                 told = self._nvml.nvmlGpmQueryDeviceSupport(gpu.parent)
@@ -124,7 +124,7 @@ class Gpm:
         return looks
 
     def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: Values) -> None:
-        """What happened between the two looks; after `_look` the later one is called `before`."""
+        """Metrics between the two samples; after `_look` the later one is called `before`."""
         nvml, looks = self._nvml, self._looks[gpu.key]
         if asked != self._asked:
             self._ask(asked)
@@ -144,7 +144,7 @@ class Gpm:
             self._put(metric, slot, into)
 
     def _ask(self, asked: tuple[GpmMetric, ...]) -> None:
-        """Name the metrics in the request, where they stay; NVML fills the rest of each slot anew at every call."""
+        """Name the metrics in the request, where they stay; NVML fills the rest of each slot again at every call."""
         # The engine's own activity is always asked for: it tells whether the others can be believed.
         ids = [GRAPHICS.metric_id, *(metric.metric_id for metric in asked)]
         self._request.numMetrics = len(ids)

@@ -1,4 +1,4 @@
-"""The values of one GPU: the table of calls, asked row by row; what is not told stands with its reason."""
+"""The values of one GPU: makes the table's calls row by row; an absent value has its reason."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from kernelcast.exporter.nvml.inventory import Gpu
 from kernelcast.wire.catalogue import Metric
 
 Failed = Callable[[str, str], None]
-"""Told the call and NVML's name for the error."""
+"""Called with the call and NVML's name for the error."""
 
 MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 """Of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
@@ -24,7 +24,7 @@ class LostGpuError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What one GPU tells: values, and reasons for absent ones, by OTLP name."""
+    """Values of one GPU, and reasons for absent ones, by OTLP name."""
 
     values: dict[str, Number] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class ValueReader:
         return (total if total <= one.limit else None), reading.NO_DATA
 
     def _reason(self, gpu: Gpu, call: str, error: Any) -> str:
-        """Why the rows of a failed call are absent.
+        """Reason why the rows of a failed call are absent.
 
         Raises:
             LostGpuError: Because the GPU is gone.

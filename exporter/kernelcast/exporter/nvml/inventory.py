@@ -1,4 +1,4 @@
-"""Which GPUs and MIG instances the node has."""
+"""Lists the node's GPUs and MIG instances."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Any, Final
 from kernelcast.exporter.nvml.codes import Codes
 
 COMPUTE_SLICE: Final = re.compile(r"^\d+c\.")
-"""What the name of a compute instance has before its GPU instance's profile, as in `1c.3g.40gb`."""
+"""Prefix of a compute instance's name before its GPU instance's profile, as in `1c.3g.40gb`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Gpu:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it from the node's others: UUID and GPU instance."""
+        """Its key on the node: UUID and GPU instance."""
         return self.uuid, self.gi_id
 
     @property

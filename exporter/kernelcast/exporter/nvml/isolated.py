@@ -33,9 +33,9 @@ class IsolatedSampler:
     not die is left and looked after. Replacements follow after 1 second, then at doubling intervals up to 5 minutes.
 
     Args:
-        options: What is looked at.
+        options: The sampler's options.
         timeout_seconds: What takes longer hangs; can be changed.
-        nvml: pynvml, or what stands in for it; see `worker.load`.
+        nvml: pynvml, or its replacement; see `worker.load`.
         gpus: Where the driver lists its GPUs.
 
     Attributes:

@@ -123,7 +123,7 @@ class GpuLabels:
         self._current.clear()
 
     def read(self, gpus: Iterable[Gpu]) -> None:
-        """Read what is not known yet of these GPUs; a MIG instance has the labels of its GPU."""
+        """Read the unknown labels of these GPUs; a MIG instance has the labels of its GPU."""
         for gpu in gpus:
             if gpu.gi_id:
                 continue

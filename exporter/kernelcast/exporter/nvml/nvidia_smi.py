@@ -166,7 +166,7 @@ def _identity(gpu: Section, instances: list[Section]) -> dict[str, Any]:
 
 
 def _labels(gpu: Section) -> dict[str, Any]:
-    """What a counters table may have as labels; NVML's own version is not in the output."""
+    """Values that a counters table may use as labels; NVML's own version is not in the output."""
     inforom = gpu.part("Inforom Version")
     brand = gpu.values.get("Product Brand", "")
     return {

@@ -30,7 +30,7 @@ _BYTES_PER_KIBIBYTE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Traffic:
-    """A field that counts what a link carried."""
+    """A field that counts a link's traffic."""
 
     direction: str
     bytes_per_unit: int
@@ -72,11 +72,11 @@ _Value = tuple[str, int]
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one GPU.
+    """Links of one GPU, as far as known.
 
     Attributes:
         links: How many it has.
-        unsupported: What it said it does not support, so that it is not asked for again.
+        unsupported: Fields that it does not support; they are not asked for again.
     """
 
     links: int
@@ -103,7 +103,7 @@ class NvLinks:
         self._known: dict[str, _Known] = {}
 
     def outdate(self) -> None:
-        """Ask each GPU again how many links it has and what it supports."""
+        """Ask each GPU again for its number of links and its supported fields."""
         self._known.clear()
 
     def read(self, gpu: Gpu) -> tuple[LinkReading, ...]:
@@ -128,7 +128,7 @@ class NvLinks:
         return min(found.get(("LINK_COUNT", 0), 0), MOST_LINKS)
 
     def _values(self, gpu: Gpu, asked: Sequence[_Value], known: _Known) -> Iterator[tuple[_Value, int]]:
-        """The values that the GPU gives; what it does not support is noted."""
+        """The values that the GPU gives; unsupported fields are noted."""
         for first in range(0, len(asked), VALUES_PER_CALL):
             batch = asked[first : first + VALUES_PER_CALL]
             ids = [(getattr(self._nvml, f"{_PREFIX}{name}"), link) for name, link in batch]
@@ -157,7 +157,7 @@ class NvLinks:
         return LinkReading(link, None if state is None else state in awake, traffic, errors)
 
     def _older_state(self, gpu: Gpu, link: int) -> int | None:
-        """By the call that GPUs before Hopper answer."""
+        """Link states by the call that GPUs before Hopper answer."""
         try:
             return int(self._nvml.nvmlDeviceGetNvLinkState(gpu.handle, link))
         except self._nvml.NVMLError as error:

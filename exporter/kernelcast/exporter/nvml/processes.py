@@ -1,4 +1,4 @@
-"""Which processes use a GPU, and how much: for time-sliced GPUs, which no pod has to itself.
+"""Processes that use a GPU, and their shares: for time-sliced GPUs, which no pod has to itself.
 
 Source: nvml.h, nvmlDeviceGetComputeRunningProcesses and nvmlDeviceGetProcessUtilization.
 """
@@ -16,7 +16,7 @@ from kernelcast.exporter.nvml.reading import ProcessUse
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 MOST_PROCESSES: Final = 64
-"""Told one by one on a GPU or instance, by memory; the rest is summed."""
+"""Processes with series of their own on a GPU or instance, by memory; the rest is summed."""
 OTHER: Final = "other"
 OTHER_PID: Final = 0
 PERIOD_NS: Final = NANOSECONDS_PER_SECOND
@@ -24,10 +24,10 @@ PERIOD_NS: Final = NANOSECONDS_PER_SECOND
 LONGEST_NAME: Final = 64
 FULL_PERCENT: Final = 100
 KINDS: Final = tuple(zip(("mps", "compute", "graphics"), fields.PROCESS_CALLS, strict=True))
-"""A process that is in several lists is what it is in the first."""
+"""Lists of processes; a process in several has the kind of the first."""
 
 Shares = tuple[int | None, int | None, int | None, int | None]
-"""Percent: kernels, memory, encoder, decoder; None where it is not told."""
+"""Percent: kernels, memory, encoder, decoder; None where NVML gives none."""
 IDLE: Final[Shares] = (0, 0, 0, 0)
 UNKNOWN: Final[Shares] = (None, None, None, None)
 Held = tuple[str, int | None]
@@ -36,7 +36,7 @@ Held = tuple[str, int | None]
 
 @dataclass(slots=True)
 class Utilization:
-    """What one GPU said last about its processes.
+    """The last answer of one GPU about its processes.
 
     Attributes:
         asked_ns: When it was asked, Unix nanoseconds.
@@ -56,7 +56,7 @@ class Processes:
         nvml: pynvml, or a double of it.
         codes: Its error codes.
         failed: Told of errors other than that something is not there.
-        proc: Where the kernel tells of processes.
+        proc: The proc file system.
         name_of: Names of processes by pid, for a recording; without it they are read from `proc`.
 
     Attributes:
@@ -82,7 +82,7 @@ class Processes:
         self._names: dict[tuple[str, str], dict[int, str]] = {}
 
     def read(self, gpu: Gpu, now_ns: int) -> tuple[ProcessUse, ...]:
-        """Who uses a GPU; of a divided one its instances tell.
+        """Processes of a GPU; those of a divided one are listed by its instances.
 
         Raises:
             LostGpuError: The GPU is gone.
@@ -112,7 +112,7 @@ class Processes:
         return processes
 
     def _shares(self, gpu: Gpu, now_ns: int) -> dict[int, Shares] | None:
-        """By pid; None where this GPU does not tell."""
+        """Utilization by pid; None where this GPU gives none."""
         said = self._said.setdefault(gpu.uuid, Utilization(asked_ns=now_ns - PERIOD_NS))
         if 0 <= now_ns - said.asked_ns < PERIOD_NS:
             return said.shares
@@ -156,7 +156,7 @@ class Processes:
 
 
 def _joined(one: Held, other: Held) -> Held:
-    """A process that stands in two lists, each with the same memory; or on two compute instances, each with its own."""
+    """Merge a process that is in two lists with the same memory, or on two compute instances with a memory each."""
     return (one[0], _sum((one[1], other[1]))) if one[0] == other[0] else one
 
 

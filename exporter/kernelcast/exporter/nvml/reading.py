@@ -1,4 +1,4 @@
-"""What one look at the node's GPUs gave: values, reasons for absent ones, processes, XIDs.
+"""One reading of the node's GPUs: values, reasons for absent ones, processes, XIDs.
 
 Everything here survives JSON, so that another process may do the looking. Standard library only.
 """
@@ -22,13 +22,13 @@ gone. `no_data`: supported, and no value at this moment."""
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What one process uses of one GPU, or of one MIG instance.
+    """Use of one GPU, or of one MIG instance, by one process.
 
     Attributes:
         pid: In the namespace that NVML answers in: the host's, unless the driver cannot see it.
         type: compute, graphics or mps.
         memory_bytes: Device memory; None where the driver does not say.
-        sm_percent: Of the sampling period, the share with its kernels on the GPU; None where it is not told.
+        sm_percent: Of the sampling period, the share with its kernels on the GPU; None where unknown.
         memory_percent: The share with its memory read or written.
         enc_percent: The encoder's share.
         dec_percent: The decoder's share.
@@ -47,7 +47,7 @@ class ProcessUse:
 
 @dataclass(frozen=True, slots=True)
 class XidTotal:
-    """How often one XID has occurred on one GPU since the sampler began.
+    """Count of one XID on one GPU since the sampler began.
 
     Attributes:
         xid: NVIDIA's number.
@@ -67,7 +67,7 @@ class LinkReading:
     Attributes:
         link: Its number on the GPU.
         up: Whether it is up; None where NVML does not say.
-        traffic_bytes: What it has carried, by direction.
+        traffic_bytes: Its traffic, by direction.
         errors: Its errors, by kind.
     """
 
@@ -79,7 +79,7 @@ class LinkReading:
 
 @dataclass(frozen=True, slots=True)
 class EventCount:
-    """How often one sort of event occurred on one GPU within a window; see `nvml.windows`.
+    """Count of one sort of event on one GPU within a window; see `nvml.windows`.
 
     Attributes:
         row: OTLP name of its row.

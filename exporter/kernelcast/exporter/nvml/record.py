@@ -1,4 +1,4 @@
-"""Records what a real NVML answers while the sampler asks it."""
+"""Records the answers of a real NVML while the sampler calls it."""
 
 import ctypes
 import time
@@ -21,7 +21,7 @@ SILENT: Final = (
     "nvmlEventSetFree",
     "nvmlDeviceRegisterEvents",
 )
-"""Their answers say nothing, or are made anew when the recording is played."""
+"""Their answers carry no information, or are made again when the recording is played."""
 
 
 class NotingNvml:
@@ -32,7 +32,7 @@ class NotingNvml:
 
     Attributes:
         answers: The last answer to each call, by owner.
-        events: What was told since they were taken away.
+        events: Events since they were taken last.
     """
 
     def __init__(self, nvml: Any) -> None:
@@ -72,12 +72,12 @@ class NotingNvml:
         return told
 
     def nvmlGpmSampleGet(self, gpu: Any, sample: Any) -> Any:  # noqa: N802  pynvml's name
-        """Whose look it is, is remembered."""
+        """Remember the owner of a GPM sample."""
         self._looks[_address(sample)] = self._owner(gpu)
         return self._nvml.nvmlGpmSampleGet(gpu, sample)
 
     def nvmlGpmMigSampleGet(self, gpu: Any, instance: int, sample: Any) -> Any:  # noqa: N802  pynvml's name
-        """Whose look it is, is remembered."""
+        """Remember the owner of a GPM sample."""
         self._looks[_address(sample)] = gpm_owner(self._owner(gpu), instance)
         return self._nvml.nvmlGpmMigSampleGet(gpu, instance, sample)
 
@@ -136,7 +136,7 @@ def record(
         nvml: The pynvml module.
         seconds: How long.
         interval_seconds: Between two moments.
-        options: What is asked; the recording can answer nothing else.
+        options: The sampler's options; the recording can answer only these calls.
         sleep: Waits.
         clock: Unix nanoseconds.
 
@@ -179,7 +179,7 @@ def plain(answer: Any) -> Any:
 
 
 def _address(handle: Any) -> int:
-    """What tells handles apart: pynvml's are pointers."""
+    """Key of a handle: pynvml's are pointers."""
     if hasattr(handle, "contents"):
         return ctypes.cast(handle, ctypes.c_void_p).value or 0
     return hash(handle)

@@ -26,7 +26,7 @@ NANOSECONDS_PER_MICROSECOND: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What stands for a device."""
+    """Replaces a device handle."""
 
     owner: str
 
@@ -56,12 +56,12 @@ class RecordedNvml:
         nvml.nvmlDeviceGetPowerUsage(nvml.nvmlDeviceGetHandleByIndex(0))
 
     Args:
-        recording: What is answered.
+        recording: The recorded answers.
         clock: Monotonic nanoseconds; the recording begins at the first call.
         loop: Begin again at the end; otherwise the driver is gone then.
 
     Attributes:
-        answers: What is answered now, by owner and call.
+        answers: The present answers, by owner and call.
         opened: How many more `nvmlInit` there were than `nvmlShutdown`.
         driver: False: every call fails as without a driver.
         lost: Owners that fell off the bus.
@@ -183,7 +183,7 @@ class RecordedNvml:
         return self._gpm_look("nvmlGpmMigSampleGet", gpu, gpm_owner(gpu.owner, instance), sample)
 
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
-        """What happened between two looks: recorded as `nvmlGpmMetricsGet:ID`."""
+        """Metrics between two samples: recorded as `nvmlGpmMetricsGet:ID`."""
         self._before("nvmlGpmMetricsGet", NODE)
         earlier, later = (self.gpm_samples[_address(sample)] for sample in (asked.sample1, asked.sample2))
         if earlier.owner != later.owner or not 0 < earlier.number < later.number:
@@ -202,7 +202,7 @@ class RecordedNvml:
         return self._events
 
     def nvmlDeviceRegisterEvents(self, gpu: Handle, types: int, _events: object) -> None:  # noqa: N802  pynvml's name
-        """Be told of a GPU's events."""
+        """Register for a GPU's events."""
         if types & ~self._call("nvmlDeviceGetSupportedEventTypes", gpu):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         self._watched.add(gpu.owner)
@@ -224,7 +224,7 @@ class RecordedNvml:
         )
 
     def nvmlEventSetFree(self, _events: object) -> None:  # noqa: N802  pynvml's name
-        """Be told no more."""
+        """Unsubscribe."""
         self._watched.clear()
 
     def _gpm_look(self, call: str, gpu: Handle, owner: str, sample: Any) -> Any:
@@ -256,7 +256,7 @@ class RecordedNvml:
         return self.answers.get(owner, {}).get(call, {ERROR: pynvml.NVML_ERROR_NOT_SUPPORTED})
 
     def _before(self, call: str, owner: str) -> None:
-        """Bring the time up to date, and fail as told."""
+        """Advance to the present moment; raises the recorded error, if any."""
         self._advance()
         self._fault(call)
         if not self.driver:
@@ -269,7 +269,7 @@ class RecordedNvml:
             self._faults[call]()
 
     def _advance(self) -> None:
-        """Take over what has changed by now."""
+        """Apply the changes up to now."""
         with self._advancing:
             self._advance_to(self._clock())
 

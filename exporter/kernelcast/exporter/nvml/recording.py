@@ -1,4 +1,4 @@
-"""A recording of NVML: what it answered, call by call, moment by moment.
+"""A recording of NVML: its answers, call by call, moment by moment.
 
 One JSON object a line, gzip where the name ends in `.gz`. The first says what the file is; each later one is a moment:
 `at_ns` since the beginning, `set` by owner and call what has changed since the moment before, `events` in between.
@@ -28,7 +28,7 @@ Answers = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that NVML told on its own.
+    """An event that NVML reported.
 
     Attributes:
         owner: The GPU.
@@ -45,12 +45,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What has changed, and since when.
+    """Changes at one moment.
 
     Attributes:
         at_ns: Since the recording began.
         changed: Answers that differ from those of the moment before.
-        events: What was told since then.
+        events: Events since the moment before.
     """
 
     at_ns: int
@@ -66,7 +66,7 @@ class Recording:
 
     @property
     def length_ns(self) -> int:
-        """How long it lasts: the last moment stands as long as the one before it did, a second where it is alone."""
+        """Length: the last moment lasts as long as the one before it, a second where it is alone."""
         times = [moment.at_ns for moment in self.moments]
         return times[-1] + (times[-1] - times[-2] if len(times) > 1 else 1_000_000_000)
 

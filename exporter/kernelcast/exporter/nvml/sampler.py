@@ -26,18 +26,18 @@ LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
 LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
 MOST_ERRORS: Final = 1000
-"""Kept between two readings, far beyond what one makes; then the oldest go."""
+"""Errors kept between two readings, far more than one makes; beyond it the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerOptions:
-    """What is looked at.
+    """Options of the sampler.
 
     Attributes:
         rows: OTLP names of rows that are asked for.
         processes: Whether the processes of each GPU are.
         names: Whether their names are read from this machine; a recording's processes run elsewhere.
-        nvlink: What is asked of each NVLink: one of `nvlink.CHOICES`.
+        nvlink: The fields of each NVLink: one of `nvlink.CHOICES`.
         labels: Names of labels of `labels.LABEL_FIELDS` that every series of a GPU gets.
     """
 

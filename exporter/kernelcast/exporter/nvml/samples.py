@@ -17,11 +17,11 @@ from kernelcast.wire.identity import LIVE, Device, Labels
 
 RATIO_PER_PERCENT: Final = 0.01
 StartOf = Callable[[GpuReading, str, float, int], int]
-"""Given the GPU, a counter's name and what tells it from others of that name, its value and the time: its start."""
+"""Start of a counter, given the GPU, the counter's name and labels, its value and the time."""
 
 
 class Users(Protocol):
-    """Who uses a GPU; `exporter.attribution` knows."""
+    """Users of GPUs; `exporter.attribution` implements it."""
 
     def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """Label sets of a GPU's series; each series stands once for each set, so there is at least one."""
@@ -33,7 +33,7 @@ class Users(Protocol):
 
 
 class Nobody:
-    """Where nobody knows who uses a GPU."""
+    """Attribution that knows no users."""
 
     def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         """One empty set."""
@@ -48,14 +48,14 @@ NOBODY: Final = Nobody()
 
 
 class CounterStarts:
-    """Since when each counter runs: since boot, or since it was seen to fall, as it does when the driver reloads.
+    """Start times of counters: boot, or the time at which the counter was seen to fall, as when the driver reloads.
 
     Args:
         boot_ns: Since when the driver's counters run, Unix nanoseconds.
     """
 
     def __init__(self, boot_ns: int) -> None:
-        # A counter stays known while its GPU is gone: what it counted is often less when the GPU comes back.
+        # A counter stays known while its GPU is gone: its value is often lower when the GPU comes back.
         self._starts = KeyedStarts(boot_ns)
 
     def __call__(self, one: GpuReading, counter: str, value: float, now_ns: int) -> int:
@@ -121,7 +121,7 @@ class _GpuSamples:
         self._start_of = start_of
 
     def of_the_gpu(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
-        """What the GPU says of itself."""
+        """The GPU's own samples."""
         hidden = _hidden(rows)
         for name, value in self._gpu.values.items():
             if name in hidden:
@@ -138,7 +138,7 @@ class _GpuSamples:
         yield from self._links()
 
     def absent(self, rows: Mapping[str, Metric]) -> Iterator[Sample]:
-        """What it does not say, and why."""
+        """Samples of absent rows, with their reasons."""
         hidden = _hidden(rows)
         computed = {source: name for name, source in SOURCE_ROWS.items() if name in rows}
         for name, reason in self._gpu.absent.items():
@@ -147,7 +147,7 @@ class _GpuSamples:
                 yield self._sample(gpu.FIELD_ABSENT, 1, field=ROWS[one].prometheus_name, reason=reason)
 
     def of_a_process(self, use: ProcessUse, known: Mapping[str, str]) -> Iterator[Sample]:
-        """What a process uses of it; `known` are the process's own labels."""
+        """Samples of a process's use; `known` are the process's own labels."""
         pid = OTHER if use.pid == OTHER_PID else str(use.pid)
         more = {**known, "pid": pid, "process_name": use.name, "type": use.type}
         labels = self._with(more)
@@ -204,7 +204,7 @@ def _hidden(rows: Mapping[str, Metric]) -> frozenset[str]:
 
 
 def _measured(use: ProcessUse) -> Iterator[tuple[Metric, float]]:
-    """What is known of a process."""
+    """The known values of a process's use."""
     if use.memory_bytes is not None:
         yield gpu.PROCESS_MEMORY, use.memory_bytes
     shares = (

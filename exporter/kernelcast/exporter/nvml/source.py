@@ -54,7 +54,7 @@ class NvmlSource:
         sampler: Looks at them.
         hostname: The node's name.
         boot_ns: Since when the driver's counters run, Unix nanoseconds.
-        on_error: Told the call and NVML's name for the error, once for each.
+        on_error: Called with the call and NVML's name for the error, once for each.
         source: One of `wire.identity.SOURCES`.
         counters: Which rows are written; the sampler must have been made with its options.
 
@@ -128,7 +128,7 @@ class NvmlSource:
         self._sampler.close()
 
     def _read_table(self) -> None:
-        """Look at what the counters table names now."""
+        """Use the counters table as it is now."""
         try:
             if not self._counters.changed():
                 return

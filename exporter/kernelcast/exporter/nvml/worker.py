@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def load(source: Sequence[str]) -> Any:
-    """pynvml, or what stands in for it."""
+    """Load pynvml, or its replacement."""
     module, _, function = source[0].partition(":")
     found = importlib.import_module(module)
     return getattr(found, function)(*source[1:]) if function else found

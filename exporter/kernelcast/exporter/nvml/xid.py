@@ -33,7 +33,7 @@ class XidEvents:
     Args:
         nvml: pynvml, or a double of it.
         codes: Its error codes.
-        failed: Told of errors other than that something is not there; from this thread or the caller's.
+        failed: Called for errors other than "not found"; on this thread or the caller's.
         clock: Unix nanoseconds.
     """
 
@@ -52,7 +52,7 @@ class XidEvents:
         self._thread: threading.Thread | None = None
 
     def watch(self, gpus: Iterable[Gpu]) -> None:
-        """Be told of these GPUs' XIDs from now on; nothing happens where they are watched already."""
+        """Watch these GPUs' XIDs from now on; does nothing for GPUs that are watched already."""
         whole = {_key(gpu.handle): gpu for gpu in gpus if not gpu.gi_id}
         if {key: gpu.uuid for key, gpu in whole.items()} == self._uuids and self._events is not None:
             return
@@ -70,11 +70,11 @@ class XidEvents:
             self._thread.start()
 
     def stop(self) -> None:
-        """Be told no more; counts stay. Call before NVML is released."""
+        """Stop watching; counts stay. Call before NVML is released."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
-        # What a call that hangs still waits on must not be freed.
+        # The event set that a hanging call waits on must not be freed.
         if self._events is not None and not (self._thread is not None and self._thread.is_alive()):
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)
@@ -82,14 +82,14 @@ class XidEvents:
         self._uuids = {}
 
     def last(self, uuid: str) -> int | None:
-        """The last XID of a GPU; 0 before the first; None where it tells of none."""
+        """The last XID of a GPU; 0 before the first; None where it reports none."""
         with self._lock:
             return self._last.get(uuid)
 
     def totals(self, uuid: str) -> tuple[XidTotal, ...]:
-        """What was counted of a GPU.
+        """XID counts of a GPU.
 
-        A number that is new is told once with 0: Prometheus sees an increase only from a value that was there before.
+        A new number is first published as 0: Prometheus sees an increase only over an earlier value.
         """
         with self._lock:
             found = []
@@ -126,7 +126,7 @@ class XidEvents:
                 own[xid] = XidTotal(xid, before + 1, self._clock())
 
     def _register(self, gpu: Gpu) -> bool:
-        """Whether this GPU tells of XIDs."""
+        """Whether this GPU reports XIDs."""
         nvml = self._nvml
         try:
             if not nvml.nvmlDeviceGetSupportedEventTypes(gpu.handle) & nvml.nvmlEventTypeXidCriticalError:
@@ -145,7 +145,7 @@ class XidEvents:
 
 
 def _key(handle: Any) -> object:
-    """What makes two handles of the same device equal: pynvml's are pointers, made anew for each event."""
+    """Key of a device handle: pynvml makes a new pointer for each event."""
     if hasattr(handle, "contents"):
         return ctypes.cast(handle, ctypes.c_void_p).value
     return handle

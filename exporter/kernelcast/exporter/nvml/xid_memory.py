@@ -8,7 +8,7 @@ _Key = tuple[str, str, int]
 
 
 class XidMemory:
-    """Adds what earlier processes counted to what the present one counts."""
+    """Adds the counts of earlier processes to those of the present one."""
 
     def __init__(self) -> None:
         self._before: dict[_Key, XidTotal] = {}

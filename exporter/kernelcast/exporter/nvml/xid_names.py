@@ -1,4 +1,4 @@
-"""What the commoner XIDs mean, in a few words each.
+"""Meanings of the commoner XIDs, in a few words each.
 
 Source: NVIDIA, "XID Errors", docs.nvidia.com/deploy/xid-errors; "No Error" and "Unknown Error" as dcgm-exporter has
 them.
@@ -43,5 +43,5 @@ NAMES: Final = MappingProxyType(
 
 
 def xid_name(xid: int) -> str:
-    """What an XID means."""
+    """Meaning of an XID."""
     return NAMES.get(xid, UNKNOWN)

@@ -1,4 +1,4 @@
-"""Which call of the program launched a kernel: how long it queued, whether a graph brought it, and in which region."""
+"""Finds the call that launched a kernel: its queueing time, whether it launched a graph, and its region."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What the call that launched a kernel says of it.
+    """Facts of the call that launched a kernel.
 
     Attributes:
         queue_delay_ns: From the call's start to the kernel's; -1 where unknown, or where a graph's order decides it.
@@ -53,7 +53,7 @@ class Calls:
 
     Args:
         calls: By correlation id.
-        ranges: What the program named; ranges of one thread lie within each other or apart.
+        ranges: The program's named ranges; those of one thread are nested or disjoint.
     """
 
     def __init__(self, calls: Mapping[Hashable, Call], ranges: Iterable[Range] = ()) -> None:

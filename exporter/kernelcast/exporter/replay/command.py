@@ -179,7 +179,7 @@ def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: Run
 
 
 def _introduce(path: Path, trace: Trace) -> None:
-    """Say what the recording holds; a recording without kernels is no error, but must not pass unnoticed."""
+    """Print the content of the recording; one without kernels is no error, but is reported."""
     if not trace.has_gpu_activity:
         say(f"{path.name}: there is no GPU activity in this recording: no kernels, no copies; {_content(trace)}")
         return
@@ -191,7 +191,7 @@ def _introduce(path: Path, trace: Trace) -> None:
 
 
 def _content(trace: Trace) -> str:
-    """Which events a recording without GPU activity has: those of another accelerator are not read."""
+    """Names of the events in a recording without GPU activity: events of other accelerators are not read."""
     shown = ", ".join(f"{category} ({events})" for category, events in trace.categories[:SHOWN_CATEGORIES])
     more = len(trace.categories) - SHOWN_CATEGORIES
     if not shown:

@@ -17,7 +17,7 @@ _DIGEST_BYTES: Final = 8
 
 
 def digest(path: Path) -> str:
-    """16 hex digits that stand for the file's content.
+    """Digest of the file's content, 16 hex digits.
 
     Raises:
         TraceError: The file cannot be read.

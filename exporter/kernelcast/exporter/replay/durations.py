@@ -1,4 +1,4 @@
-"""Columns of durations as what they add up to, without a loop over the events."""
+"""Sums over columns of durations, without a loop over the events."""
 
 from operator import mul
 

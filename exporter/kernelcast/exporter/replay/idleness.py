@@ -1,4 +1,4 @@
-"""How long one GPU stood idle between two things it did: a histogram that grows as the replay moves on."""
+"""Idle gaps of one GPU between two activities: a histogram that grows as the replay moves on."""
 
 import numpy as np
 

@@ -193,7 +193,7 @@ def _waits_of_calls(events: list[Event], base_ns: int, calls: Mapping[Hashable, 
 
 
 def _ranges(events: list[Event], base_ns: int) -> Iterator[Range]:
-    """What the program named with `record_function`, or the profiler with its steps."""
+    """A range that the program named with `record_function`, or a step of the profiler."""
     for event in events:
         span = _span(event, _arguments(event), base_ns) if _category(event) in RANGES else None
         if span is not None:

@@ -1,4 +1,4 @@
-"""What a GPU did at each moment: the union of what ran on it, as a step function over the recording's time."""
+"""State of a GPU at each moment: the union of its activities, as a step function over the recording's time."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Occupation:
-    """How long one GPU has been in each state since the recording's start, for any moment of it.
+    """Time of one GPU in each state since the recording's start, for any moment of it.
 
     compute: kernels other than collectives, and nothing else; collective: collectives without compute, copies beside
     them or not; copy: copies and fills alone; overlap: compute beside a collective or a copy; idle: nothing. They add

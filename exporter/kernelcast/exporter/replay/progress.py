@@ -1,4 +1,4 @@
-"""How far a replay or a simulation is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of a replay or a simulation: a bar on a terminal, a line now and then elsewhere."""
 
 import math
 import sys

@@ -9,7 +9,7 @@ from kernelcast.exporter.replay.trace import IntArray, Trace
 from kernelcast.wire.kernels import OTHER
 
 MAX_REGIONS: Final = 32
-"""As many as a probe tells apart; those with the most wall time come first."""
+"""The probe's limit of regions; those with the most wall time come first."""
 MAX_NAME_CHARACTERS: Final = 64
 _NUMBER: Final = re.compile(r"#\d+\b")
 

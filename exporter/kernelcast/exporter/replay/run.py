@@ -33,12 +33,12 @@ class FiniteSource(Source, Protocol):
 
     @property
     def position_seconds(self) -> float:
-        """How far it is, in its own time."""
+        """Position, in its own time."""
         ...
 
     @property
     def length_seconds(self) -> float:
-        """How long it is, in its own time; infinite where it goes on until it is stopped."""
+        """Length, in its own time; infinite where it goes on until it is stopped."""
         ...
 
 
@@ -76,7 +76,7 @@ class Outbox(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What was sent and what became of it.
+    """Account of the sent messages and their delivery.
 
     Attributes:
         kernels: Kernel launches.
@@ -144,7 +144,7 @@ def publish(
         settings: How.
         outbox: Towards Kafka; closed at the end.
         ticks: When to export, Unix nanoseconds; whoever makes them waits in between, and ends them to stop.
-        progress: Told after each export.
+        progress: Called after each export.
     """
     began = time.monotonic()
     pipeline = Pipeline([source], Aggregator(max_kernels=settings.kernels), Publisher(outbox))
@@ -218,7 +218,7 @@ def finish(account: Account) -> None:
 
 
 def summary(account: Account, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What `--summary` holds: what was published, and the account."""
+    """Content of the `--summary` file: the published totals, and the account."""
     return {**about, **asdict(account), "lost": account.lost}
 
 

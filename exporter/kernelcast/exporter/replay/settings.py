@@ -28,7 +28,7 @@ class RunSettings(Section):
 
     Attributes:
         kafka: Where to.
-        log: What is logged.
+        log: Settings of the log.
         interval_seconds: Time between two exports.
         kernels: Kernels with a series of their own, per program and GPU; None, written `all`, for every one.
         speed: Seconds of the source in one second; None, written `max`, for as fast as possible.

@@ -1,4 +1,4 @@
-"""Which of the runtime's metrics is which of the catalogue's rows, and in which unit: a table."""
+"""Table of the runtime's metrics: their catalogue rows and units."""
 
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What the runtime on one port says at one moment: values in the catalogue's units, and reasons for absent ones."""
+"""One reading of the runtime on one port: values in the catalogue's units, and reasons for absent ones."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -49,10 +49,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class PortReading:
-    """What one runtime said.
+    """The answer of one runtime.
 
     Attributes:
-        values: What it gave.
+        values: Its values.
         absent: The runtime's name of a metric, or `all`, to the reason why there is no value.
     """
 

@@ -99,7 +99,7 @@ class TpuRuntime:
         """The names of the metrics that the runtime has.
 
         Raises:
-            ServiceError: Nobody answers, or not in time.
+            ServiceError: No answer, or none in time.
         """
         answer = self._client.call(
             "ListSupportedMetrics", "ListSupportedMetricsRequest", "ListSupportedMetricsResponse"
@@ -110,7 +110,7 @@ class TpuRuntime:
         """The points of a metric; none while the program has nothing to tell.
 
         Raises:
-            ServiceError: Nobody answers, or not in time.
+            ServiceError: No answer, or none in time.
         """
         answer = self._client.call("GetRuntimeMetric", "MetricRequest", "MetricResponse", metric_name=name)
         return tuple(_points(answer.metric.metrics[:MAX_POINTS]))
@@ -130,7 +130,7 @@ def _points(metrics: Any) -> Iterator[Point]:
 
 
 def _value(metric: Any) -> Any:
-    """A number, a distribution, or None for what has neither."""
+    """A number, a distribution, or None where the message has neither."""
     if metric.HasField("distribution"):
         return metric.distribution
     number = metric.gauge if metric.HasField("gauge") else metric.counter

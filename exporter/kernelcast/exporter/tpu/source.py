@@ -1,4 +1,4 @@
-"""TPUs as a source of the daemon: each port is asked by a thread of its own, and `poll` takes what was heard last."""
+"""TPUs as a source of the daemon: a thread per port asks the runtime, and `poll` takes the last answers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -35,7 +35,7 @@ class TpuSource:
         hostname: The node's name.
         model: Of the TPUs.
         interval_seconds: Between two questions.
-        on_error: Told `timeout` or `error`, once for each reading with one.
+        on_error: Called with `timeout` or `error`, once for each failed reading.
         host: Where the programs run; tests give an address.
 
     Raises:
@@ -86,7 +86,7 @@ class TpuSource:
             samples.extend(self._sample(value, base, now_ns) for value in answer.values)
             samples.extend(_absent(answer, base, now_ns))
             for sample in self._common(answer.values, now_ns):
-                # Two programs cannot have one TPU: the first that tells of it is believed.
+                # Two programs cannot have one TPU: the first that reports it counts.
                 common.setdefault((sample.metric, sample.attributes), sample)
         return Batch(samples=(*samples, *common.values()))
 
