@@ -20,6 +20,7 @@ from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, boot_id, open_
 from kernelcast.exporter.exposition import Exposition
 from kernelcast.exporter.hints import HintInbox, HintReader
 from kernelcast.exporter.infiniband import infiniband_source
+from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.source import NvmlSource
@@ -97,6 +98,9 @@ def assembled(
         server = _probe_server(settings, hostname, nvml, registry, state)
         tpus = tpu_source(settings, hostname=hostname, registry=registry)
         infiniband = infiniband_source(settings, hostname=hostname, registry=registry)
+        kernel_log = kernel_log_source(
+            settings, hostname=hostname, registry=registry, devices=lambda: nvml.devices if nvml is not None else ()
+        )
         programs = ProgramUsers(server.processes, users.labels_of_pid)
         writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
         sources: list[Source] = [
@@ -105,6 +109,7 @@ def assembled(
             *_gpus(nvml, counts, writing),
             *([tpus] if tpus else []),
             *([infiniband] if infiniband else []),
+            *([kernel_log] if kernel_log else []),
         ]
         for source in sources:
             stack.callback(source.close)

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from kernelcast.exporter import kernel_log
 from kernelcast.exporter.assembly import run
 from kernelcast.exporter.devices import check_files
 from kernelcast.exporter.settings import ExporterSettings
@@ -49,7 +50,7 @@ def exporter(  # noqa: PLR0913  one per option
         "to_kafka": to_kafka,
     }
     check = partial(check_files, warn=_say if options.check_config else _leave_it_to_the_log)
-    read = partial(options.settings, SECTION, ExporterSettings, flags=flags, checks=(check,))
+    read = partial(options.settings, SECTION, ExporterSettings, flags=flags, checks=(check, kernel_log.check))
     settings = read()
     with Shutdown().signals() as shutdown:
         run(settings, shutdown, reload=read)

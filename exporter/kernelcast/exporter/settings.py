@@ -82,6 +82,8 @@ class ExporterSettings(ServiceSettings):
         pod_resources_socket: The kubelet's.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
             dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
+        kernel_log: Whether to count XIDs in the kernel's log too, also those of the time without an exporter; needs a
+            right that is not given by default.
         infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has too.
         infiniband_directory: Where the kernel lists them; another place where a container has the node's /sys there.
         tpu: Whether to ask programs that have TPUs; `auto` does where the node has some.
@@ -127,6 +129,7 @@ class ExporterSettings(ServiceSettings):
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False
     job_mapping_directory: Path | None = None
+    kernel_log: OnOff = "off"
     infiniband: OnOff = "off"
     infiniband_directory: Path = INFINIBAND_DIRECTORY
     tpu: Switch = "auto"

@@ -245,6 +245,18 @@ INFINIBAND_ERRORS: Final = Metric(
     "Readings of the node's InfiniBand ports that failed.",
     source=_DAEMON,
 )
+KERNEL_LOG_ERRORS: Final = Metric(
+    "kernelcast_exporter_kernel_log_errors_total",
+    Kind.COUNTER,
+    "Readings of the kernel's log that failed, for want of a right above all.",
+    source=_DAEMON,
+)
+KERNEL_LOG_LOST: Final = Metric(
+    "kernelcast_exporter_kernel_log_lost_total",
+    Kind.COUNTER,
+    "Records that the kernel had overwritten before they were read; XIDs may have been among them.",
+    source=_DAEMON,
+)
 ATTRIBUTION_AGE: Final = Metric(
     "kernelcast_exporter_attribution_age_seconds",
     Kind.GAUGE,
@@ -273,5 +285,7 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     ATTRIBUTION_AGE,
     TPU_ERRORS,
     INFINIBAND_ERRORS,
+    KERNEL_LOG_ERRORS,
+    KERNEL_LOG_LOST,
 )
 ROWS: Final[tuple[Metric, ...]] = (*PROBE_SERVER_ROWS, *DAEMON_ROWS, *NVML_ROWS, *SPOOL_ROWS)

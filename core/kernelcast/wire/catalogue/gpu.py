@@ -37,6 +37,24 @@ XID_LAST: Final = travels(
     labels=XID_LABELS,
     source=_EVENTS,
 )
+_KERNEL_LOG: Final = "/dev/kmsg, `NVRM: Xid`"
+KERNEL_LOG_XIDS: Final = travels(
+    "kernelcast.gpu.kernel_log.xid_errors",
+    Kind.COUNTER,
+    "XID errors that the driver has logged since an exporter last read the kernel's log, those of the time without one "
+    "included; starts at 0 one interval before the first is counted.",
+    unit="{error}",
+    labels=(*UP_LABELS, "xid", "err_msg"),
+    source=_KERNEL_LOG,
+)
+KERNEL_LOG_XID_LAST: Final = travels(
+    "kernelcast.gpu.kernel_log.xid_last_occurrence_timestamp",
+    Kind.GAUGE,
+    "When the driver logged an XID last, Unix time.",
+    unit="s",
+    labels=(*UP_LABELS, "xid", "err_msg"),
+    source=_KERNEL_LOG,
+)
 CLOCK_EVENT: Final = travels(
     "kernelcast.gpu.clock_event_active",
     Kind.GAUGE,
@@ -99,6 +117,8 @@ PROCESS_DECODER: Final = travels(
 ROWS: Final = (
     XID_ERRORS,
     XID_LAST,
+    KERNEL_LOG_XIDS,
+    KERNEL_LOG_XID_LAST,
     CLOCK_EVENT,
     FIELD_ABSENT,
     PROCESS_MEMORY,

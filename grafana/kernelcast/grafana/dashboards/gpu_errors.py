@@ -16,7 +16,7 @@ _NANO: Final = "1e9"
 def row() -> Row:
     """First what needs somebody, then what wears out."""
     figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
-    events = (_answering(), _xid_table(), _xid_events())
+    events = (_answering(), _xid_table(), _xid_events(), _logged_xids())
     return Row(
         "Errors",
         (
@@ -98,6 +98,29 @@ def _xid_events() -> Placed:
     happened = promql.happened(promql.series(gpu.XID_ERRORS))
     query = Query(f"sum by (Hostname, gpu, xid) ({happened})", f"{GPU} XID {{{{xid}}}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+
+
+def _logged_xids() -> Placed:
+    text = Text(
+        "XIDs in the kernel's log",
+        "XIDs that the driver has logged, those of the time without an exporter included. A GPU that NVML no longer "
+        "lists has its bus address only.",
+        nothing="No XID was logged, or exporter.kernel_log is off",
+    )
+    by = f"{_XID}, pci_bus_id"
+    errors = promql.series(gpu.KERNEL_LOG_XIDS, free=("gpu",))
+    logged = f"max by ({by}) ({promql.happened(errors, window='$__range')})"
+    last = f"max by ({by}) ({promql.series(gpu.KERNEL_LOG_XID_LAST, free=('gpu',))}) * 1000"
+    columns = (
+        Column("Hostname", "Node", width=180),
+        Column("gpu", "GPU", width=60),
+        Column("pci_bus_id", "Bus", width=140),
+        Column("xid", "XID", width=70),
+        Column("err_msg", "Meaning"),
+        Column("Value #B", "In this time range", "short", width=150),
+        Column("Value #A", "Last", "dateTimeAsIso", width=190),
+    )
+    return table(text, [column(last), column(logged)], columns, sort="Last", width=24, height=7)
 
 
 def _ecc() -> Placed:

@@ -58,4 +58,4 @@ def _congestion() -> Placed:
     waits = f"max by ({_BY}) ({promql.rate(promql.series(infiniband.TRANSMIT_WAIT))})"
     events = f"max by ({_BY}, event) ({promql.rate(promql.series(infiniband.CONGESTION))})"
     queries = [Query(waits, f"{PORT} waits"), Query(events, f"{PORT} {{{{event}}}}")]
-    return time_series(text, queries, Axis("cps", low=0))
+    return time_series(text, queries, Axis("cps", low=0), width=24)

@@ -47,9 +47,10 @@ def group(profile: Profile) -> Group:
 
 
 def _xids(matcher: str, profile: Profile) -> str:
-    """Errors that were counted lately; also where a scrape missed the 0 before the first."""
-    errors, window = f"{promql.name(gpu.XID_ERRORS)}{{{matcher}}}", profile.window(_LASTS)
-    return f"max by ({_EVENT}) ({promql.happened(errors, window=window)})"
+    """Errors that were counted lately, through NVML or in the kernel's log; also where a scrape missed the first 0."""
+    window = profile.window(_LASTS)
+    counts = [f"{promql.name(metric)}{{{matcher}}}" for metric in (gpu.XID_ERRORS, gpu.KERNEL_LOG_XIDS)]
+    return " or ".join(f"max by ({_EVENT}) ({promql.happened(one, window=window)})" for one in counts)
 
 
 def _numbers(codes: tuple[int, ...]) -> str:

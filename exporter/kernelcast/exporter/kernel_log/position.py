@@ -1,0 +1,62 @@
+"""Up to where the kernel's log was read, kept on disk so that a restart neither misses nor repeats an XID."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from kernelcast.runtime.logging import get_logger
+
+VERSION: Final = 1
+FILE_NAME: Final = "kernel_log.json"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Up to where a log was read.
+
+    Attributes:
+        boot_id: Of which boot; sequence numbers begin anew with each.
+        sequence: Of the last record whose XID was shown.
+    """
+
+    boot_id: str
+    sequence: int
+
+
+class PositionFile:
+    """One position in the exporter's state directory; an exporter of an earlier version leaves the file alone.
+
+    Args:
+        directory: The exporter's own.
+        boot_id: Of the present boot.
+    """
+
+    def __init__(self, directory: Path, *, boot_id: str) -> None:
+        self.path = directory / FILE_NAME
+        self.boot_id = boot_id
+
+    def load(self) -> Position | None:
+        """The saved position; None where there is none, or it cannot be read."""
+        try:
+            found = json.loads(self.path.read_bytes())
+            if found["version"] == VERSION:
+                return Position(str(found["boot_id"]), int(found["sequence"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("position in the kernel's log cannot be read", path=str(self.path), reason=str(error))
+        return None
+
+    def save(self, position: Position) -> None:
+        """Replace the saved position.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        beside = self.path.with_suffix(".new")
+        beside.write_text(json.dumps({"version": VERSION, **asdict(position)}))
+        os.replace(beside, self.path)  # noqa: PTH105  as Path.replace

@@ -1,0 +1,206 @@
+"""XIDs from the kernel's log as a source of the daemon: a thread reads, `poll` takes its last reading.
+
+NVML reports XIDs only to a program that waits for them. The log also holds those of the time before: the position up
+to which it was read is kept on disk, and a restart counts what came after it. A record counts as read only once `poll`
+has shown its XID, so a kill in between repeats it and loses nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.kernel_log.position import Position, PositionFile
+from kernelcast.exporter.kernel_log.reader import Address, KernelLog, Record, Xid
+from kernelcast.exporter.nvml.xid_names import xid_name
+from kernelcast.exporter.refreshed import Pace, Refreshed
+from kernelcast.exporter.report import Batch
+from kernelcast.wire.catalogue import gpu
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+from kernelcast.wire.identity import Device, Labels, labels
+
+NAME: Final = "kernel_log"
+FIRST_SECONDS: Final = 1.0
+KEEP_SECONDS: Final = float("inf")
+"""Counts stay true while the log cannot be read."""
+SAVE_NS: Final = 60 * NANOSECONDS_PER_SECOND
+"""How often the position is saved while no XID comes."""
+MOST_SERIES: Final = 1024
+"""Pairs of GPU and XID; further ones are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Total:
+    """How often an XID was logged, and when last."""
+
+    count: int = 0
+    last_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """All that was read so far.
+
+    Attributes:
+        sequence: Of the last record; -1 before the first.
+        totals: By GPU and XID.
+    """
+
+    sequence: int = -1
+    totals: tuple[tuple[Xid, _Total], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGpus:
+    """The GPUs of the node.
+
+    Attributes:
+        hostname: The node's name.
+        devices: Gives those that NVML lists now.
+    """
+
+    hostname: str
+    devices: Callable[[], Sequence[Device]]
+
+
+@dataclass(frozen=True, slots=True)
+class LogCounts:
+    """Counters of what goes wrong.
+
+    Attributes:
+        error: Called once for each reading that failed.
+        lost: Called with the number of records that the kernel had overwritten before they were read.
+    """
+
+    error: Callable[[str], None]
+    lost: Callable[[int], None]
+
+
+class KernelLogSource:
+    """Counts the XIDs of the kernel's log.
+
+    Args:
+        log: The log.
+        position: Up to where it was read.
+        gpus: Whose XIDs they may be.
+        counts: Called for what goes wrong.
+        interval_seconds: Between two readings.
+    """
+
+    def __init__(
+        self,
+        log: KernelLog,
+        position: PositionFile,
+        *,
+        gpus: NodeGpus,
+        counts: LogCounts,
+        interval_seconds: float = 10.0,
+    ) -> None:
+        self._log, self._position = log, position
+        self._gpus = gpus
+        self._counts = counts
+        self._clock = log.clock
+        self._start_ns = self._clock()
+        self._unread_after = self._beginning(position)
+        self._skips_first = position.load() is None
+        self._totals: dict[Xid, _Total] = {}
+        self._sequence = -1
+        self._saved_sequence, self._saved_ns, self._saved_total = -1, 0, 0
+        self._shown = _Reading()
+        self._announced: set[Xid] = set()
+        self._known: dict[Address, Labels] = {}
+        pace = Pace(interval_seconds, KEEP_SECONDS)
+        self._reading = Refreshed(NAME, self._read, _Reading(), pace=pace, on_error=counts.error)
+
+    def start(self) -> "KernelLogSource":
+        """Begin to read; the first reading is waited for, a second at most."""
+        self._reading.start()
+        self._reading.wait_for_first(FIRST_SECONDS)
+        return self
+
+    def refresh(self) -> None:
+        """Read once, now, on the caller's thread."""
+        self._reading.refresh()
+
+    def poll(self, now_ns: int) -> Batch:
+        """Every XID that was read; a new one has the value 0 once, so that `increase()` sees it."""
+        reading = self._reading.value
+        self._reading.soon()
+        samples = tuple(self._samples(reading, now_ns))
+        if all(xid in self._announced for xid, _ in reading.totals):
+            self._shown = reading
+        self._announced.update(xid for xid, _ in reading.totals)
+        return Batch(samples=samples)
+
+    def close(self) -> None:
+        """Read no more, and save the position; safe to call twice."""
+        self._reading.close()
+        with suppress(OSError):
+            self._save(self._shown, always=True)
+
+    def _beginning(self, position: PositionFile) -> int:
+        """The sequence number up to which records of this boot were read before."""
+        saved = position.load()
+        return saved.sequence if saved is not None and saved.boot_id == position.boot_id else -1
+
+    def _read(self) -> _Reading:
+        with suppress(OSError):
+            self._save(self._shown)
+        for record in self._log.read():
+            self._take(record)
+        if self._skips_first:
+            # Without a saved position no exporter ran before, so none has missed what the log holds.
+            self._totals.clear()
+            self._skips_first = self._log.has_more
+            with suppress(OSError):
+                self._position.save(Position(self._position.boot_id, self._sequence))
+        return _Reading(self._sequence, tuple(self._totals.items()))
+
+    def _take(self, record: Record) -> None:
+        before = max(self._sequence, self._unread_after)
+        if before >= 0 and record.sequence > before + 1:
+            self._counts.lost(record.sequence - before - 1)
+        if record.sequence <= before:
+            return
+        self._sequence = record.sequence
+        xid = record.xid
+        if xid is not None and (xid in self._totals or len(self._totals) < MOST_SERIES):
+            total = self._totals.get(xid, _Total())
+            self._totals[xid] = replace(total, count=total.count + 1, last_ns=min(record.time_ns, self._clock()))
+
+    def _save(self, reading: _Reading, *, always: bool = False) -> None:
+        """Save the position, at once where an XID was shown since, else once a minute."""
+        total, now_ns = sum(one.count for _, one in reading.totals), self._clock()
+        due = always or total != self._saved_total or now_ns - self._saved_ns >= SAVE_NS
+        if reading.sequence > self._saved_sequence and due:
+            self._position.save(Position(self._position.boot_id, reading.sequence))
+            self._saved_sequence, self._saved_ns, self._saved_total = reading.sequence, now_ns, total
+
+    def _samples(self, reading: _Reading, now_ns: int) -> Iterator[Sample]:
+        for device in self._gpus.devices():
+            if not device.gi_id and (address := address_of(device.pci_bus_id)) is not None:
+                self._known[address] = device.device_labels()
+        for xid, total in reading.totals:
+            own = self._known.get(xid.address) or labels(Hostname=self._gpus.hostname, pci_bus_id=bus_id(xid.address))
+            attributes = labels(**dict(own), xid=str(xid.xid), err_msg=xid_name(xid.xid))
+            count = total.count if xid in self._announced else 0
+            yield Sample(gpu.KERNEL_LOG_XIDS, attributes, now_ns, count, min(self._start_ns, now_ns))
+            last_seconds = total.last_ns / NANOSECONDS_PER_SECOND
+            yield Sample(gpu.KERNEL_LOG_XID_LAST, attributes, now_ns, last_seconds)
+
+
+def address_of(pci_bus_id: str) -> Address | None:
+    """The address in a bus id such as `00000000:0A:00.0`; None where it is none."""
+    parts = pci_bus_id.partition(".")[0].split(":")
+    try:
+        domain, bus, device = (int(part, 16) for part in parts)
+    except ValueError:
+        return None
+    return domain, bus, device
+
+
+def bus_id(address: Address) -> str:
+    """The bus id as NVML writes it."""
+    domain, bus, device = address
+    return f"{domain:08X}:{bus:02X}:{device:02X}.0"
