@@ -165,11 +165,23 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def _screen() -> Iterator[Callable[[DemoState], None]]:
-    """A live screen on a terminal, progress lines elsewhere."""
+    """A live screen on a terminal, progress lines elsewhere.
+
+    The live screen hides what was printed before, so it opens with the first state. The services take up to minutes to
+    start, and until then the lines that say so stay visible.
+    """
     console = Console()
     if console.is_terminal and sys.stdin.isatty():
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            yield lambda state: live.update(render(state), refresh=True)
+        live = Live(console=console, screen=True, auto_refresh=False)
+
+        def refresh(state: DemoState) -> None:
+            live.start()  # does nothing once it runs
+            live.update(render(state), refresh=True)
+
+        try:
+            yield refresh
+        finally:
+            live.stop()
         return
     last = -PLAIN_EVERY_SECONDS
 
