@@ -79,8 +79,8 @@ def tools() -> Path:
 
 
 def build(python: Path, output: Path) -> list[Path]:
-    """Build the source distribution without a compiler, then from it each wheel; the files, in this order."""
-    source = _built(python, REPOSITORY, "sdist", output, {"PATH": os.devnull})
+    """Build the source distribution, then from it each wheel; the files, in this order."""
+    source = _built(python, REPOSITORY, "sdist", output, {})
     with tempfile.TemporaryDirectory(prefix="kernelcast-release-") as name:
         with tarfile.open(source) as archive:
             archive.extractall(name, filter="data")
@@ -96,7 +96,7 @@ def judge(python: Path, path: Path) -> str:
         ReleaseError: It is too large, or its tag promises more than auditwheel finds in its library.
     """
     if path.suffix != ".whl":
-        return "builds without a compiler"
+        return "source distribution"
     if path.stat().st_size > MAX_WHEEL_BYTES:
         raise ReleaseError(
             f"{path} has {path.stat().st_size:,} bytes; the limit is {MAX_WHEEL_BYTES:,}; leave files out"

@@ -165,6 +165,7 @@ def test_the_source_distribution_is_built_without_a_compiler_and_holds_what_a_wh
         names = {name.partition("/")[2] for name in archive.getnames()}
     committed = {"hatch_build.py", "CHANGELOG.md", "Makefile", "deploy/kernelcast.yaml", "grafana/rules/alerts.yaml"}
     assert committed | {f"exporter/kernelcast/probe/cupti/native/{name}" for name in ("clock.c", "clock.h")} <= names
+    assert ("core/kernelcast/cli/commit.txt" in names) is bool(commit_of_checkout(REPOSITORY))
     assert [name for name in names if name.endswith((".so", ".nbi", ".nbc", ".pyc"))] == []
 
 
