@@ -7,12 +7,13 @@ STAMP := $(VENV)/.installed
 
 # Tests mostly wait, so more of them run at once than there are cores: three on two.
 WORKERS ?= $(shell echo $$(( $$(nproc) + ($$(nproc) + 1) / 2 )))
+FAST_WORKERS ?= $(shell nproc)
 # A file's tests stay in one process, in the order that tests/conftest.py gives, and share its servers.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Python keeps what it compiled: the services that tests start begin sooner, and each worker collects in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install machine-code demo test lint format fuzz bench bench-peers docs lock clean
+.PHONY: help install machine-code demo test test-fast nightly lint format fuzz bench bench-peers docs lock clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -35,6 +36,12 @@ machine-code: install
 
 test: machine-code  ## unit and service tests; ARGS="-k bridge", WORKERS=1
 	$(BIN)/python -m pytest $(PARALLEL) --durations 20 $(ARGS)
+
+test-fast: install  ## unit tests without machine code, processes and brokers: a minute in a fresh clone
+	$(BIN)/python -m pytest --fast --numprocesses $(FAST_WORKERS) --dist loadfile --durations 10 $(ARGS) tests/unit
+
+nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
+	$(BIN)/python -m tests.nightly.run --workers $(WORKERS) $(ARGS)
 
 lint: install  ## style, types, imports, generated files
 	$(BIN)/ruff check $(SOURCES)

@@ -1,9 +1,11 @@
 """For all tests: the order of the run, hypothesis' profiles, and machine code that is compiled once."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.support import fast
 from tests.support.examples import chosen_profile, register_profiles
 from tests.support.once import once
 
@@ -11,10 +13,24 @@ FIRST = ("service", "faults")
 """Directories whose tests mostly wait. They begin the run, so that tests which compute fill the end of it evenly."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--fast`."""
+    parser.addoption("--fast", action="store_true", help="leave out tests that need machine code, processes, brokers")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Load hypothesis' profile before any test file is imported, as a property takes its number then."""
     register_profiles()
-    settings.load_profile(config.getoption("--hypothesis-profile", None) or chosen_profile())
+    given = config.getoption("--hypothesis-profile", None)
+    settings.load_profile(given or chosen_profile(fast=config.getoption("--fast")))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Under `--fast`, close the doors that such tests go through; pytest-xdist's controller must start processes."""
+    config = session.config
+    controls_workers = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if config.getoption("--fast") and not controls_workers:
+        fast.close_doors()
 
 
 def pytest_report_header() -> str:
@@ -22,11 +38,33 @@ def pytest_report_header() -> str:
     return f"properties: profile {settings.get_current_profile_name()}, {settings().max_examples} examples each"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Move the tests that wait to the front, each file's together."""
+    if config.getoption("--fast"):
+        fast.mark(items)
     root = Path(__file__).parent
     waiting = tuple(root / name for name in FIRST)
     items.sort(key=lambda item: not any(item.path.is_relative_to(directory) for directory in waiting))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Under `--fast`, print how many tests were left out and why."""
+    if config.getoption("--fast"):
+        ran, counts = _fast_results(terminalreporter)
+        terminalreporter.write_line(fast.summary(ran, counts))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Under `--fast`, fail a run that left out too many tests."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    is_worker = hasattr(session.config, "workerinput")
+    if session.config.getoption("--fast") and reporter and not is_worker and not fast.enough(*_fast_results(reporter)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _fast_results(reporter: pytest.TerminalReporter) -> tuple[int, Counter[str]]:
+    ran = len(reporter.getreports("passed")) + len(reporter.getreports("failed"))
+    return ran, fast.left_out(reporter.getreports("skipped"))
 
 
 def load_machine_code() -> None:

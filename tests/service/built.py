@@ -19,6 +19,8 @@ import pytest
 LINKED: Final = "-s -w"
 """Without symbols: half the size, and less to link."""
 NICE: Final = ("nice", "-n", "10")
+REQUIRED: Final = "KERNELCAST_REQUIRE_BUILT"
+"""Where this is 1, a program that has not been built fails the test that needs it."""
 
 
 class BuildError(Exception):
@@ -104,9 +106,15 @@ class Program:
         return self.path
 
     def found(self) -> Path:
-        """For tests: its binary where a cache has it, else a skip that says how to have it built."""
+        """For tests: its binary where a cache has it, else a skip that says how to have it built.
+
+        Building takes minutes and Go, so `make nightly` does it, and there a missing binary fails the test.
+        """
         if not self.path.exists():
-            pytest.skip(f"{self.name} {self.release} is not in {cache()}; python -m tests.service.built builds it")
+            reason = f"{self.name} {self.release} is not in {cache()}; python -m tests.service.built builds it"
+            if os.environ.get(REQUIRED) == "1":
+                pytest.fail(f"{reason} (required by {REQUIRED}=1)")
+            pytest.skip(reason)
         return self.path
 
 

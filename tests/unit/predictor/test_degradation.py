@@ -72,6 +72,7 @@ def test_a_hot_but_stable_gpu_raises_nothing(fleet: Fleet, noise: Noise) -> None
     assert not fleet.degradations
 
 
+@pytest.mark.slow
 def test_temperature_that_follows_its_load_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     def wave(second: int) -> float:
         return math.sin(2 * math.pi * second / 600)
@@ -257,6 +258,7 @@ def test_one_noisy_value_is_no_crossing() -> None:
     assert first_passage(paths, 1.0, step_seconds=1.0, horizons_seconds=(6.0,)).probability == {6.0: 0.0}
 
 
+@pytest.mark.slow
 def test_contention_of_many_kernels_is_found_in_one_pass_over_the_series(
     fleet: Fleet, noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def test_a_damped_trend_goes_less_far() -> None:
     assert predict(drift(), intervals=240, damped=True).mean[-1] < predict(drift(), intervals=240).mean[-1]
 
 
+@pytest.mark.slow
 def test_intervals_hold_about_what_they_promise() -> None:
     rng = np.random.default_rng(11)
     held = []

@@ -40,12 +40,14 @@ def shares_held(*, bends: bool) -> tuple[float, float]:
     return float(np.mean(own)), float(np.mean(published))
 
 
+@pytest.mark.slow
 def test_intervals_come_near_their_promise_although_trends_change() -> None:
     own, published = shares_held(bends=True)
     assert own < 0.7
     assert published > 0.88
 
 
+@pytest.mark.slow
 def test_intervals_that_keep_their_promise_stay_as_they_are() -> None:
     own, published = shares_held(bends=False)
     assert own > 0.9

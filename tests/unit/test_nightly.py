@@ -1,0 +1,57 @@
+"""The nightly run fails where a step fails, and never calls dependencies safe that were not audited."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.nightly.audit import NOT_AUDITED, VULNERABLE, verdict
+from tests.nightly.run import report, steps
+
+
+@pytest.mark.parametrize(
+    ("results", "code"), [({"a": (0, 1.0), "b": (0, 2.0)}, 0), ({"a": (2, 1.0), "b": (0, 2.0)}, 1), ({}, 1)]
+)
+def test_one_step_that_fails_fails_the_night(
+    results: dict[str, tuple[int, float]], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(results) == code
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert [line.startswith("passed") for line in lines] == [one == 0 for one, _ in results.values()]
+
+
+def test_each_step_has_its_own_name() -> None:
+    names = [step.name for step in steps(2)]
+    assert len(set(names)) == len(names)
+
+
+def package(*vulnerabilities: dict[str, Any], **more: str) -> dict[str, Any]:
+    return {"name": "left-pad", "version": "1.0", "vulns": list(vulnerabilities), **more}
+
+
+@pytest.mark.parametrize(
+    ("packages", "code", "words"),
+    [
+        ([package()], 0, "1 packages, no known vulnerability"),
+        ([package({"id": "CVE-1", "fix_versions": ["1.1"]})], VULNERABLE, "left-pad 1.0: CVE-1, mended in 1.1"),
+        ([package({"id": "CVE-1", "fix_versions": []})], VULNERABLE, "mended in no version"),
+        (
+            [package(), package(skip_reason="no answer")],
+            NOT_AUDITED,
+            "1 of 2 packages were not audited: left-pad (no",
+        ),
+        ([package(skip_reason="no answer")], NOT_AUDITED, "nothing was audited: left-pad (no answer)"),
+        ([], NOT_AUDITED, "nothing was audited"),
+    ],
+)
+def test_what_pip_audit_found_is_judged(packages: list[dict[str, Any]], code: int, words: str) -> None:
+    found, text = verdict(0, json.dumps({"dependencies": packages}), "")
+    assert found == code
+    assert words in text
+
+
+@pytest.mark.parametrize("output", ["", "no JSON", "[]", "{}"])
+def test_a_database_that_cannot_be_had_is_no_pass(output: str) -> None:
+    code, text = verdict(1, output, "some lines\nConnectionError: no route to host\n")
+    assert code == NOT_AUDITED
+    assert text.startswith("nothing was audited")
+    assert "no route to host" in text
