@@ -168,14 +168,12 @@ def test_what_the_gpu_did_beside_kernels_is_in_prometheus_as_it_is_in_the_trace(
 
 def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, tmp_path: Path) -> None:
     path = shared_data("kineto", "cpu_only.json.gz")
-    summary = tmp_path / "summary.json"
-    done = kernelcast(
-        "demo", "--source", f"kineto:{path}", "--broker", kafka.bootstrap_servers, "--no-servers",
-        "--duration", "3", "--summary", str(summary), timeout_seconds=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "no kernels: the recording shows no GPU activity" in done.stdout
-    assert json.loads(summary.read_text())["kernels"]["launches"] == 0
+    demo = RunningDemo(tmp_path, kafka, f"kineto:{path}", "--no-servers")
+    with stopping(demo.process):
+        demo.process.start((tmp_path / "demo" / "published.json").exists, PATIENCE_SECONDS)
+        summary = demo.stop()
+    assert "no kernels: the recording shows no GPU activity" in demo.process.tail()
+    assert summary["kernels"]["launches"] == 0  # type: ignore[index]
 
 
 def test_the_replay_command_says_what_it_sent_and_kafka_has_it(kafka: Broker, tmp_path: Path) -> None:

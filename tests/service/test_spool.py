@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from prometheus_client import CollectorRegistry
+from tests.service.emptying import emptied
 from tests.service.servers import KafkaServer, wait_for
 
 from kernelcast.exporter.outlet import SPOOLED, outlet
@@ -29,19 +30,29 @@ INTERVAL_SECONDS = 0.1
 PAUSE_SECONDS = 6.0
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[KafkaServer]:
-    server = KafkaServer(tmp_path)
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A Kafka that these tests freeze and kill."""
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
     try:
-        server.run()
-        client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
-        for future in client.create_topics([NewTopic(topic, 4, 1) for topic in SPOOLED]).values():
-            future.result()
-        yield server
+        yield server.run()
     finally:
         # One that is stopped acts on no other signal.
         signalled(server, signal.SIGCONT)
         server.kill()
+
+
+@pytest.fixture
+def kafka(server: KafkaServer) -> KafkaServer:
+    """The same Kafka, running again, with empty topics."""
+    signalled(server, signal.SIGCONT)
+    if server.poll() is not None:
+        server.run()
+    emptied(server.bootstrap_servers)
+    client = AdminClient({"bootstrap.servers": server.bootstrap_servers})
+    for future in client.create_topics([NewTopic(topic, 4, 1) for topic in SPOOLED]).values():
+        future.result()
+    return server
 
 
 def signalled(server: KafkaServer, number: signal.Signals) -> None:
@@ -177,6 +188,7 @@ def test_beyond_the_bound_exactly_what_is_counted_is_missing(kafka: KafkaServer,
 def test_a_topic_that_kafka_does_not_have_holds_up_no_other(kafka: KafkaServer, tmp_path: Path) -> None:
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     client.delete_topics([KERNELS.name])[KERNELS.name].result()
+    wait_for("the topic's end", lambda: KERNELS.name not in client.list_topics(timeout=5).topics)
     intervals, registry = Intervals(), CollectorRegistry()
     made = settings(tmp_path / "state", kafka).model_copy(
         update={
