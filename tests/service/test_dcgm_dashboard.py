@@ -14,7 +14,8 @@ import pytest
 import yaml
 from tests.service.conftest import Broker
 from tests.service.servers import PrometheusServer, stopping, wait_for
-from tests.service.stack import Stack, kernelcast
+from tests.service.stack import Stack
+from tests.service.test_processes import topics
 from tests.unit.exporter.nvml_double import DRIVER, divided, gpu, instance
 
 from kernelcast.exporter.nvml.recording import NODE, Answers, Moment, write
@@ -159,8 +160,7 @@ def prometheuses(
     settings = {"exporter": {**exporter, "nvml_recording": str(directory / "gpus.nvml")}}
     bootstrap_servers = shared_kafka.bootstrap_servers
     with Stack(directory, bootstrap_servers, settings) as stack:
-        done = kernelcast("topics", "apply", "--kafka.bootstrap-servers", bootstrap_servers)
-        assert done.returncode == 0, done.stderr
+        topics(shared_kafka)
         stack.service("bridge")
         stack.service("exporter")
         direct = scraping(stack, directory / "direct")

@@ -9,7 +9,10 @@ import pytest
 from tests.service import program
 from tests.service.conftest import Broker
 from tests.service.servers import PrometheusServer, ServerProcess, wait_for
-from tests.service.stack import Stack, kernelcast
+from tests.service.stack import Stack
+
+from kernelcast.runtime.admin import apply_topics
+from kernelcast.runtime.settings import KafkaSettings
 
 pytestmark = pytest.mark.service
 
@@ -20,8 +23,7 @@ SCRIPT = str(Path(program.__file__))
 
 def topics(broker: Broker) -> None:
     if broker.kind == "kafka":
-        done = kernelcast("topics", "apply", "--kafka.bootstrap-servers", broker.bootstrap_servers)
-        assert done.returncode == 0, done.stderr
+        apply_topics(KafkaSettings(bootstrap_servers=broker.bootstrap_servers))
 
 
 def run_program(stack: Stack, name: str, launches: int, seconds: float, hold: Path | None = None) -> ServerProcess:
