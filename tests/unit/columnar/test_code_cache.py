@@ -15,6 +15,7 @@ def second():
     return tables.STEPS[1]
 """
 LOOP = """
+import numpy as np
 from kernelcast.columnar.compiled import allocating_kernel, kernel
 from kernelcast.tiny.parts import second
 
@@ -25,11 +26,26 @@ def of_kernel():
 @allocating_kernel
 def of_allocating_kernel():
     return second()
+
+@allocating_kernel
+def filled(length):
+    made = np.empty(length, np.int64)
+    made[:] = length
+    return made[1:]
 """
 PROGRAM = """
 from kernelcast.tiny import loop
 for function in (loop.of_kernel, loop.of_allocating_kernel):
     print(function(), sum(function.stats.cache_hits.values()))
+"""
+ALLOCATING = """
+import sys
+from kernelcast.tiny import loop
+print(loop.filled(3).tolist(), sum(loop.filled.stats.cache_hits.values()), "numba.np.arrayobj" in sys.modules)
+try:
+    loop.filled(-1)
+except ValueError as error:
+    print(error)
 """
 Package = Path
 
@@ -49,12 +65,12 @@ def set_constant(package: Package, value: int) -> None:
     (package / "deep" / "tables.py").write_text(TABLES.format(second=value))
 
 
-def run(package: Package, cache: str) -> list[str]:
+def run(package: Package, cache: str, program: str = PROGRAM) -> list[str]:
     """What each kind of kernel returns, and whether its machine code came from the cache."""
     paths = [str(package.parents[1]), os.environ.get("PYTHONPATH", ""), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(
-        [sys.executable, "-B", "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -73,3 +89,11 @@ def test_a_constant_that_changes_in_another_file_reaches_every_kind_of_kernel(
     set_constant(package, 3)
     assert run(package, cache) == ["3 0"] * 2
     assert run(package, cache) == ["3 1"] * 2
+
+
+def test_machine_code_from_disk_allocates_and_raises_without_the_compilers_numpy(
+    package: Package, tmp_path: Path
+) -> None:
+    cache = str(tmp_path / "cache")
+    assert run(package, cache, ALLOCATING) == ["[3, 3] 0 True", "negative dimensions not allowed"]
+    assert run(package, cache, ALLOCATING) == ["[3, 3] 1 False", "negative dimensions not allowed"]
