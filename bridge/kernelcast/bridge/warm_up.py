@@ -3,35 +3,22 @@
 What not every site needs (delta points, protobuf) is compiled beside the first messages; who needs it earlier waits.
 
     python -m kernelcast.bridge.warm_up             what readiness needs
-    python -m kernelcast.bridge.warm_up --all       everything, as an image does when it is built
+    python -m kernelcast.bridge.warm_up series      one part; `kernelcast compile` starts one process for each
+    python -m kernelcast.bridge.warm_up --all       everything, in one process
     python -m kernelcast.bridge.warm_up --check     nothing: fails if anything had to be compiled
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-
-from kernelcast.bridge.delta.warm_up import warm_up as warm_up_deltas
-from kernelcast.bridge.example_points import ExampleSource, example_points
-from kernelcast.bridge.expose.formats import encode as encode_page
-from kernelcast.bridge.expose.negotiate import Format
-from kernelcast.bridge.push.warm_up import warm_up as warm_up_push
-from kernelcast.bridge.series.columns import MessageColumns
-from kernelcast.bridge.series.labels import LabelIndex
-from kernelcast.bridge.series.producers import ProducerRules
-from kernelcast.bridge.series.slots import SeriesLimits
-from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.wires import Source
-from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, encode
+from kernelcast.columnar import Decoder
 from kernelcast.columnar.compiled import code_cache
-from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.histogram import DurationTotals
 
 READY: Final = "ready"
 """The first word of the line that says that a part is compiled or loaded; the part's name and the seconds follow."""
@@ -62,58 +49,22 @@ def warm_up_the_rest() -> None:
         PARTS[name].compile()
 
 
-def _series_and_text() -> None:
-    _take_examples_through((Format.TEXT, Format.OPENMETRICS))
-    LabelIndex.warm_up()
+def _example(name: str) -> Callable[[], None]:
+    """A function of `example_run` that imports the bridge when it is called: the predictor has the decoder alone."""
 
+    def run() -> None:
+        getattr(import_module("kernelcast.bridge.example_run"), name)()
 
-def _protobuf() -> None:
-    _take_examples_through((Format.PROTOBUF,))
-
-
-def _take_examples_through(formats: Iterable[Format]) -> None:
-    decoded, messages = example_points()
-    _take_through(decoded, messages, ExampleSource(Temporality.CUMULATIVE), formats)
-
-
-def _take_messages_through() -> None:
-    """Messages as Kafka brings them, through every part of the bridge."""
-    totals = DurationTotals()
-    totals.observe(1_000)
-    samples = [
-        Sample(kernel.LAUNCHES, (("kernel", "k"),), 1, 1, 1),
-        Sample(kernel.PROBE_COVERAGE, (), 1, 0.5),
-        Sample(kernel.DURATION, (("kernel", "k"),), 1, totals, 1, detailed=True),
-        Sample(kernel.DURATION, (("kernel", "l"),), 1, totals, 1),
-    ]
-    resource = Resource((("service.instance.id", ""), ("service.name", "")))
-    bodies = [export.body for export in encode(resource, samples, scope="")]
-    decoder = Decoder()
-    messages = MessageColumns(np.zeros(len(bodies), np.int32), *(np.ones(len(bodies), np.int64) for _ in range(3)))
-    _take_through(decoder.decode(bodies), messages, decoder, Format)
-
-
-def _take_through(decoded: Decoded, messages: MessageColumns, source: Source, formats: Iterable[Format]) -> None:
-    store = SeriesStore(SeriesLimits(), producers=ProducerRules())
-    store.expose(0, exposed=True)
-    store.apply(decoded, messages, source)
-    store.states()
-    store.look_after_producers({})
-    snapshot = store.snapshot()
-    for format_ in formats:
-        for _ in encode_page(snapshot, format_, created=True):
-            pass
-    store.expire({})
-    store.drop_partition(0)
+    return run
 
 
 PARTS: Final[Mapping[str, Part]] = MappingProxyType(
     {
         "decoder": Part(("kernelcast.columnar.",), Decoder.warm_up),
-        "series": Part(("kernelcast.bridge.series.", "kernelcast.bridge.expose.render"), _series_and_text),
-        "protobuf": Part(("kernelcast.bridge.expose.protobuf",), _protobuf),
-        "deltas": Part(("kernelcast.bridge.delta.",), warm_up_deltas),
-        "push": Part(("kernelcast.bridge.push.",), warm_up_push),
+        "series": Part(("kernelcast.bridge.series.", "kernelcast.bridge.expose.render"), _example("series_and_text")),
+        "protobuf": Part(("kernelcast.bridge.expose.protobuf",), _example("protobuf")),
+        "deltas": Part(("kernelcast.bridge.delta.",), _example("deltas")),
+        "push": Part(("kernelcast.bridge.push.",), _example("push")),
     }
 )
 """By name, in the order in which they are compiled; the first two take half of the time to readiness each."""
@@ -145,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _checked() -> int:
-    _take_messages_through()
+    _example("take_messages_through")()
     compiled = code_cache.compiled_here()
     if compiled:
         sys.stderr.write(

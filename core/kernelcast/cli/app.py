@@ -49,6 +49,11 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter", daemon=True),
         "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge", daemon=True),
         "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor", daemon=True),
+        "compile": Listing(
+            "Compile what bridge and predictor run, before they start.",
+            "bridge",
+            "kernelcast.bridge.compile_command:compile_",
+        ),
         "probe": Listing("Run a program with the probe in it.", "probe", "kernelcast.probe.command:main", plain=True),
         "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "replay"),
         "simulate": Listing("Publish simulated GPUs with known faults.", "replay"),

@@ -1,5 +1,6 @@
 """Which parts are compiled where, with doubles for the parts, the disk and the second process."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA
 from structlog.testing import capture_logs
 
-from kernelcast.bridge import warm_up
+from kernelcast.bridge import example_run, warm_up
 from kernelcast.bridge.compilation import Compilation, Machine
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.sequence import Order
@@ -136,7 +137,7 @@ def test_the_check_of_an_image_fails_and_names_what_was_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(warm_up, "PARTS", {"decoder": Part((), lambda: None)})
-    monkeypatch.setattr(warm_up, "_take_messages_through", lambda: None)
+    monkeypatch.setattr(example_run, "take_messages_through", lambda: None)
     monkeypatch.setattr(code_cache, "compiled_here", list)
     assert warm_up.main(["--check"]) == 0
     monkeypatch.setattr(code_cache, "compiled_here", lambda: ["kernelcast.columnar.entries.batch"])
@@ -168,7 +169,7 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     assert warm_up.main([]) == 0
     assert capsys.readouterr().out.split()[::3] == ["ready", "ready"]
     before = signatures()
-    warm_up._take_messages_through()
+    example_run.take_messages_through()
     decoder = Decoder()
     _, messages = example_points()
     Accumulator(Order(0, 1, 1), most_series=3).accumulate(decoder.decode([delta_message()]), messages, decoder)
@@ -178,3 +179,23 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
 def signatures() -> dict[str, list[object]]:
     """What each function of the bridge was compiled for."""
     return {code_cache._name(each): list(each.signatures) for each in code_cache._DISPATCHERS}
+
+
+def test_compiled_functions_call_no_kernel() -> None:
+    """Machine code on disk can be run and not compiled into other functions."""
+    kernels = {id(each) for each in code_cache._DISPATCHERS}
+    compiled = [
+        value
+        for name, module in sorted(sys.modules.items())
+        if name.startswith("kernelcast.")
+        for value in vars(module).values()
+        if hasattr(value, "py_func")
+    ]
+    assert len(compiled) > 100
+    called = {
+        f"{each.py_func.__qualname__} calls {name}"
+        for each in compiled
+        for name in each.py_func.__code__.co_names
+        if id(each.py_func.__globals__.get(name)) in kernels
+    }
+    assert called == set()

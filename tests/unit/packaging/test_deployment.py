@@ -115,7 +115,26 @@ def test_the_unit_starts_the_service_without_rights(service: str) -> None:
     assert settings["ProtectSystem"] == ["strict"]
     assert settings["SystemCallFilter"] == ["@system-service"]
     assert settings["MemoryMax"]
+
+
+@pytest.mark.parametrize(("service", "command"), [("bridge", "compile"), ("predictor", "compile decoder")])
+def test_machine_code_is_on_disk_before_the_service_starts(service: str, command: str) -> None:
+    settings = settings_of(service)
     assert f"NUMBA_CACHE_DIR=%C/{settings['CacheDirectory'][0]}" in settings["Environment"]
+    assert settings["ExecStartPre"] == [f"-/opt/kernelcast/bin/kernelcast {command}"], "a failure stops no service"
+    assert settings["TimeoutStartSec"] == ["15min"], "compiling counts as starting"
+    parsed(*command.split())
+
+
+def test_the_exporter_compiles_nothing() -> None:
+    assert "CacheDirectory" not in settings_of("exporter")
+
+
+def test_the_image_is_built_with_machine_code_that_its_user_can_read() -> None:
+    commands = re.findall(
+        r"^(?:RUN .*kernelcast (compile.*)|(USER) .*)$", (DEPLOY / "docker/Dockerfile").read_text(), re.MULTILINE
+    )
+    assert ["".join(command) for command in commands] == ["compile", "USER", "compile --check"]
 
 
 def test_the_exporter_has_its_default_directories_and_the_gpus() -> None:

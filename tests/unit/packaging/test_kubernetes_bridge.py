@@ -59,7 +59,7 @@ def test_the_bridge_runs_without_rights_on_a_read_only_file_system(
 def test_its_user_is_the_one_for_which_the_image_checks_the_machine_code(pod: dict[str, Any]) -> None:
     dockerfile = (DEPLOY / "docker" / "Dockerfile").read_text()
     user, group = pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]
-    assert f"USER {user}:{group}\n" in dockerfile.partition("warm_up --check")[0]
+    assert f"USER {user}:{group}\n" in dockerfile.partition("kernelcast compile --check")[0]
 
 
 def test_it_listens_where_its_settings_say_and_has_time_to_start(container: dict[str, Any]) -> None:

@@ -1,0 +1,69 @@
+"""Takes example points and messages through the bridge, so that each of its compiled functions is called once."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kernelcast.bridge.delta.warm_up import warm_up as deltas
+from kernelcast.bridge.example_points import ExampleSource, example_points
+from kernelcast.bridge.expose.formats import encode as encode_page
+from kernelcast.bridge.expose.negotiate import Format
+from kernelcast.bridge.push.warm_up import warm_up as push
+from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.series.labels import LabelIndex
+from kernelcast.bridge.series.producers import ProducerRules
+from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.series.wires import Source
+from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, encode
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.histogram import DurationTotals
+
+__all__ = ["deltas", "protobuf", "push", "series_and_text", "take_messages_through"]
+
+
+def series_and_text() -> None:
+    """Call what stores points and writes pages of text."""
+    _take_examples_through((Format.TEXT, Format.OPENMETRICS))
+    LabelIndex.warm_up()
+
+
+def protobuf() -> None:
+    """Call what writes pages of protobuf."""
+    _take_examples_through((Format.PROTOBUF,))
+
+
+def _take_examples_through(formats: Iterable[Format]) -> None:
+    decoded, messages = example_points()
+    _take_through(decoded, messages, ExampleSource(Temporality.CUMULATIVE), formats)
+
+
+def take_messages_through() -> None:
+    """Messages as Kafka brings them, through every part of the bridge."""
+    totals = DurationTotals()
+    totals.observe(1_000)
+    samples = [
+        Sample(kernel.LAUNCHES, (("kernel", "k"),), 1, 1, 1),
+        Sample(kernel.PROBE_COVERAGE, (), 1, 0.5),
+        Sample(kernel.DURATION, (("kernel", "k"),), 1, totals, 1, detailed=True),
+        Sample(kernel.DURATION, (("kernel", "l"),), 1, totals, 1),
+    ]
+    resource = Resource((("service.instance.id", ""), ("service.name", "")))
+    bodies = [export.body for export in encode(resource, samples, scope="")]
+    decoder = Decoder()
+    messages = MessageColumns(np.zeros(len(bodies), np.int32), *(np.ones(len(bodies), np.int64) for _ in range(3)))
+    _take_through(decoder.decode(bodies), messages, decoder, Format)
+
+
+def _take_through(decoded: Decoded, messages: MessageColumns, source: Source, formats: Iterable[Format]) -> None:
+    store = SeriesStore(SeriesLimits(), producers=ProducerRules())
+    store.expose(0, exposed=True)
+    store.apply(decoded, messages, source)
+    store.states()
+    store.look_after_producers({})
+    snapshot = store.snapshot()
+    for format_ in formats:
+        for _ in encode_page(snapshot, format_, created=True):
+            pass
+    store.expire({})
+    store.drop_partition(0)
