@@ -119,13 +119,13 @@ class Producer:
         self.runs.append(run)
         self.alive.append(run)
 
-    def write(self) -> None:
-        """Have each live run write its metrics once."""
+    def write(self, *, deltas: bool = True) -> None:
+        """Have each live run write its metrics once, those of deltas only if that is wanted."""
         if self.silent:
             return
         for run in self.alive:
             if len(self.runs) < RUNS:
-                self._write(run)
+                self._write(run, deltas=deltas)
 
     def send_again(self, count: int) -> None:
         """Send the last messages once more, as a producer does whose acknowledgement was lost.
@@ -156,7 +156,7 @@ class Producer:
         del self.alive[1:]
         self.release()
 
-    def _write(self, run: Run) -> None:
+    def _write(self, run: Run, *, deltas: bool) -> None:
         now_ns, now_seconds = self._now_ns() + run.number * 1_000_000, self.cluster.clock.seconds
         run.written += 1
         run.first_seconds, run.last_seconds = run.first_seconds or now_seconds, now_seconds
@@ -174,7 +174,7 @@ class Producer:
         ]
         for export in encode(Resource(attributes), written, scope="faults"):
             self._hold_or_send(CUMULATIVE, export.body)
-        if self.cluster.partitions(DELTAS):
+        if deltas and self.cluster.partitions(DELTAS):
             self._hold_or_send(DELTAS, _differences(attributes, run.last_ns, now_ns))
             self.deltas += 1
         run.last_ns = now_ns

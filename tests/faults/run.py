@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
-from tests.faults.operations import WEIGHTS, Schedule
+from tests.faults.operations import Schedule
 from tests.faults.revision import revision
 from tests.faults.shrink import shortened
 
@@ -75,10 +75,16 @@ def _finding(result: Outcome) -> dict[str, Any]:
     return {"number": result.number, "kind": result.kind, "detail": detail, "schedule": short.plain()}
 
 
-def replay(path: Path) -> int:
-    """Run one schedule from a file; 1 if it breaks an invariant."""
+def replay(path: Path, *, real: bool, logs: Path | None) -> int:
+    """Run one schedule from a file, in memory or with real processes; 1 if it breaks an invariant."""
     schedule = Schedule.of(json.loads(path.read_text()))
-    kind, detail = schedule.finding()
+    if real:
+        from tests.faults.real_run import runner  # needs Kafka
+
+        with runner(say, logs=logs) as running:
+            kind, detail = running.run(schedule)
+    else:
+        kind, detail = schedule.finding()
     say(f"{kind}: {detail}" if kind else "every invariant holds")
     return int(bool(kind))
 
@@ -90,23 +96,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--real", type=int, default=0, metavar="N", help="run N schedules with real processes instead")
     parser.add_argument("--seed", default="1", help="any text; the same seed draws the same schedules (default: 1)")
     parser.add_argument("--first", type=int, default=0, help="number of the first schedule (default: 0)")
-    parser.add_argument("--without", nargs="*", default=[], choices=sorted(WEIGHTS), help="operations to leave out")
+    parser.add_argument("--without", nargs="*", default=[], metavar="NAME", help="operations to leave out")
     parser.add_argument("--most", type=int, default=2, help="findings of one kind that are shortened (default: 2)")
     parser.add_argument("--processes", type=int, default=1, help="processes to run schedules in (default: 1)")
-    parser.add_argument("--record", type=Path, help="JSON file for what was run and found")
-    parser.add_argument("--replay", type=Path, help="JSON file with one schedule, to be run again")
+    parser.add_argument("--at-once", type=int, default=1, help="real schedules to run at the same time (default: 1)")
+    parser.add_argument("--as-found", action="store_true", help="do not shorten real schedules that break an invariant")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        help="file for what was run and found: JSON; of real schedules a line each, and those in the file are not run",
+    )
+    parser.add_argument("--logs", type=Path, help="folder for the logs of real schedules that break an invariant")
+    parser.add_argument("--replay", type=Path, help="JSON file with one schedule, to be run again; --real 1: really")
     options = parser.parse_args(arguments)
     quiet()
     if options.replay:
-        return replay(options.replay)
+        return replay(options.replay, real=bool(options.real), logs=options.logs)
     if options.real:
-        from tests.faults.real_run import run_real  # needs Kafka
+        from tests.faults.real_run import Options, run_real  # needs Kafka
 
-        record = run_real(options.real, seed=options.seed, first=options.first, say=say)
+        how = Options(options.at_once, not options.as_found, options.record, tuple(options.without), options.logs)
+        record = run_real(options.real, seed=options.seed, first=options.first, say=say, options=how)
     else:
         record = in_process(options)
     whole = {"date": f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z", "revision": revision(), "seed": options.seed, **record}
-    if options.record:
+    if options.record and not options.real:
         options.record.write_text(json.dumps(whole, indent=1) + "\n")
     found = sum(whole["found"].values())
     say(f"{whole['done']} schedules at {whole['revision']}, seed {options.seed}: {found} findings")

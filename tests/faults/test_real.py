@@ -1,15 +1,45 @@
-"""Random schedules of faults with three Kafka nodes and real bridges."""
+"""Random schedules of faults with three Kafka nodes and real processes."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 import pytest
-from tests.faults.real_run import run_real
+from tests.faults.operations import Schedule
+from tests.faults.real_run import Runner, run_all, runner
+from tests.faults.record import Record
+from tests.faults.world import Operation, Setting
 from tests.service.require import binary
 
 pytestmark = pytest.mark.service
-SCHEDULES = 3
+NAMES: Final = ("1/0", "1/1", "1/2")
+WITHOUT: Final = ("bridge_previous",)
+"""Its machine code would have to be compiled first, for two minutes of a core."""
+REPLICAS: Final = Setting("replica", 2, 2, 1)
+WRONG_FILE: Final = Schedule(REPLICAS, (Operation("web_wrong", 1, 0), Operation("wait", 0, 1)))
+DEFECTS: Final = {
+    "handshakes_hang": (WRONG_FILE, "health takes too long"),
+    "the_door_is_open": (WRONG_FILE, "health is not what it should be"),
+    "ready_at_once": (Schedule(REPLICAS, ()), "ready before it has caught up"),
+}
+"""Each with a schedule, and the invariant that finds it."""
+
+
+@pytest.fixture(scope="module")
+def running(compiled: None) -> Iterator[Runner]:
+    binary("cc", "gcc")
+    with runner(print, without=WITHOUT) as made:
+        yield made
 
 
 @pytest.mark.timeout(900)
-def test_no_real_schedule_breaks_an_invariant(compiled: None) -> None:
-    binary("faketime", "faketime")
-    record = run_real(SCHEDULES, seed="1", first=0, say=print, shorten=False)
-    assert not record["findings"]
+def test_no_real_schedule_breaks_an_invariant(running: Runner) -> None:
+    results = list(run_all(running, NAMES, at_once=len(NAMES), record=Record(None, "")))
+    assert not [(result.name, result.kind, result.detail) for result in results if result.kind]
+
+
+@pytest.mark.timeout(300)
+def test_a_defect_that_is_put_back_in_a_process_is_found(running: Runner) -> None:
+    with ThreadPoolExecutor(len(DEFECTS)) as pool:
+        found = pool.map(lambda name: running.with_defect(name).run(DEFECTS[name][0])[0], DEFECTS)
+    assert dict(zip(DEFECTS, found, strict=True)) == {name: kind for name, (_, kind) in DEFECTS.items()}

@@ -1,0 +1,182 @@
+"""Starts kernelcast's daemons in a few milliseconds: forks a process that has imported them and loaded their code.
+
+A daemon's imports take two seconds of a core, and random schedules start six bridges each. Its parent is the process
+that asked (a child subreaper, see prctl(2)), so that it is waited for and killed like any child.
+
+`python -m tests.faults.nursery` reads one JSON object a line, `{"arguments": […], "log": PATH}`, and answers with the
+process id of the daemon, or 0 once it is ready for the first.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+from tests.service.servers import ServerProcess
+
+PR_SET_CHILD_SUBREAPER: Final = 36
+
+
+class Nursery:
+    """The client's end; several threads may start daemons."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.faults.nursery"]
+        environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, start_new_session=True
+        )
+        self._lock = threading.Lock()
+
+    def born(self, arguments: Sequence[str], log: Path) -> int:
+        """Start a daemon; its process id."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            request = json.dumps({"arguments": list(arguments), "log": str(log)})
+            self._process.stdin.write(request.encode() + b"\n")
+            self._process.stdin.flush()
+            while (answer := self._process.stdout.readline()) == b"0\n":
+                pass
+        return int(answer)
+
+    def close(self) -> None:
+        """End it; daemons that it has started live on."""
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def nursery() -> Iterator[Nursery]:
+    """A nursery whose daemons are children of this process."""
+    _adopt(adopting=True)
+    made = Nursery()
+    try:
+        yield made
+    finally:
+        made.close()
+        _adopt(adopting=False)
+
+
+class Adopted:
+    """A child that another process has started; those parts of `subprocess.Popen` that `ServerProcess` needs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        """Its exit code, or None while it runs."""
+        with self._lock:
+            if self.returncode is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end.
+
+        Raises:
+            TimeoutExpired: It has not ended in time.
+        """
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            time.sleep(0.02)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class ForkedServer(ServerProcess):
+    """A `ServerProcess` of kernelcast's command that a nursery starts."""
+
+    def __init__(self, name: str, arguments: Sequence[str], directory: Path, parent: Nursery) -> None:
+        super().__init__(name, arguments, directory)
+        self._parent = parent
+
+    def start(self, ready: Any = None, timeout_seconds: float = 60) -> Self:
+        """Start, and wait until `ready` says so."""
+        self.process = cast("Any", Adopted(self._parent.born(self.command, self.log)))
+        if ready is not None:
+            self._wait(ready, timeout_seconds)
+        return self
+
+
+def _adopt(*, adopting: bool) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(adopting), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    import kernelcast.bridge.command  # so that forked daemons have it
+    import kernelcast.cli.app
+    import kernelcast.exporter.command  # noqa: F401
+    from kernelcast.bridge.warm_up import warm_up
+
+    warm_up()
+    answer(0)
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer(fork(request["arguments"], request["log"]))
+
+
+def fork(arguments: Sequence[str], log: str) -> int:
+    """Start a daemon that is no child of this process; its process id."""
+    reading, writing = os.pipe()
+    between = os.fork()
+    if not between:
+        pid = os.fork()
+        if not pid:
+            os.close(reading)
+            os.close(writing)
+            become(arguments, log)
+        os.write(writing, b"%d" % pid)
+        os._exit(0)
+    os.waitpid(between, 0)  # from now on the daemon belongs to the subreaper
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        return int(pipe.read(20))
+
+
+def answer(pid: int) -> None:
+    """Write a line to the process that asks."""
+    os.write(1, b"%d\n" % pid)
+
+
+def become(arguments: Sequence[str], log: str) -> None:
+    """Run kernelcast's command in this process, as `kernelcast ARGUMENTS >>LOG 2>&1` does, and exit."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for end, source in ((0, nothing), (1, output), (2, output)):
+        os.dup2(source, end)
+    signal.set_wakeup_fd(-1)
+    sys.argv = ["kernelcast", *arguments]
+    from kernelcast.cli.__main__ import main as command
+
+    code = 1
+    try:
+        command()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

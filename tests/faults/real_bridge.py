@@ -1,0 +1,256 @@
+"""A bridge as a real process in a schedule: started, stopped, scraped over HTTP or HTTPS, and judged from outside."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tests.faults.bridges import DROPPED, Mode
+from tests.faults.invariants import Violation
+from tests.faults.nursery import ForkedServer, Nursery
+from tests.faults.producers import COUNTERS, Named, samples
+from tests.faults.real import TTL_SECONDS, RealCluster
+from tests.faults.revision import previous_environment
+from tests.faults.skewed_clock import SkewedClock
+from tests.faults.waiting import check_health
+from tests.faults.web_door import NO_ANSWER, Answer, Door
+from tests.service.servers import ServerProcess, free_ports
+
+PATIENCE_SECONDS: Final = 5.0
+STOP_SECONDS: Final = 30.0
+CONFIGURATION: Final = 2
+"""The exit code of a daemon that refuses its configuration."""
+OK: Final = 200
+WRONG_FILE: Final = 500
+
+
+@dataclass
+class Surroundings:
+    """What all bridges of a schedule share.
+
+    Attributes:
+        nursery: Starts those that need no environment of their own.
+        directory: For configurations.
+        logs: For logs: the small disk, where the schedule has one.
+        environ: Of every other bridge, which needs an interpreter of its own for it.
+        clocks: The library with which their clocks can be set, in schedules that do.
+        topics: What they read besides the producers' topics.
+        module: What `python -m` runs; another one than kernelcast's command puts a defect back.
+    """
+
+    nursery: Nursery
+    directory: Path
+    logs: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    clocks: Path | None = None
+    topics: tuple[str, ...] = ()
+    module: tuple[str, ...] = ("kernelcast.cli",)
+
+
+@dataclass
+class RealReplica:
+    """A place where a bridge process runs, or does not; as `bridges.Replica` is to the model.
+
+    Attributes:
+        polls: Of no meaning here.
+        previous: Whether the next bridge here is of the previous revision.
+        floors: What Kafka has of each producer: by its number, when the last value was written that is on Kafka now.
+        drops: Delta points that bridges here have counted as not added, as last seen.
+    """
+
+    cluster: RealCluster
+    number: int
+    count: int
+    mode: Mode
+    around: Surroundings
+    door: Door
+    floors: Callable[[], dict[int, float]] = dict
+    written: Callable[[int, float], float] = lambda _producer, _value: 0.0
+    polls: int = 0
+    suspended: bool = False
+    previous: bool = False
+    drops: float = 0.0
+    server: ServerProcess | None = None
+    page: str = ""
+    _clock: SkewedClock | None = None
+    _dropped: float = 0.0
+    _answered: bool = False
+    _floors: dict[int, float] = field(default_factory=dict)
+    _was_ready: bool = False
+    _served: bool = False
+    _shown: dict[Named, float] = field(default_factory=dict)
+    _first: bool = True
+
+    def __post_init__(self) -> None:
+        (port,) = free_ports(1)
+        self._address = f"127.0.0.1:{port}"
+        self.url = self.door.url(port)
+        if self.around.clocks is not None:
+            self._clock = SkewedClock(self.around.directory / f"clock-{self.number}", self.around.clocks)
+
+    @property
+    def running(self) -> bool:
+        """Whether it can be scraped: its process runs and has answered before.
+
+        Raises:
+            Violation: It has ended by itself.
+        """
+        if self.server is None or self.suspended:
+            return False
+        code = self.server.poll()
+        if code is not None:
+            if code != CONFIGURATION or not self.door.wrong or self._answered:
+                raise Violation("a bridge ends", f"replica {self.number}, exit code {code}: {self.server.tail(1500)}")
+            self._gone()
+        elif not self._answered:
+            self._answered = self._ask("/-/healthy").status != NO_ANSWER
+        return self._answered
+
+    def start(self) -> None:
+        """Start a bridge."""
+        if self.server is not None:
+            return
+        self._floors, self._first, self._answered = self.floors(), True, False
+        arguments = ["bridge", "--config", str(self._configuration()), "--web.config.file", str(self.door.path)]
+        environ = self._environ()
+        name = f"bridge-{self.number}"
+        if environ or self.around.module != ("kernelcast.cli",):
+            command = [sys.executable, "-m", *self.around.module, *arguments]
+            self.server = ServerProcess(name, command, self.around.logs, environ)
+        else:
+            self.server = ForkedServer(name, arguments, self.around.logs, self.around.nursery)
+        self.server.start()
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self.server is not None:
+            self.server.kill()
+        self._gone()
+
+    def leave(self) -> None:
+        """SIGTERM."""
+        if self.server is not None and not self.suspended:
+            self.server.stop(STOP_SECONDS)
+            self._gone()
+
+    def suspend(self) -> None:
+        """SIGSTOP."""
+        if self.server is not None and not self.suspended:
+            self._signal(signal.SIGSTOP)
+            self.suspended = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.suspended:
+            self.suspended = False
+            self._signal(signal.SIGCONT)
+
+    def set_clock(self, ahead_seconds: float) -> None:
+        """Set the clock of the bridge that runs here, and of those to come; in a schedule with clocks."""
+        if self._clock is not None:
+            self._clock.set(ahead_seconds)
+
+    def scrape(self) -> dict[Named, float]:
+        """The samples that it exposes.
+
+        Raises:
+            Violation: It serves a page under a wrong web configuration.
+        """
+        self._was_ready = self.ready()
+        answer = self._ask("/metrics", timeout_seconds=10)
+        if self.door.wrong and answer.status == OK:
+            raise Violation("a page is served under a wrong web configuration", f"replica {self.number}")
+        self.page, self._served = answer.body, answer.status == OK
+        lines = [line for line in self.page.splitlines() if line.startswith("kernelcast_bridge_delta_points_total")]
+        dropped = [float(line.rpartition(" ")[2]) for line in lines if any(f'"{one}"' in line for one in DROPPED)]
+        self.drops = self._dropped + sum(dropped)
+        self._shown = dict(samples(self.page))
+        return self._shown
+
+    def healthy(self) -> None:
+        """Ask `/-/healthy`, and once more if that is not answered in time.
+
+        Raises:
+            Violation: Both answers take longer than a second, or are not what the web configuration demands.
+        """
+        assert self.server is not None
+        statuses: list[int] = []
+        check_health(lambda: statuses.append(self._ask("/-/healthy").status), self.server)
+        expected = WRONG_FILE if self.door.wrong else OK
+        if expected != statuses[-1]:
+            detail = f"replica {self.number} answers {statuses} in place of {expected}"
+            raise Violation("health is not what it should be", detail)
+
+    def ready(self) -> bool:
+        """What `/-/ready` answers."""
+        return self._ask("/-/ready").status == OK
+
+    def behind(self) -> list[Any]:
+        """Series of the last page that show that it was ready before it had caught up.
+
+        A value is too old if Kafka had a newer one of its series when the process was started. Where every replica
+        reads everything, the first page after it is ready has every series, too.
+        """
+        if not self._was_ready or not self._served:
+            return []
+        newest: dict[int, float] = {}
+        for (name, producer), value in self._shown.items():
+            if name in COUNTERS:
+                newest[producer] = max(newest.get(producer, 0.0), self.written(producer, value))
+        old = [
+            (producer, round(floor - newest[producer], 1))
+            for producer, floor in self._floors.items()
+            if newest.get(producer, floor) < floor
+        ]
+        absent = [(producer, "absent") for producer in self._floors if producer not in newest]
+        first, self._first = self._first, False
+        return [*old, *(absent if first and self.mode == "replica" else [])]
+
+    def forget(self, producer: int | None = None) -> None:
+        """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""
+        for number in list(self._floors):
+            if producer in (None, number):
+                del self._floors[number]
+
+    def _ask(self, path: str, timeout_seconds: float = PATIENCE_SECONDS) -> Answer:
+        return self.door.ask(f"{self.url}{path}", timeout_seconds)
+
+    def _configuration(self) -> Path:
+        settings: dict[str, Any] = {
+            "web": {"listen_address": self._address},
+            "mode": self.mode,
+            "group_id": f"bridge-{self.cluster.tag}",
+            "topics": [self.cluster.name("kernels"), self.cluster.name("orders"), *self.around.topics],
+            "ttl_seconds": TTL_SECONDS,
+            "ttl_floor_seconds": 8,
+            "missed_intervals": 8,
+            "takeover_seconds": 8,
+            "deltas": {"snapshot_seconds": 3},
+        }
+        if self.mode == "sharded":
+            settings |= {"replica_index": self.number, "replica_count": self.count}
+        kafka = {
+            "bootstrap_servers": self.cluster.kafka.bootstrap_servers,
+            "properties": {"session.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 3000},
+        }
+        path = self.around.directory / f"bridge-{self.number}.yaml"
+        path.write_text(yaml.safe_dump({"kafka": kafka, "bridge": settings}))
+        return path
+
+    def _environ(self) -> dict[str, str]:
+        environ = {**self.around.environ} if self.number % 2 else {}
+        environ |= previous_environment(compiled=True) if self.previous else {}
+        environ |= self._clock.environ if self._clock is not None else {}
+        return environ
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.server is not None
+        assert self.server.process is not None
+        os.killpg(self.server.process.pid, number)
+
+    def _gone(self) -> None:
+        self._dropped, self.server, self.suspended, self._answered = self.drops, None, False, False

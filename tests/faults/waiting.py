@@ -1,0 +1,89 @@
+"""How long processes have waited for a processor: what a busy machine costs is no fault of theirs."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from tests.faults.invariants import Violation
+from tests.service.servers import ServerProcess
+
+HEALTHY_SECONDS: Final = 1.0
+MOST_TIMES: Final = 5
+
+
+def check_health(ask: Callable[[], object], server: ServerProcess) -> None:
+    """Ask a server for its health, and once more if that takes too long.
+
+    Raises:
+        Violation: It takes too long twice.
+    """
+    assert server.process is not None
+    first = own_seconds(ask, server.process.pid)
+    if first > HEALTHY_SECONDS and (second := own_seconds(ask, server.process.pid)) > HEALTHY_SECONDS:
+        raise Violation("health takes too long", f"{server.name}: {first:.2f} s, {second:.2f} s")
+
+
+def waits(pid: int) -> dict[Path, float]:
+    """By thread of a process, how many seconds it has been runnable without a processor, ever; see proc(5)."""
+    found: dict[Path, float] = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            found[path] = int(path.read_text().split()[1]) / 1e9
+        except (OSError, IndexError):  # the thread has ended
+            continue
+    return found
+
+
+def own_seconds(action: Callable[[], object], pid: int) -> float:
+    """How long an action takes, less the longest time in which a thread of those two waited for a processor.
+
+    Args:
+        action: Asks the process.
+        pid: The process that is asked.
+    """
+    pids = (pid, os.getpid())
+    before, began = [waits(one) for one in pids], time.monotonic()
+    action()
+    took_seconds = time.monotonic() - began
+    for one, then in zip(pids, before, strict=True):
+        took_seconds -= max((waited - then.get(path, waited) for path, waited in waits(one).items()), default=0.0)
+    return max(0.0, took_seconds)
+
+
+class Patience:
+    """A time limit that a busy machine makes longer: time in which a process waits for a processor does not count.
+
+    It ends at `MOST_TIMES` as much real time whatever has waited.
+    """
+
+    def __init__(self, limit_seconds: float, servers: Callable[[], Iterable[ServerProcess]]) -> None:
+        """Begin.
+
+        Args:
+            limit_seconds: How long.
+            servers: The processes that have something to do; asked each time, as they come and go.
+        """
+        self._limit_seconds, self._servers = limit_seconds, servers
+        self._began = self._asked = time.monotonic()
+        self._before: dict[Path, float] = {}
+        self._waited_seconds = 0.0
+        self._note()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the limit is reached; asked at least every few seconds."""
+        self._note()
+        took_seconds = time.monotonic() - self._began
+        own_seconds = took_seconds - self._waited_seconds
+        return own_seconds > self._limit_seconds or took_seconds > MOST_TIMES * self._limit_seconds
+
+    def _note(self) -> None:
+        """Add what the thread that has waited most has waited since the last call."""
+        alive = [one.process.pid for one in self._servers() if one.process is not None and one.poll() is None]
+        now = {path: waited for pid in (*alive, os.getpid()) for path, waited in waits(pid).items()}
+        asked = time.monotonic()
+        longest = max((waited - self._before.get(path, 0.0) for path, waited in now.items()), default=0.0)
+        self._waited_seconds += min(longest, asked - self._asked)
+        self._asked, self._before = asked, now
