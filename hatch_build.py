@@ -41,7 +41,7 @@ class AddressHook(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         """Set `readme` and `urls`."""
         root = Path(self.root)
-        addresses = _module(root / "release" / "addresses.py")
+        addresses = _module(root / "core" / "release" / "addresses.py")
         address, version = addresses.repository(root), metadata["version"]
         text = addresses.with_absolute_links((root / "README.md").read_text(encoding="utf-8"), address, version)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 UNRELEASED: Final = "unreleased"
 _HEADING: Final = re.compile(r"^## \[(?P<version>[^\]]+)\] - (?P<date>\d{4}-\d\d-\d\d|unreleased)$", re.MULTILINE)
 

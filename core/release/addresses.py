@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 SECURITY: Final = "SECURITY.md"
 _ADDRESS: Final = re.compile(r"https://[\w.-]+(/[\w.-]+)+")
 _RELATIVE_LINK: Final = re.compile(r"\]\((?!\w+:|#|/)([^)\s]+)\)")

@@ -22,7 +22,7 @@ from typing import Final
 
 from release import addresses, changelog
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 TOOLS: Final = REPOSITORY / "build" / "release-tools"
 PURE: Final = "pure"
 PLATFORMS: Final = ("x86_64", "aarch64")
