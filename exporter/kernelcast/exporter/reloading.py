@@ -24,6 +24,9 @@ RELOADED: Final = (
     "pod_resources_socket",
     "kubernetes_virtual_gpus",
     "job_mapping_directory",
+    "kubernetes_pod_label_allowlist_regex",
+    "kubernetes_api_url",
+    "kubernetes_node_name",
 )
 """Settings that are taken over. The others name sockets, files and topics that are held, or tables with totals."""
 

@@ -1,9 +1,10 @@
 """Settings of `kernelcast exporter`."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from kernelcast.exporter.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
 from kernelcast.runtime.settings import Remedy, Section, ServiceSettings, WebSettings
@@ -18,12 +19,21 @@ def _as_number(value: Any) -> Any:
     return None if value == ALL_KERNELS else value
 
 
+def _as_pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return value
+
+
 def _as_switch(value: Any) -> Any:
     """YAML reads a bare `on` as true."""
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(_as_switch), Remedy("write on or off")]
+Pattern = Annotated[str, AfterValidator(_as_pattern), Remedy("write a regular expression, such as ^app$")]
 WindowSeconds = Annotated[
     float, Field(ge=1, le=86_400, allow_inf_nan=False), Remedy("give seconds, above the interval and at most a day")
 ]
@@ -82,6 +92,10 @@ class ExporterSettings(ServiceSettings):
         pod_resources_socket: The kubelet's.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
             dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
+        kubernetes_pod_label_allowlist_regex: Labels of pods whose keys match one of these become labels of their GPUs'
+            series; none asks for none. Needs the right to list pods.
+        kubernetes_api_url: Where the API server is; empty takes the address that every pod has in its environment.
+        kubernetes_node_name: The node's name in Kubernetes; empty takes `hostname`.
         kernel_log: Whether to count XIDs in the kernel's log too, also those of the time without an exporter; needs a
             right that is not given by default.
         infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has too.
@@ -129,6 +143,9 @@ class ExporterSettings(ServiceSettings):
     pod_resources_socket: Path = KUBELET_SOCKET
     kubernetes_virtual_gpus: bool = False
     job_mapping_directory: Path | None = None
+    kubernetes_pod_label_allowlist_regex: tuple[Pattern, ...] = ()
+    kubernetes_api_url: str = ""
+    kubernetes_node_name: str = ""
     kernel_log: OnOff = "off"
     infiniband: OnOff = "off"
     infiniband_directory: Path = INFINIBAND_DIRECTORY

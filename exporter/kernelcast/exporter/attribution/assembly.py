@@ -1,5 +1,6 @@
 """Attribution for the daemon: from its settings, with its own metrics."""
 
+import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -8,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from kernelcast.exporter.attribution.attribution import SOURCES, Attribution, AttributionSettings, Gpu
+from kernelcast.exporter.attribution.pod_labels import ApiServer
 from kernelcast.exporter.refreshed import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
@@ -78,7 +80,16 @@ def _places(settings: ExporterSettings) -> AttributionSettings:
         socket=settings.pod_resources_socket,
         shared_gpus=settings.kubernetes_virtual_gpus,
         job_directory=settings.job_mapping_directory,
+        pod_labels=_pod_labels(settings),
     )
+
+
+def _pod_labels(settings: ExporterSettings) -> tuple[ApiServer, tuple[str, ...]] | None:
+    patterns = settings.kubernetes_pod_label_allowlist_regex
+    if not patterns:
+        return None
+    node_name = settings.kubernetes_node_name or settings.hostname or platform.node()
+    return ApiServer(node_name, settings.kubernetes_api_url), patterns
 
 
 class Ages(Collector):

@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol, Self
 from kernelcast.exporter.attribution.cgroup import PROC, Membership, membership, sees_host_pids
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
+from kernelcast.exporter.attribution.pod_labels import NO_PODS, ApiServer, PodLabelReader, PodLabels
 from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
-from kernelcast.exporter.attribution.pod_resources import PodResources
+from kernelcast.exporter.attribution.pod_resources import Container, PodResources
 from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
 from kernelcast.exporter.refreshed import Pace, Refreshed
@@ -26,12 +27,18 @@ KUBELET: Final = "kubelet"
 POD_NAMES: Final = "pod_names"
 JOBS: Final = "jobs"
 USERS: Final = "users"
-SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS)
+POD_LABELS: Final = "pod_labels"
+SOURCES: Final = (KUBELET, POD_NAMES, JOBS, USERS, POD_LABELS)
 """Values of the label `source` of attribution's own metrics."""
 
 KUBELET_SECONDS: Final = 10.0
 JOBS_SECONDS: Final = 2.0
 USERS_SECONDS: Final = 300.0
+POD_LABELS_SECONDS: Final = 60.0
+POD_LABELS_KEEP_SECONDS: Final = 600.0
+"""A pod's labels hardly ever change, and an API server may be away while it is upgraded."""
+MOST_MISSED: Final = 1000
+"""Pods without known labels that are remembered, so that each makes one request before its time and no more."""
 FIRST_SECONDS: Final = 1.0
 """Time that the daemon's start waits for first answers, so that its first series need not change their labels."""
 KEEP_SECONDS: Final = 120.0
@@ -86,6 +93,7 @@ class AttributionSettings:
         shared_gpus: A GPU with several containers has each series once for each (dcgm-exporter's
             KUBERNETES_VIRTUAL_GPUS); otherwise once, with the labels on which all agree.
         job_directory: dcgm-exporter's mapping directory; None where there is none.
+        pod_labels: The API server, and patterns of the keys of labels that are taken; None takes none.
         logs: The kubelet's log directories.
         proc: Processes.
         passwd: Users.
@@ -96,6 +104,7 @@ class AttributionSettings:
     socket: Path = KUBELET_SOCKET
     shared_gpus: bool = False
     job_directory: Path | None = None
+    pod_labels: tuple[ApiServer, tuple[str, ...]] | None = None
     logs: Path = LOGS
     proc: Path = PROC
     passwd: Path = PASSWD
@@ -122,6 +131,9 @@ class Attribution:
         self._pods = Refreshed(KUBELET, self._ask_kubelet, PodUses(), pace=often, on_error=on_error)
         self._names = Refreshed(POD_NAMES, self._read_names, PodNames(), pace=often, on_error=on_error)
         self._users = Refreshed(USERS, self._read_users, NO_USERS, pace=seldom, on_error=on_error)
+        slowly = Pace(POD_LABELS_SECONDS, POD_LABELS_KEEP_SECONDS)
+        self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
+        self._missed: set[Container] = set()
         self._jobs = Refreshed(
             JOBS, self._job_reader(on_error), NO_JOBS, pace=Pace(JOBS_SECONDS, KEEP_SECONDS), on_error=on_error
         )
@@ -132,6 +144,8 @@ class Attribution:
         sources: list[Refreshed[Any]] = [self._users]
         if self._settings.kubernetes != "off":
             sources += [self._pods, self._names]
+            if self._settings.pod_labels is not None:
+                sources.append(self._pod_labels)
         if self._settings.job_directory is not None:
             sources.append(self._jobs)
         return sources
@@ -164,7 +178,7 @@ class Attribution:
 
         Several sets come from several jobs on one GPU, as with dcgm-exporter, and from `shared_gpus`.
         """
-        pods = self._pod_labels(gpu)
+        pods = self._labels_of_gpu(gpu)
         jobs = self._jobs_of(gpu)
         if not jobs:
             return pods
@@ -196,8 +210,8 @@ class Attribution:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
 
-    def _pod_labels(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
-        uses = [use.labels() for use in self._uses(gpu)]
+    def _labels_of_gpu(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+        uses = [{**self._labels_of_pod(use.container), **use.labels()} for use in self._uses(gpu)]
         if not uses:
             return (NO_LABELS,)
         return tuple(uses) if self._settings.shared_gpus else (agreed(uses),)
@@ -208,10 +222,25 @@ class Attribution:
             self._names.soon()
             return NO_LABELS
         if found.name:
-            return container_labels(found)
+            return self._labels_of_container(found)
         own = [use.container for use in self._uses(gpu)]
         same_pod = [one for one in own if (one.pod, one.namespace) == (found.pod, found.namespace)]
-        return agreed(container_labels(one) for one in same_pod or [found])
+        return agreed(self._labels_of_container(one) for one in same_pod or [found])
+
+    def _labels_of_container(self, container: Container) -> Mapping[str, str]:
+        return {**self._labels_of_pod(container), **container_labels(container)}
+
+    def _labels_of_pod(self, container: Container) -> Mapping[str, str]:
+        """What the pod's own labels say; a pod that is not known yet is asked for once before its time."""
+        if self._settings.pod_labels is None:
+            return NO_LABELS
+        found = self._pod_labels.value.of(container)
+        if found is None and container not in self._missed and len(self._missed) < MOST_MISSED:
+            self._missed.add(container)
+            self._pod_labels.soon()
+        elif found is not None:
+            self._missed.discard(container)
+        return found or NO_LABELS
 
     def _uses(self, gpu: Gpu) -> tuple[Use, ...]:
         names = names_of(gpu.uuid, gpu.device, gpu.index, gi_id=gpu.gi_id, mig_uuids=gpu.mig_uuids)
@@ -238,6 +267,11 @@ class Attribution:
 
     def _read_users(self) -> Mapping[int, str]:
         return read_users(self._settings.passwd)
+
+    def _pod_label_reader(self) -> Callable[[], PodLabels | None]:
+        if self._settings.pod_labels is None:
+            return lambda: None
+        return PodLabelReader(*self._settings.pod_labels).read
 
     def _job_reader(self, on_error: ErrorListener) -> Callable[[], Jobs | None]:
         directory = self._settings.job_directory

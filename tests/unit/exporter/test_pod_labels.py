@@ -1,0 +1,205 @@
+"""Labels of pods from an API server, over HTTP, on the series of the GPUs that the pods have."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from kernelcast.exporter.attribution import Attribution, AttributionSettings
+from kernelcast.exporter.attribution.pod_labels import (
+    MOST_LABELS,
+    ApiServer,
+    ApiServerError,
+    PodLabelReader,
+    label_name,
+)
+from kernelcast.exporter.attribution.pod_resources import Container
+from kernelcast.exporter.settings import ExporterSettings
+
+
+class FakeApiServer(ThreadingHTTPServer):
+    """Answers GET /api/v1/pods from a list of pods, two a page, to whoever has the token."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.pods: list[dict[str, Any]] = []
+        self.asked: list[dict[str, list[str]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.status = 200
+        self.body: bytes | None = None
+        self.location = ""
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def add(self, name: str, namespace: str = "team", node: str = "node-1", **labels: str) -> None:
+        self.pods.append({"metadata": {"name": name, "namespace": namespace, "labels": labels}, "node": node})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeApiServer
+
+    def do_GET(self) -> None:
+        query = parse_qs(urlsplit(self.path).query)
+        self.server.asked.append(query)
+        self.server.headers.append(dict(self.headers.items()))
+        allowed = self.headers["Authorization"] == "Bearer the-token"
+        self.send_response(self.server.status if allowed else 401)
+        if self.server.location:
+            self.send_header("Location", self.server.location)
+        self.end_headers()
+        self.wfile.write(self.server.body if self.server.body is not None else self._page(query))
+
+    def _page(self, query: dict[str, list[str]]) -> bytes:
+        (selector,) = query["fieldSelector"]
+        own = [one for one in self.server.pods if f"spec.nodeName={one['node']}" == selector]
+        first = int(query.get("continue", ["0"])[0])
+        more = {"continue": str(first + 2)} if first + 2 < len(own) else {}
+        items = [{"metadata": one["metadata"]} for one in own[first : first + 2]]
+        return json.dumps({"kind": "PartialObjectMetadataList", "metadata": more, "items": items}).encode()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApiServer]:
+    made = FakeApiServer()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    (tmp_path / "token").write_text("the-token\n")
+    return tmp_path
+
+
+def reader(api: FakeApiServer, account: Path, *patterns: str) -> PodLabelReader:
+    return PodLabelReader(ApiServer("node-1", api.url, account), patterns or ("^app$", r"^example\.com/team$"))
+
+
+def test_only_allowed_labels_of_this_nodes_pods_are_taken_from_every_page(api: FakeApiServer, account: Path) -> None:
+    api.add("train-0", app="train", **{"example.com/team": "vision", "pod-template-hash": "77d9"})
+    api.add("train-1", app="train")
+    api.add("train-2", other="x")
+    api.add("elsewhere", node="node-2", app="no")
+    labels = reader(api, account).read()
+    assert labels.of(Container("team", "train-0", "c")) == {"app": "train", "example_com_team": "vision"}
+    assert labels.of(Container("team", "train-1", "c")) == {"app": "train"}
+    assert labels.of(Container("team", "train-2", "c")) == {}
+    assert labels.of(Container("team", "elsewhere", "c")) is None
+    assert len(api.asked) == 2
+
+
+def test_the_request_is_cheap_for_the_api_server(api: FakeApiServer, account: Path) -> None:
+    reader(api, account).read()
+    (query,), (headers,) = api.asked, api.headers
+    assert query == {"fieldSelector": ["spec.nodeName=node-1"], "limit": ["500"], "resourceVersion": ["0"]}
+    assert "PartialObjectMetadataList" in headers["Accept"]
+
+
+def test_a_renewed_token_is_read_again(api: FakeApiServer, account: Path) -> None:
+    api.add("a", app="x")
+    made = reader(api, account)
+    (account / "token").write_text("an-old-token")
+    with pytest.raises(ApiServerError, match="answered 401"):
+        made.read()
+    (account / "token").write_text("the-token")
+    assert made.read().pods
+
+
+def test_a_missing_right_is_named_and_the_token_is_not(api: FakeApiServer, account: Path) -> None:
+    api.status = 403
+    with pytest.raises(ApiServerError, match=r"answered 403 .* allowed to list pods") as caught:
+        reader(api, account).read()
+    assert "the-token" not in str(caught.value)
+
+
+def test_a_redirect_is_not_followed_with_the_token(api: FakeApiServer, account: Path) -> None:
+    other = FakeApiServer()
+    try:
+        api.status, api.location = 302, f"{other.url}/api/v1/pods"
+        with pytest.raises(ApiServerError, match="answered 302"):
+            reader(api, account).read()
+        assert not other.asked
+    finally:
+        other.shutdown()
+        other.server_close()
+
+
+@pytest.mark.parametrize("body", [b"", b"not json", b"[]", b'{"items": 5}', b"null"])
+def test_an_answer_that_is_none_is_an_error_and_no_pod(api: FakeApiServer, account: Path, body: bytes) -> None:
+    api.body = body
+    with pytest.raises((ApiServerError, ValueError, TypeError)):
+        reader(api, account).read()
+
+
+def test_a_token_is_never_sent_in_plain_text_to_another_host(account: Path) -> None:
+    made = PodLabelReader(ApiServer("n", "http://10.0.0.1:8080", account), ("x",))
+    with pytest.raises(ApiServerError, match="has to begin with https://"):
+        made.read()
+
+
+def test_outside_a_cluster_the_setting_is_named() -> None:
+    with pytest.raises(ApiServerError, match=r"KUBERNETES_SERVICE_HOST is not set.*kubernetes_api_url"):
+        ApiServer("n").address({})
+    assert ApiServer("n").address({"KUBERNETES_SERVICE_HOST": "fd00::1"}) == "https://[fd00::1]:443"
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("app.kubernetes.io/name", "app_kubernetes_io_name"),
+        ("team", "team"),
+        ("gpu", "pod_label_gpu"),
+        ("namespace", "pod_label_namespace"),
+        ("job", "pod_label_job"),
+        ("1st", "pod_label_1st"),
+    ],
+)
+def test_a_label_never_takes_the_name_of_one_of_ours(key: str, name: str) -> None:
+    assert label_name(key) == name
+
+
+def test_the_labels_of_a_pod_are_bounded_and_a_pattern_matches_anywhere_as_with_dcgm_exporter(account: Path) -> None:
+    made = PodLabelReader(ApiServer("n", "", account), ("team",))
+    assert made.allowed({"my-team-name": "a", "app": "b"}) == {"my_team_name": "a"}
+    assert len(made.allowed({f"team{number}": "x" for number in range(100)})) == MOST_LABELS
+
+
+def test_a_process_in_a_pod_carries_the_pods_labels_beside_its_name(api: FakeApiServer, account: Path) -> None:
+    api.add("train-0", app="train", pod="a label that claims to be the name")
+    settings = AttributionSettings(pod_labels=(ApiServer("node-1", api.url, account), ("^app$", "^pod$")))
+    made = Attribution(settings, on_error=lambda _source: None)
+    container = Container("team", "train-0", "main")
+    assert "app" not in made._labels_of_container(container)
+    made._pod_labels.refresh()
+    assert made._labels_of_container(container) == {
+        "app": "train",
+        "container": "main",
+        "namespace": "team",
+        "pod": "train-0",
+        "pod_label_pod": "a label that claims to be the name",
+    }
+
+
+def test_without_a_pattern_nothing_is_asked(api: FakeApiServer) -> None:
+    made = Attribution(AttributionSettings(), on_error=lambda _source: None)
+    made.refresh()
+    assert not api.asked
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="is no regular expression"):
+        ExporterSettings(kubernetes_pod_label_allowlist_regex=("(",))
