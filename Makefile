@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := core exporter bridge predictor grafana tests benchmarks
+SOURCES := core exporter bridge predictor grafana tests benchmarks examples
 STAMP := $(VENV)/.installed
 
 # Tests mostly wait, so more of them run at once than there are cores: three on two.
@@ -47,10 +47,13 @@ lint: install  ## style, types, imports, generated files
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/kernelcast grafana generate --check
 	@$(BIN)/python -m kernelcast.wire.catalogue.document | diff -u docs/metrics.md - || \
 		{ echo "docs/metrics.md is not what the catalogue says: make docs" >&2; exit 1; }
+	@$(BIN)/python -m kernelcast.probe.document | diff -u docs/api.md - || \
+		{ echo "docs/api.md differs from the docstrings: make docs" >&2; exit 1; }
 	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
 		{ echo "docs/runbooks.md is not what the rules say: make docs" >&2; exit 1; }
 
@@ -69,6 +72,7 @@ bench-peers: install  ## the bridge beside other bridges (needs Java, Maven, Go)
 
 docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.wire.catalogue.document > docs/metrics.md
+	$(BIN)/python -m kernelcast.probe.document > docs/api.md
 	$(BIN)/kernelcast grafana generate
 	$(BIN)/kernelcast grafana runbooks > docs/runbooks.md
 

@@ -24,5 +24,5 @@ SURFACES: Final[Mapping[str, Callable[[], dict[str, Any]]]] = {
 
 
 def frozen_file(surface: str) -> Path:
-    """Where the description of a surface is kept."""
+    """The path of the file that describes a surface."""
     return FROZEN / f"{surface.replace(' ', '_')}.yaml"

@@ -35,7 +35,7 @@ def commands() -> dict[str, Any]:
 
 
 def exit_codes() -> dict[str, Any]:
-    """What the command ends with, by what was asked or went wrong."""
+    """Exit codes, by request or by failure."""
     with tempfile.TemporaryDirectory() as folder:
         broken = Path(folder) / "broken.yaml"
         broken.write_text("bridge: {no_such_key: 1}\n")

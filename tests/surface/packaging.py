@@ -1,4 +1,4 @@
-"""Describes what an installation offers: entry points, extras, the `.pth` file, modules for `-m`, variables."""
+"""Describes an installation: entry points, extras, the `.pth` file, modules for `-m`, variables."""
 
 import ast
 import re
@@ -55,7 +55,7 @@ def can_be_started(module: str) -> bool:
 
 
 def variables() -> set[str]:
-    """Environment variables of ours that the packages read or set, those of settings aside."""
+    """Environment variables of ours that the packages read or set, except those of settings."""
     found: set[str] = set()
     for path in sources():
         text = path.read_text()
@@ -79,7 +79,7 @@ def _module_name(path: Path) -> str:
 
 
 def _after_dash_m(tree: ast.Module) -> Iterator[str]:
-    """What follows `"-m"` in a list or tuple, also where it is a constant of the module."""
+    """Modules that follow `"-m"` in a list or tuple, as text or as a constant of the module."""
     assigned = [one for one in tree.body if isinstance(one, ast.Assign | ast.AnnAssign)]
     constants = {
         target.id: one.value.value

@@ -1,4 +1,4 @@
-"""Where the repository's parts lie, for the descriptions that read files."""
+"""Paths of the repository, for the descriptions that read files."""
 
 from collections.abc import Iterator
 from pathlib import Path

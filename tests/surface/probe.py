@@ -2,16 +2,13 @@
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, Final
 
 from kernelcast import probe
-
-INTERNAL: Final[Mapping[str, frozenset[str]]] = {
-    "Probe": frozenset({"constructor", "start", "abandon", "connected", "dropped_frames"}),
-    "Tunable": frozenset({"constructor", "claim", "lend", "overlaps", "put", "rollbacks", "shown", "terms"}),
-}
-"""Members that only the package itself uses: programs get these objects from `start()` and `tunable()`."""
+from kernelcast.probe.document import PUBLIC_MEMBERS
+from kernelcast.probe.probe import settings_from
 
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?=\w)|[~+](?=\w)")
 
@@ -26,9 +23,20 @@ def _described(name: str, thing: Any) -> dict[str, Any]:
         return _callable(thing)
     if not isinstance(thing, type):
         return {"type": _text(thing)}
-    internal = INTERNAL.get(name, frozenset())
-    members = {f".{member}": described for member, described in _members(thing) if member not in internal}
-    return {**({} if "constructor" in internal else {"constructor": _callable(thing)}), **members}
+    if name in PUBLIC_MEMBERS:  # programs get such an object from a function, and use no other member of it
+        made = {f".{member}": described for member, described in _members(thing) if member in PUBLIC_MEMBERS[name]}
+        return made | (_set_by_constructor() if thing is probe.Probe else {})
+    return {"constructor": _callable(thing), **{f".{member}": described for member, described in _members(thing)}}
+
+
+def _set_by_constructor() -> dict[str, Any]:
+    """Public members of a probe that its class does not have: methods of its recorder, and its settings."""
+    running = probe.Probe(settings_from("program", None, {}))
+    names = [name for name in PUBLIC_MEMBERS["Probe"] if name in vars(running)]
+    methods = {f".{name}": _callable(getattr(running, name)) for name in names if callable(getattr(running, name))}
+    described = {one.name: _text(one.type) for one in fields(running.settings) if one.name != "policy"}
+    running.abandon()
+    return {**methods, ".settings": described}
 
 
 def _members(kind: type[Any]) -> Iterator[tuple[str, Any]]:

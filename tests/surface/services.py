@@ -43,7 +43,7 @@ from kernelcast.wire.topics import TOPICS
 HOSTNAME: Final = "HOSTNAME"
 WAIT_SECONDS: Final = 10.0
 OWN_PREFIXES: Final = ("kernelcast_", "target_info")
-"""What the Python client adds about the process is not ours."""
+"""Our metrics; the Python client adds others about the process."""
 
 _ADDRESS: Final = WebSettings(listen_address="127.0.0.1:0")
 _HARMLESS: Final = frozenset({"poll", "flush", "purge", "close", "produce", "unsubscribe"})
@@ -80,14 +80,14 @@ class Recorder:
         self._changed = threading.Condition()
 
     def connect(self, _client: object, _settings: object, *, properties: Mapping[str, Any]) -> IdleClient:
-        """Stand in for `kernelcast.runtime.connect.connect`."""
+        """Replace `kernelcast.runtime.connect.connect`."""
         with self._changed:
             self.names.add((properties.get("client.id", ""), properties.get("group.id", "")))
             self._changed.notify_all()
         return IdleClient()
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many clients with different names were made, one of them on a thread."""
+        """Wait until that number of clients with different names were made, one of them on a thread."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.names) >= count, WAIT_SECONDS), self.names
 
@@ -218,7 +218,7 @@ def _demo() -> Recorder:
 
 
 def _of_command(*command: str) -> Recorder:
-    """What a command that publishes calls itself; it ends when it would connect."""
+    """The names of a command that publishes; it ends when it would connect."""
     recorder = Recorder()
 
     def connect(*arguments: Any, **named: Any) -> None:

@@ -1,7 +1,7 @@
 """This revision reads the frames and events that older ones wrote, every field of them.
 
-Readers skip names that they do not know, so what an older revision wrote is read and written again: a field that this
-revision calls something else is missing then, or has its default in place of its value.
+Readers skip names that they do not know, so the bytes of an older revision are read and written again: a field that
+this revision calls something else is missing then, or has its default in place of its value.
 """
 
 import json
@@ -25,7 +25,7 @@ def named(path: Path) -> str:
 
 
 def lost(before: Any, after: Any, place: str) -> Iterator[str]:
-    """What was there before and is not, or has another value."""
+    """A sentence for each value that was there before and is missing or changed."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             if name in after:

@@ -1,4 +1,4 @@
-"""What users, programs and other revisions rely on is what the files in `frozen/` say."""
+"""The public surface is the one that the files in `frozen/` describe."""
 
 import pytest
 from tests.surface import packaging

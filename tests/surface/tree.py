@@ -24,7 +24,7 @@ _MISSING: Final = object()
 
 
 class Kind(Enum):
-    """How a difference affects those who use earlier revisions."""
+    """Effect of a difference on those who use earlier revisions."""
 
     REMOVED = "removed"
     RENAMED = "renamed"
@@ -115,7 +115,7 @@ def read(path: Path) -> Tree:
 
 
 def load(text: str) -> Any:
-    """What YAML says, by libyaml where it is there: ten times as fast."""
+    """Read YAML, with libyaml if it is installed, which is ten times as fast."""
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  both are safe
 
 

@@ -1,6 +1,6 @@
 """Writes the public surface of this revision: `python -m tests.surface.write [--breaking]`.
 
-What is new or only reworded is written. Where something is gone, renamed or changed, nothing is written: whoever runs
+Additions and reworded text are written. Where something is gone, renamed or changed, nothing is written: whoever runs
 kernelcast would have to change settings, queries or programs. `--breaking` accepts that; it belongs into CHANGELOG.md.
 """
 
@@ -15,7 +15,7 @@ from tests.surface.tree import differences, read, render
 def main(arguments: Sequence[str]) -> int:
     """Write the files; returns 1 where a difference is breaking and that was not accepted."""
     parser = argparse.ArgumentParser("python -m tests.surface.write", description=__doc__.partition("\n")[0])
-    parser.add_argument("--breaking", action="store_true", help="accept what is gone, renamed or changed")
+    parser.add_argument("--breaking", action="store_true", help="accept entries that are gone, renamed or changed")
     breaking = parser.parse_args(arguments).breaking
     described = {surface: describe() for surface, describe in SURFACES.items()}
     refused = []

@@ -60,7 +60,14 @@ HEADER: Final = struct.Struct("<2sBB")
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaim:
-    """A GPU as the process sees it; the exporter completes what it lacks from NVML."""
+    """A GPU as the process sees it; the exporter adds missing values from NVML.
+
+    Attributes:
+        uuid: NVML's UUID of the GPU, or of the MIG device.
+        gpu: The index that CUDA gives it.
+        model_name: The model, as NVML names it.
+        gi_id: The number of the GPU instance, on a MIG device.
+    """
 
     uuid: str
     gpu: str = "0"

@@ -54,11 +54,17 @@ _HOMES: Final = {
 _CURRENT: Final = "kernelcast.probe.current"
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415  an interpreter's start pays for this module
+if not TYPE_CHECKING:  # a type checker that saw this function would accept every name
 
-    found = getattr(import_module(_HOMES.get(name, _CURRENT)), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415  an interpreter's start pays for this module
+
+        found = getattr(import_module(_HOMES.get(name, _CURRENT)), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -60,17 +60,17 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
     standalone: bool | None = None,
     nvtx: bool | None = None,
 ) -> Probe:
-    """Start to report this process; called again, it gives the probe that runs already.
+    """Start to report this process; a second call returns the probe that already runs.
 
     Args:
-        program: What you call the job; default `KERNELCAST_PROGRAM`.
+        program: The name of the job; default `KERNELCAST_PROGRAM`.
         rank: Its rank; default what `KERNELCAST_RANK`, torchrun, MPI, JAX or Slurm say in the environment.
         socket_path: The exporter's socket; default `KERNELCAST_SOCKET`, else `/run/kernelcast/probe.sock`.
-        devices: In CUDA's order; by default the CUDA driver is asked, once this process uses it.
+        devices: The GPUs, in CUDA's order; by default the probe asks the CUDA driver, once this process uses it.
         source: `simulated` for a program without a GPU.
         code_version: Your program's version: hints for another one are refused.
-        method: How kernels are measured: `auto` takes the best that is possible (see docs/probe.md); `cupti`, `event`
-            and `count` are the steps below it; `manual` where the program measures and calls `observe` itself.
+        method: The method of measurement: `cupti`, `event`, `count` (see docs/probe.md), `auto` for the best of these
+            that is possible, or `manual` for a program that measures and calls `observe` itself.
         standalone: Start an exporter beside the program; default `KERNELCAST_PROBE_STANDALONE`.
         nvtx: NVTX ranges of CuPy and PyTorch become regions; default `KERNELCAST_PROBE_NVTX`.
 
@@ -122,15 +122,15 @@ def observe(  # noqa: PLR0913  a launch has this many properties
     shared_memory_bytes: int = 0,
     device: int = 0,
 ) -> None:
-    """Report one timed launch; nothing happens where no probe runs. `Probe.observe` is a little quicker.
+    """Report one timed launch. `Probe.observe` does the same without looking the probe up.
 
     Args:
         kernel_signature: The kernel's demangled name.
-        duration_ns: Its time on the device.
-        grid: Launch configuration, as `"48x1x1"` or `(48, 1, 1)`.
-        block: Likewise.
-        registers: Per thread.
-        shared_memory_bytes: Per block.
+        duration_ns: Its time on the device, in nanoseconds.
+        grid: Blocks of the launch, as `"48x1x1"` or `(48, 1, 1)`.
+        block: Threads of a block, in the same form.
+        registers: Registers of a thread.
+        shared_memory_bytes: Shared memory of a block.
         device: Index into the devices of this process.
     """
     probe = _current.probe
@@ -147,28 +147,52 @@ def observe(  # noqa: PLR0913  a launch has this many properties
 
 
 def count(kernel_signature: str, launches: int = 1, *, device: int = 0) -> None:
-    """Report launches that were not timed."""
+    """Report launches that were not timed.
+
+    Args:
+        kernel_signature: The kernel's demangled name.
+        launches: The number of launches.
+        device: Index into the devices of this process.
+    """
     probe = _current.probe
     if probe:
         probe.count(kernel_signature, launches, device=device)
 
 
 def copy(kind: str, copied_bytes: int, duration_ns: int, *, pinned: bool | None = None, device: int = 0) -> None:
-    """Report one copy; `kind` is `h2d`, `d2h`, `d2d`, `p2p` or `h2h`."""
+    """Report one copy of memory.
+
+    Args:
+        kind: `h2d`, `d2h`, `d2d`, `p2p` or `h2h`: from host (`h`) or device (`d`) to host or device.
+        copied_bytes: The size of the copy.
+        duration_ns: Its time, in nanoseconds.
+        pinned: Whether the host's memory is page-locked; None where that is not known.
+        device: Index into the devices of this process.
+    """
     probe = _current.probe
     if probe:
         probe.copy(kind, copied_bytes, duration_ns, pinned=pinned, device=device)
 
 
 def sync(kind: str, waited_ns: int, *, device: int = 0) -> None:
-    """Report that the program waited for the device: `stream`, `event`, `context` or `device`."""
+    """Report that a thread of the program waited for the device.
+
+    Args:
+        kind: The object of the wait: `stream`, `event`, `context` or `device`.
+        waited_ns: The length of the wait, in nanoseconds.
+        device: Index into the devices of this process.
+    """
     probe = _current.probe
     if probe:
         probe.sync(kind, waited_ns, device=device)
 
 
 def step(*, epoch: bool = False) -> None:
-    """A step of the program has ended: the only place where a tunable's value changes."""
+    """Mark the end of a step, such as one batch; tunables change their values here and nowhere else.
+
+    Args:
+        epoch: The step also ends an epoch; tunables with `granularity="epoch"` change only then.
+    """
     probe = _current.probe
     if probe:
         probe.step(epoch=epoch)
@@ -195,8 +219,10 @@ def tunable(  # noqa: PLR0913  the terms of a tunable, each with a default
         granularity: `call` or `step` (may change in `step()`), `epoch` (in `step(epoch=True)`), `restart` (never here).
         kind: `block_size` or another word that hint rules know.
         kernels: Signatures of the kernels it acts on; empty for all.
-        agree: For `collective`: called on all ranks at the same step with this rank's proposal or None; returns what
-            they agreed on or None.
+        agree: For `collective`: makes all ranks agree on one value; see `Agreement`.
+
+    Returns:
+        The tunable; read its `value` in every step.
 
     Raises:
         TunableError: The name, a value or the number of them is not acceptable.

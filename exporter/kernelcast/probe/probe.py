@@ -66,7 +66,14 @@ class ProbeSettings:
 
 
 class Probe:
-    """Measures one process. Made by `kernelcast.probe.start`; only `tunable` ever raises.
+    """Measures one process; `start` makes it.
+
+    Its methods `observe`, `count`, `copy`, `sync`, `step` and `stop` take the same arguments as the module's functions;
+    only the first of `observe` and `count` is called `signature` here.
+
+    Attributes:
+        settings: The settings in force, among them `program`, `rank`, `socket_path` and `method`.
+        outcomes: The results of the last hints, oldest first: `hint_id`, `tunable`, `state`, `value`, `measured_ratio`.
 
     Args:
         settings: Who reports, and where to.

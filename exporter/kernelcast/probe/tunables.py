@@ -14,8 +14,10 @@ Plain = int | float | str
 Value = TypeVar("Value", bound=Plain)
 Value_co = TypeVar("Value_co", bound=Plain, covariant=True)
 Agreement = Callable[[str | None], str | None]
-"""Called on every rank at the same step with this rank's proposal (None: it has none); returns what all ranks agreed on
-(None: nothing), the same on all of them. A broadcast of rank 0's proposal is enough."""
+"""A function that every rank calls at the same step, with its own proposal as text, or None if it has none.
+
+It returns the value that all ranks agree on, the same on every rank, or None to keep the old value. A broadcast of the
+proposal of rank 0 is enough."""
 
 SCOPES: Final = ("local", "collective")
 GRANULARITIES: Final = ("call", "step", "epoch", "restart")
@@ -45,7 +47,13 @@ class Terms:
 
 
 class Tunable(Generic[Value_co]):
-    """One tunable. Read `value` where it is used; it changes at step boundaries only."""
+    """A parameter of the program that hints may change; `tunable` makes it.
+
+    Attributes:
+        name: Its name.
+        value: The value in force, of the type in which it was registered; it changes in `step` only.
+        allowed: The values that it may take, as text, in the program's order.
+    """
 
     __slots__ = ("_allowed", "_settled", "_value", "name", "rollbacks", "terms")
 

@@ -1,0 +1,66 @@
+"""A PyTorch training loop: parts of it as regions, and a batch size on which all ranks agree.
+
+    KERNELCAST_CUPTI=1 python examples/pytorch_training.py --epochs 3
+    KERNELCAST_CUPTI=1 torchrun --nproc-per-node 8 examples/pytorch_training.py
+
+With KERNELCAST_CUPTI=1 the probe sees every kernel, copy and collective; without it, regions only. The rank comes from
+torchrun.
+"""
+
+import argparse
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from kernelcast import probe
+
+BATCHES = 20
+FEATURES = 256
+
+
+def agree(proposal: str | None) -> str | None:
+    """Give every rank the proposal of rank 0: the batch size must be the same everywhere."""
+    if not dist.is_initialized():
+        return proposal
+    proposals = [proposal]
+    dist.broadcast_object_list(proposals, src=0)
+    return proposals[0]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Train for some epochs."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--epochs", type=int, default=3)
+    epochs = parser.parse_args(arguments).epochs
+
+    on_gpu = torch.cuda.is_available()
+    device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if on_gpu else "cpu")
+    if "RANK" in os.environ:
+        dist.init_process_group()
+    probe.start("pytorch-training", source="" if on_gpu else "simulated")
+    batch_size = probe.tunable("batch_size", [32, 64, 128], 64, scope="collective", granularity="epoch", agree=agree)
+    model = nn.Sequential(nn.Linear(FEATURES, 512), nn.ReLU(), nn.Linear(512, 1)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loss = torch.zeros(())
+    for epoch in range(epochs):
+        for batch in range(BATCHES):
+            with probe.region("loading"):
+                inputs = torch.randn(batch_size.value, FEATURES).to(device)
+            with probe.region("forward"):
+                loss = model(inputs).square().mean()
+            with probe.region("backward"):
+                optimizer.zero_grad()
+                loss.backward()
+            with probe.region("optimizer"):
+                optimizer.step()
+            probe.step(epoch=batch == BATCHES - 1)  # batch_size.value may change at the end of an epoch
+        print(f"epoch {epoch}: loss {loss.item():.4f}, batch size {batch_size.value}")
+    probe.stop()
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
