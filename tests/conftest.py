@@ -1,6 +1,8 @@
 """For all tests: the order of the run, hypothesis' profiles, and machine code that is compiled once."""
 
+import logging
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
     register_profiles()
     given = config.getoption("--hypothesis-profile", None)
     settings.load_profile(given or chosen_profile(fast=config.getoption("--fast")))
+    if config.getoption("--fast"):
+        # A test that is left out half-way closes no socket that it has opened.
+        config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -65,6 +70,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _fast_results(reporter: pytest.TerminalReporter) -> tuple[int, Counter[str]]:
     ran = len(reporter.getreports("passed")) + len(reporter.getreports("failed"))
     return ran, fast.left_out(reporter.getreports("skipped"))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A test that runs a command in this process leaves its level of logging to no other test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def load_machine_code() -> None:
