@@ -29,6 +29,8 @@ from tests.unit.runtime.web_clients import (
 from kernelcast.runtime.web import WebServer
 from kernelcast.runtime.web_connections import GRACE_SECONDS
 
+pytestmark = pytest.mark.slow
+
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 WHOLE_SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
