@@ -1,4 +1,4 @@
-"""Adds to the package what is not among its sources: files for people, the CUPTI decoder, the commit, the addresses.
+"""Adds to the package, beside its sources: files for people, the CUPTI decoder, the commit, the addresses.
 
 The environment variable KERNELCAST_WHEEL says for which platform:
 
@@ -100,7 +100,7 @@ class PackageHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(folder / revision.COMMIT_FILE)] = f"{package}/{revision.COMMIT_FILE}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002  theirs
-        """Remove what was made for the package, which is written by now."""
+        """Remove the temporary files; the package is written by now."""
         if self._made is not None:
             self._made.cleanup()
 
@@ -122,7 +122,7 @@ def _platform_tag(platform: str) -> str:
 
 
 def _files(root: Path) -> Iterator[tuple[str, str]]:
-    """What goes into the wheel beside the packages, each with its path there; code that lies beside it stays out."""
+    """Files for the wheel beside the packages, each with its path there, without code that lies beside them."""
     for folder, target in FILES.items():
         for path in sorted((root / folder).iterdir()):
             if path.name != CODE:

@@ -35,13 +35,13 @@ _PAGE: Final = """\
 ## Reporting a vulnerability
 {contact}
 
-Say which version it is (`kernelcast --version`), which daemon or whether it is the probe, what an attacker needs, and
-what it gives them. A program or a message that shows it is worth more than a description.
+Say which version it is (`kernelcast --version`), which daemon or whether it is the probe, the access that an attacker
+needs, and the harm. A program or a message that shows it is worth more than a description.
 
 ## Supported versions
 The newest release. Before 1.0 there are no branches for older ones.
 
-## What is protected from whom
+## Threat model
 [docs/security.md](docs/security.md) says who may reach what, what each can do with it, and how to close it.
 """
 

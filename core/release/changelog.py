@@ -37,7 +37,7 @@ def release_date(text: str, release: str) -> str:
 
 
 def notes(text: str, release: str) -> str:
-    """What changed in a release, without its heading.
+    """The changes of a release, without their heading.
 
     Raises:
         ChangelogError: The changelog does not have it.

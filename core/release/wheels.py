@@ -1,4 +1,4 @@
-"""Builds what a release uploads, and judges it: a source distribution, and a wheel for each platform.
+"""Builds and checks the files of a release: a source distribution, and a wheel for each platform.
 
     python -m release.wheels [--output dist]
 
@@ -34,7 +34,7 @@ _CONSISTENT: Final = re.compile(r'following platform tag:\s*"([^"]+)"')
 
 
 class ReleaseError(Exception):
-    """A step failed; the message says which, and what it printed."""
+    """A step failed; the message names it and holds its output."""
 
 
 def main() -> None:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def unfinished() -> list[str]:
-    """Reasons why what is built now is no release yet."""
+    """Reasons why the files built now are no release yet."""
     reasons = []
     changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     if changelog.release_date(changes, changelog.version()) == changelog.UNRELEASED:
@@ -90,7 +90,7 @@ def build(python: Path, output: Path) -> list[Path]:
 
 
 def judge(python: Path, path: Path) -> str:
-    """What a file runs on.
+    """The platform that a file runs on, in words.
 
     Raises:
         ReleaseError: It is too large, or its tag promises more than auditwheel finds in its library.

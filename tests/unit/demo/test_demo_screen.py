@@ -1,4 +1,4 @@
-"""The demo's screen on a terminal: while the services start, what was printed stays to be read."""
+"""The demo's screen on a terminal: the first lines stay readable while the services start."""
 
 import io
 import sys
@@ -22,7 +22,7 @@ class Keyboard(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """What a terminal of 140 by 50 is sent."""
+    """The output to a terminal of 140 by 50."""
     sent = io.StringIO()
     monkeypatch.setattr(
         command,
@@ -40,7 +40,7 @@ def state(directory: Path) -> DemoState:
 
 def test_the_screen_is_taken_over_when_there_is_something_to_show(tmp_path: Path, terminal: io.StringIO) -> None:
     with command._screen() as show:
-        assert terminal.getvalue() == "", "the lines that say what is being started would be hidden"
+        assert terminal.getvalue() == "", "it would hide the lines about the start"
         show(state(tmp_path))
         assert ALTERNATE_SCREEN in terminal.getvalue()
         assert "hottest kernels" in terminal.getvalue()

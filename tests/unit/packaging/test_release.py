@@ -1,4 +1,4 @@
-"""What a release consists of: wheels for platforms, chosen by KERNELCAST_WHEEL, and the judgement over them."""
+"""The parts of a release: wheels for platforms, chosen by KERNELCAST_WHEEL, and the checks on them."""
 
 import importlib.util
 import stat

@@ -167,8 +167,8 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
 def _screen() -> Iterator[Callable[[DemoState], None]]:
     """A live screen on a terminal, progress lines elsewhere.
 
-    The live screen hides what was printed before, so it opens with the first state. The services take up to minutes to
-    start, and until then the lines that say so stay visible.
+    The live screen hides the lines printed before it, so it opens with the first state. Until then, for minutes on a
+    first start, those lines stay visible.
     """
     console = Console()
     if console.is_terminal and sys.stdin.isatty():
