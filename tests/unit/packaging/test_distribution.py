@@ -1,6 +1,7 @@
 """The wheel that people install, and what it does in an environment where nothing else is."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -160,7 +161,12 @@ def test_without_a_compiler_the_wheel_is_a_pure_one(tmp_path: Path) -> None:
 def test_the_source_distribution_is_built_without_a_compiler_and_holds_what_a_wheel_is_built_from(
     tmp_path: Path,
 ) -> None:
-    path = build(tmp_path, {"PATH": "/nowhere"}, target="sdist")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    git = shutil.which("git")
+    if git is not None:
+        (programs / "git").symlink_to(git)
+    path = build(tmp_path / "built", {"PATH": str(programs)}, target="sdist")
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     committed = {"hatch_build.py", "CHANGELOG.md", "Makefile", "deploy/kernelcast.yaml", "grafana/rules/alerts.yaml"}
