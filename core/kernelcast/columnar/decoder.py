@@ -79,6 +79,7 @@ class Decoder:
         decoder._state = decoder._state._replace(series=tables.grown_store(decoder._state.series, 0))
         entries.compact(decoder._state.series, np.zeros(1, np.uint8))
         entries.roll_back(decoder._state)
+        decoder.identities(np.zeros(0, np.int32))
         decoder.forget(np.zeros(0, np.int32))
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:

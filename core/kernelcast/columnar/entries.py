@@ -1,9 +1,12 @@
 """The few compiled functions that Python calls."""
 
+import numpy as np
+
 from kernelcast.columnar import intern, walk
 from kernelcast.columnar.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar.compiled import kernel, signed
-from kernelcast.columnar.layout import UNUSED, USED, State, Store
+from kernelcast.columnar.layout import SEED, UNUSED, USED, State, Store
+from kernelcast.columnar.stream import equal, hash_bytes
 
 
 @kernel
@@ -40,3 +43,39 @@ def compact(store: Store, arena: UInt8Array) -> None:
 def rehash(store: Store) -> None:
     """See `intern.rehash`."""
     intern.rehash(store)
+
+
+@kernel
+def group(store: Store, numbers: Int32Array, table: Int32Array, groups: Int32Array, first: Int32Array) -> int:
+    """Number the distinct byte strings of some entries, whatever their parents, in the order of their first entries.
+
+    Args:
+        store: Has the entries.
+        numbers: Shape (k,), the entries.
+        table: Scratch: all -1, a power of two long, at most half full of k.
+        groups: Shape (k,), for each entry's group.
+        first: Shape (k,), for the first row of each group.
+
+    Returns:
+        How many groups there are.
+    """
+    found, mask = 0, len(table) - 1
+    seed = np.uint64(store.counters[SEED])
+    for i in range(len(numbers)):
+        start, length = store.entries[numbers[i]].offset, signed(store.entries[numbers[i]].length)
+        slot = signed(hash_bytes(store.arena, start, length, seed) & np.uint64(mask))
+        while True:
+            known = signed(table[slot])
+            if known < 0:
+                table[slot] = known = found
+                first[found] = i
+                found += 1
+                break
+            other = numbers[first[known]]
+            if store.entries[other].length == length and equal(
+                store.arena, start, store.arena, store.entries[other].offset, length
+            ):
+                break
+            slot = (slot + 1) & mask
+        groups[i] = known
+    return found

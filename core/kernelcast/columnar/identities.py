@@ -24,6 +24,7 @@ from kernelcast.columnar.series import (
     SharedIdentities,
     Temporality,
 )
+from kernelcast.columnar.tables import grouped
 
 LABEL_SETS_KEPT: Final = 4096
 """A producer sends the same few attributes with each of its metrics: they are read once, and shared."""
@@ -98,17 +99,14 @@ class Identities:
         scopes, scope = np.unique(contexts.entries["parent"][parents], return_inverse=True)
         metrics: dict[tuple[bytes, int], int] = {}
         metric = [metrics.setdefault(_key(contexts, one), len(metrics)) for one in parents.tolist()]
-        arena = series.arena.data
-        spans = zip(entries["offset"].tolist(), (entries["offset"] + entries["length"]).tolist(), strict=True)
-        sets: dict[bytes, int] = {}
-        attribute_set = [sets.setdefault(arena[start:stop].tobytes(), len(sets)) for start, stop in spans]
+        attribute_set, first = grouped(series, numbers)
         return SharedIdentities(
             metrics=tuple(self._metric(*key) for key in metrics),
             metric=np.array(metric, np.int32)[parent],
             scopes=tuple(self._scope(contexts, one) for one in scopes.tolist()),
             scope=scope.astype(np.int32)[parent],
-            attributes=tuple(self._attributes(point) for point in sets),
-            attribute_set=np.array(attribute_set, np.int32),
+            attributes=tuple(self._attributes(_bytes(series, one)) for one in numbers[first].tolist()),
+            attribute_set=attribute_set,
         )
 
     def _scope(self, contexts: Store, number: int) -> ScopeIdentity:

@@ -21,6 +21,8 @@ class PointType(IntEnum):
     EXPONENTIAL_HISTOGRAM = 10
     SUMMARY = 11
 
+    __hash__ = int.__hash__  # an enum's own is a function in Python, called for each look-up of an identity
+
 
 class Temporality(IntEnum):
     """OTLP's `AggregationTemporality`; gauges are UNSPECIFIED."""
@@ -28,6 +30,8 @@ class Temporality(IntEnum):
     UNSPECIFIED = 0
     DELTA = 1
     CUMULATIVE = 2
+
+    __hash__ = int.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.columnar.columns import IS_INTEGER, ExemplarColumns, HistogramColumns, Int64Array, NumberColumns
-from kernelcast.columnar.entries import compact, rehash
+from kernelcast.columnar.columns import (
+    IS_INTEGER,
+    ExemplarColumns,
+    HistogramColumns,
+    Int32Array,
+    Int64Array,
+    NumberColumns,
+)
+from kernelcast.columnar.entries import compact, group, rehash
 from kernelcast.columnar.layout import (
     ABSENT,
     ARENA,
@@ -119,6 +126,23 @@ def compacted_store(store: Store) -> Store:
     arena = np.zeros(max(INITIAL_ARENA_BYTES, 2 * (used - waste)), np.uint8)
     compact(store, arena)
     return store._replace(arena=arena)
+
+
+def grouped(store: Store, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
+    """Which of some entries have the same bytes.
+
+    Args:
+        store: Has the entries.
+        numbers: Shape (k,), the entries.
+
+    Returns:
+        Shape (k,), each entry's group; shape (g,), the first row of each group.
+    """
+    table: Int32Array = np.full(1 << (2 * len(numbers)).bit_length(), ABSENT, np.int32)
+    groups: Int32Array = np.empty(len(numbers), np.int32)
+    first: Int32Array = np.empty(len(numbers), np.int32)
+    found = group(store, np.ascontiguousarray(numbers, np.int32), table, groups, first)
+    return groups, first[:found]
 
 
 def cut_numbers(rows: RecordArray) -> NumberColumns:

@@ -75,7 +75,8 @@ class Family:
 
 def _go_together(family: Family, kind: Kind, help: str) -> bool:  # noqa: A002  the field's name
     """Whether a family may have a series of a kind; a kind that nobody told is settled by the first who tells."""
-    if not {Kind.HISTOGRAM, Kind.SUMMARY} & {family.kind, kind}:
+    distributions = (Kind.HISTOGRAM, Kind.SUMMARY)
+    if family.kind not in distributions and kind not in distributions:
         if family.kind is Kind.UNKNOWN:
             family.kind, family.help = kind, help
         if kind is Kind.UNKNOWN:

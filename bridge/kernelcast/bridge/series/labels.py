@@ -66,20 +66,34 @@ def stable_hashes(names: Sequence[str], name: Int32Array, labels: Sequence[bytes
 
 
 @kernel
-def _find_set(table: Int32Array, sets: LabelSetColumns, arena: UInt8Array, hashed: int, key: UInt8Array) -> int:
+def _find_sets(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+    table: Int32Array,
+    sets: LabelSetColumns,
+    arena: UInt8Array,
+    hashes: Int64Array,
+    keys: UInt8Array,
+    ends: Int64Array,
+    numbers: Int32Array,
+) -> None:
+    """Write the number of each set, -1 where there is none; `ends` is where each one's labels end in `keys`."""
     mask = len(table) - 1
-    at = hashed & mask
-    while table[at] != VACANT:
-        number = table[at]
-        if number >= 0 and sets.hashed[number] == hashed and sets.length[number] == len(key):
-            start = sets.offset[number]
-            j = 0
-            while j < len(key) and arena[start + j] == key[j]:
-                j += 1
-            if j == len(key):
-                return int(number)
-        at = (at + 1) & mask
-    return -1
+    begin = 0
+    for i in range(len(hashes)):
+        hashed, length = hashes[i], ends[i] - begin
+        at = hashed & mask
+        numbers[i] = -1
+        while table[at] != VACANT:
+            number = table[at]
+            if number >= 0 and sets.hashed[number] == hashed and sets.length[number] == length:
+                start = sets.offset[number]
+                j = 0
+                while j < length and arena[start + j] == keys[begin + j]:
+                    j += 1
+                if j == length:
+                    numbers[i] = number
+                    break
+            at = (at + 1) & mask
+        begin = ends[i]
 
 
 @kernel
@@ -113,6 +127,16 @@ def _take_out(table: Int32Array, hashes: Int64Array, slots: Int64Array) -> None:
         while table[at] != slot:
             at = (at + 1) & mask
         table[at] = REMOVED
+
+
+@kernel
+def _insert_all(table: Int32Array, hashes: Int64Array, numbers: Int32Array) -> None:
+    mask = len(table) - 1
+    for i in range(len(numbers)):
+        at = hashes[i] & mask
+        while table[at] >= 0:
+            at = (at + 1) & mask
+        table[at] = numbers[i]
 
 
 @allocating_kernel
@@ -193,19 +217,42 @@ class LabelSets:
         """The number of a set, -1 where no series has it."""
         if self._last[0] is labels:
             return self._last[1]
-        key = np.frombuffer(labels, np.uint8)
-        number = int(_find_set(self._table, self.columns, self.arena, _hash(labels), key))
+        number = int(self.find_all((labels,))[0])
         self._last = (labels, number)
         return number
 
+    def find_all(self, labels: Sequence[bytes]) -> Int32Array:
+        """The number of each of some sets, -1 where no series has it."""
+        numbers: Int32Array = np.empty(len(labels), np.int32)
+        keys = np.frombuffer(b"".join((*labels, b"\0")), np.uint8)  # numpy makes no array of no bytes
+        _find_sets(self._table, self.columns, self.arena, _hashes(labels), keys, np.cumsum(_lengths(labels)), numbers)
+        return numbers
+
     def take(self, labels: bytes, series: int = 1) -> int:
         """The number of a set that so many series more have."""
-        number = self.find(labels)
-        if number < 0:
-            number = self._new(labels)
-        self.columns.refs[number] += series
+        number = int(self.take_all((labels,), np.array([self.find(labels)], np.int32), np.array([series]))[0])
         self._last = (labels, number)
         return number
+
+    def take_all(self, labels: Sequence[bytes], found: Int32Array, series: Int64Array) -> Int32Array:
+        """The numbers of sets that more series have.
+
+        Args:
+            labels: The sets, n of them, no two the same.
+            found: Shape (n,), what `find_all` says of them.
+            series: Shape (n,), how many series more each one has; with none, a set that is not known gets no number.
+
+        Returns:
+            Shape (n,).
+        """
+        numbers = found.copy()
+        wanted = series > 0
+        new = np.flatnonzero(wanted & (found < 0))
+        if len(new):
+            numbers[new] = self._new([labels[i] for i in new.tolist()])
+        self.columns.refs[numbers[wanted]] += series[wanted].astype(np.int32)
+        self._last = (None, -1)
+        return numbers
 
     def release(self, numbers: Int32Array) -> None:
         """Take sets back, one series fewer for each time that one stands here."""
@@ -224,27 +271,35 @@ class LabelSets:
         self._garbage = 0
         self.resize()
 
-    def _new(self, labels: bytes) -> int:
-        end = self._bytes_used + len(labels)
+    def _new(self, labels: Sequence[bytes]) -> Int32Array:
+        """Numbers for sets that are not known, no two of them the same; no series has them yet."""
+        lengths, hashes = _lengths(labels), _hashes(labels)
+        ends = self._bytes_used + np.cumsum(lengths)
+        end = int(ends[-1])
         if end > len(self.arena):
             arena: UInt8Array = np.empty(grown(len(self.arena), end), np.uint8)
             arena[: self._bytes_used] = self.arena[: self._bytes_used]
             self.arena = arena
-        number = self._free.pop() if self._free else self._used
-        if number == self._used:
-            self._used += 1
-            if number == len(self.columns.refs):
-                self.columns = copy_into(empty_label_sets(grown(number, number + 1)), self.columns)
+        numbers = self._numbers(len(labels))
         columns = self.columns
-        self.arena[self._bytes_used : end] = np.frombuffer(labels, np.uint8)
-        columns.offset[number], columns.length[number] = self._bytes_used, len(labels)
-        columns.hashed[number] = _hash(labels)
+        self.arena[self._bytes_used : end] = np.frombuffer(b"".join(labels), np.uint8)
+        columns.offset[numbers], columns.length[numbers], columns.hashed[numbers] = ends - lengths, lengths, hashes
         self._bytes_used = end
-        self._occupied += 1
+        self._occupied += len(labels)
         if self._occupied > FULLEST * len(self._table):
-            self.resize()
-        _insert(self._table, _hash(labels), number)
-        return number
+            self.resize()  # leaves out sets that no series has: these
+        _insert_all(self._table, hashes, numbers)
+        return numbers
+
+    def _numbers(self, count: int) -> Int32Array:
+        """Numbers that no set has, with room in the columns: first those given back, then the next."""
+        reused = self._free[-count:][::-1]
+        del self._free[len(self._free) - len(reused) :]
+        begin = self._used
+        self._used += count - len(reused)
+        if self._used > len(self.columns.refs):
+            self.columns = copy_into(empty_label_sets(grown(len(self.columns.refs), self._used)), self.columns)
+        return np.array([*reused, *range(begin, self._used)], np.int32)
 
     def resize(self) -> None:
         """Make the table anew, as long as the sets ask for."""
@@ -304,18 +359,22 @@ class LabelIndex:
             self._resize(series, slots, more)
         return self._table
 
-    def keep(self, series: SeriesColumns, slots: Int32Array, label_set: Int32Array, labels: Sequence[bytes]) -> None:
+    def keep(
+        self,
+        series: SeriesColumns,
+        slots: Int32Array,
+        label_set: Int32Array,
+        labels: tuple[Sequence[bytes], Int32Array],
+    ) -> None:
         """Keep the labels of slots that have been put into the table.
 
         Args:
             series: The slots.
             slots: Shape (n,), the new ones.
             label_set: Shape (n,), index of each one's labels.
-            labels: Sets of rendered labels.
+            labels: Sets of rendered labels, no two the same, and what `LabelSets.find_all` says of them.
         """
-        numbers: Int32Array = np.zeros(len(labels), np.int32)
-        for i, count in zip(*(part.tolist() for part in np.unique(label_set, return_counts=True)), strict=True):
-            numbers[i] = self.sets.take(labels[i], count)
+        numbers = self.sets.take_all(*labels, np.bincount(label_set, minlength=len(labels[0])))
         series.label_set[slots] = numbers[label_set]
         self._occupied += len(slots)
 
@@ -337,6 +396,10 @@ class LabelIndex:
         self._occupied = live
 
 
-def _hash(labels: bytes) -> int:
-    """This process's own hash: nobody can prepare labels that collide."""
-    return hash(labels) & HASH_MASK
+def _hashes(labels: Sequence[bytes]) -> Int64Array:
+    """This process's own hashes of sets, so that nobody can prepare labels that collide."""
+    return np.fromiter((hash(one) & HASH_MASK for one in labels), np.int64, len(labels))
+
+
+def _lengths(labels: Sequence[bytes]) -> Int64Array:
+    return np.fromiter(map(len, labels), np.int64, len(labels))

@@ -29,6 +29,7 @@ from kernelcast.bridge.series.columns import (
     empty_series,
     grown,
 )
+from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.series.exponential import CAPACITY_WORD
 from kernelcast.bridge.series.families import Families, Family, Heading
 from kernelcast.bridge.series.labels import LabelIndex, stable_hash
@@ -104,9 +105,8 @@ class Slots:
         if not len(rows):
             return slots
         lines = np.array([_least_lines(heading.kind) for heading in arrivals.headings])[arrivals.heading[rows]]
-        sets = [self.labels.sets.find(labels) for labels in arrivals.labels]
         asked = Asked(hashed[rows], numbers, arrivals.label_set[rows], producers[rows], lines)
-        slots[rows] = self._admit(asked, arrivals.labels, np.array(sets, np.int32))
+        slots[rows] = self._admit(asked, arrivals.labels)
         return slots
 
     def admit_own(self, placement: Placement, producer: int) -> int:
@@ -204,20 +204,21 @@ class Slots:
     def _families_of(self, arrivals: Arrivals, asked: Int32Array) -> Int32Array:
         """Numbers of families by their headings, -1 where there can be none; `asked` by series that want one."""
         numbers: Int32Array = np.full(len(arrivals.headings), -1, np.int32)
-        found, first, counts = np.unique(asked, return_index=True, return_counts=True)
-        for i in np.argsort(first).tolist():
-            family = self.families.admit(arrivals.headings[found[i]], series=int(counts[i]))
+        counts = np.bincount(asked, minlength=len(numbers)).tolist()
+        for i in first_uses(asked, len(numbers)):
+            family = self.families.admit(arrivals.headings[i], series=counts[i])
             if family is not None:
-                numbers[found[i]] = family.number
+                numbers[i] = family.number
         return numbers
 
-    def _admit(self, asked: Asked, labels: Sequence[bytes], sets: Int32Array) -> Int32Array:
-        """Slots, or the reasons why there is none; `sets` are the numbers of the labels, -1 for new ones."""
+    def _admit(self, asked: Asked, labels: Sequence[bytes]) -> Int32Array:
+        """Slots, or the reasons why there is none."""
         n = len(asked.hashed)
+        sets = self.labels.sets.find_all(labels)
         slots: Int32Array = np.empty(n, np.int32)
         free = self._candidates(n)
         self._ensure_producer(int(asked.producer.max()))
-        distinct, local = np.unique(asked.family, return_inverse=True)
+        distinct, local = distinct_numbers(asked.family, len(self.families.by_number))
         families = [self._family_of(number) for number in distinct.tolist()]
         held = self._held(families)
         named = np.where(sets >= 0, sets, -2 - np.arange(len(sets), dtype=np.int32))[asked.label_set]
@@ -229,7 +230,7 @@ class Slots:
         self._take(len(made))
         series.producer[taken] = asked.producer[made]
         self._open(taken, 0, np.where(lines > 1, self.schemas.no_bounds, NOT_A_HISTOGRAM))
-        self.labels.keep(series, taken, asked.label_set[made], labels)
+        self.labels.keep(series, taken, asked.label_set[made], (labels, sets))
         self._count_families(families, local[made], lines)
         return slots
 
@@ -256,7 +257,7 @@ class Slots:
         end = self.used + count - len(reused)
         if end > len(self.series.state):
             self.series = copy_into(empty_series(grown(len(self.series.state), end)), self.series)
-        return np.array([*reused, *range(self.used, end)], np.int32)
+        return np.concatenate((np.array(reused, np.int32), np.arange(self.used, end, dtype=np.int32)))
 
     def _take(self, count: int) -> None:
         """Take the first of the candidates."""

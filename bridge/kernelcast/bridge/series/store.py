@@ -46,7 +46,7 @@ from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Placement, Translator
 from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
 
-ADMITTED_AT_ONCE: Final = 1000
+ADMITTED_AT_ONCE: Final = 4000
 """New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
 
 WORTH_SHARING: Final = 4

@@ -49,7 +49,10 @@ def joined(attributes: Iterable[tuple[str, str]], reserved: Iterable[str] = (), 
 
 def rendered(labels: Mapping[str, str]) -> bytes:
     """`a="b",c="d"`, sorted by name, values escaped, without braces."""
-    return ",".join([f'{name}="{labels[name].translate(_ESCAPED)}"' for name in sorted(labels)]).encode()
+    text = ",".join([f'{name}="{labels[name]}"' for name in sorted(labels)])
+    if "\\" in text or "\n" in text or text.count('"') != 2 * len(labels):
+        text = ",".join([f'{name}="{labels[name].translate(_ESCAPED)}"' for name in sorted(labels)])
+    return text.encode()
 
 
 @lru_cache(maxsize=4096)

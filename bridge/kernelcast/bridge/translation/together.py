@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.series.arrivals import PLACED, Arrivals
 from kernelcast.bridge.series.columns import LABELS_TOO_LONG, Int32Array
+from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.translation.translate import Named, Scope, Style, Translator, scope_of
 from kernelcast.columnar import Attributes, SharedIdentities
 
@@ -30,12 +31,12 @@ def place_together(translator: Translator, series: SharedIdentities) -> Arrivals
         translator: Knows the settings.
         series: k series.
     """
-    named = [translator.named(metric) for metric in series.metrics]
+    named = [translator.named_together(metric) for metric in series.metrics]
     refused = np.array([one if isinstance(one, int) else PLACED for one in named], np.int32)[series.metric]
     rows = np.flatnonzero(refused == PLACED)
     surroundings, surrounding = _surroundings(series, named, rows)
     own, attribute_set = len(series.attributes), series.attribute_set[rows]
-    pairs, pair = np.unique(surrounding * own + attribute_set, return_inverse=True)
+    pairs, pair = distinct_numbers(surrounding * own + attribute_set, own * len(surroundings))
     labels = [translator.labels(series.attributes[one % own], *surroundings[one // own]) for one in pairs.tolist()]
     too_long = np.array([text is None for text in labels], np.bool_)[pair]
     refused[rows[too_long]] = LABELS_TOO_LONG
@@ -61,7 +62,7 @@ def _surroundings(
     ]
     told, scopes = list(styles), series.scopes
     of_rows = np.array(style, np.int64)[series.metric[rows]]
-    pairs, pair = np.unique(series.scope[rows].astype(np.int64) * len(told) + of_rows, return_inverse=True)
+    pairs, pair = distinct_numbers(series.scope[rows].astype(np.int64) * len(told) + of_rows, len(scopes) * len(told))
     surroundings = []
     for number in pairs.tolist():
         scope, (schema_url, own) = scopes[number // len(told)], told[number % len(told)]
@@ -72,12 +73,11 @@ def _surroundings(
 
 def _distinct(values: Sequence[V | None], index: IndexArray | Int32Array) -> tuple[tuple[V, ...], Int32Array]:
     """The values that an index refers to, each once, in the order of their first use; and the index into those."""
-    used, first, inverse = np.unique(index, return_index=True, return_inverse=True)
     numbers: dict[V, int] = {}
-    number: Int32Array = np.empty(len(used), np.int32)
-    for at in np.argsort(first).tolist():
-        value = values[used[at]]
+    number: Int32Array = np.empty(len(values), np.int32)
+    for at in first_uses(index, len(values)):
+        value = values[at]
         if value is None:
             raise AssertionError("a series that is kept has all its parts")
         number[at] = numbers.setdefault(value, len(numbers))
-    return tuple(numbers), number[inverse]
+    return tuple(numbers), number[index]

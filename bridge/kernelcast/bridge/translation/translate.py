@@ -137,6 +137,7 @@ class Translator:
         self._target_info = settings.target_info
         self._promoted = settings.promote_resource_attributes
         self._family = lru_cache(maxsize=10_000)(self._find_family)
+        self.named_together = lru_cache(maxsize=10_000)(self.named)
         self._surroundings = lru_cache(maxsize=4096)(self._find_surroundings)
         self._labels = lru_cache(maxsize=LABEL_SETS_KEPT)(self._render)
         self._target = lru_cache(maxsize=4096)(target_of)

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, cast
 from llvmlite import binding  # type: ignore[import-untyped]
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
-from numba.core.runtime import _nrt_python
+from numba.core.runtime import _nrt_python  # type: ignore[attr-defined]  # an extension module
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -162,7 +162,7 @@ class _Cache(FunctionCache):
 
         numba's own method prepares the compiler first; here that is left to the compiler.
         """
-        with self._guard_against_spurious_io_errors():  # type: ignore[no-untyped-call]
+        with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -16,6 +16,8 @@ class Kind(Enum):
     UNKNOWN = "unknown"
     """Nobody said: a foreign series without metadata. No row of the catalogue is of this kind."""
 
+    __hash__ = object.__hash__  # an enum's own is a function in Python, called for each look-up of a family
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

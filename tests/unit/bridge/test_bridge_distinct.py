@@ -1,0 +1,41 @@
+"""Distinct numbers without sorting, and sets of labels found and taken together, beside what they stand for."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
+from kernelcast.bridge.series.labels import LabelSets
+
+NUMBERS = st.lists(st.integers(0, 400), max_size=60)
+
+
+@given(NUMBERS, st.sampled_from((401, 1_000_000)))
+def test_distinct_numbers_are_those_of_numpy(numbers: list[int], end: int) -> None:
+    array = np.array(numbers, np.int64)
+    values, index = distinct_numbers(array, end)
+    expected, inverse = np.unique(array, return_inverse=True)
+    assert (values.tolist(), index.tolist()) == (expected.tolist(), inverse.tolist())
+
+
+@given(NUMBERS)
+def test_first_uses_are_in_the_order_of_a_dictionary(numbers: list[int]) -> None:
+    assert first_uses(np.array(numbers, np.int64), 401) == list(dict.fromkeys(numbers))
+
+
+@pytest.mark.usefixtures("compiled")
+@given(st.lists(st.tuples(st.sets(st.binary(max_size=6), min_size=1, max_size=8), st.integers(0, 2)), max_size=12))
+def test_sets_taken_together_have_the_numbers_and_counts_of_a_dictionary(rounds: list[tuple[set[bytes], int]]) -> None:
+    sets, counts = LabelSets(), dict[bytes, int]()
+    for chosen, series in rounds:
+        labels = sorted(chosen)
+        found = sets.find_all(labels)
+        assert [number >= 0 for number in found.tolist()] == [counts.get(one, 0) > 0 for one in labels]
+        sets.take_all(labels, found, np.full(len(labels), series))
+        for one in labels:
+            counts[one] = counts.get(one, 0) + series
+    held = [one for one, count in counts.items() if count]
+    numbers = [sets.find(one) for one in held]
+    assert len(set(numbers)) == len(held)
+    assert [int(sets.columns.refs[number]) for number in numbers] == [counts[one] for one in held]
