@@ -26,7 +26,9 @@ PRIVATE = {
 """Other parts that the project relies on, by module: what each update of numba has to be checked for."""
 
 TESTS = {
+    "tests/support/fast.py": {"numba.core.dispatcher"},
     "tests/unit/columnar/test_compiled.py": {"numba.core.dispatcher"},
+    "tests/unit/test_fast.py": {"numba"},
 }
 """Tests that look at what was compiled, and what they import for it."""
 
