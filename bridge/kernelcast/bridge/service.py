@@ -195,7 +195,13 @@ class Bridge:
             now_ns=clock.now_ns,
         )
         tolerance_ns = round(settings.future_tolerance_seconds * 1e9)
-        policy = DeltaPolicy(settings.deltas, settings.ttl_seconds, tolerance_ns, by_partition=grouped)
+        policy = DeltaPolicy(
+            settings.deltas,
+            settings.ttl_seconds,
+            tolerance_ns,
+            by_partition=grouped,
+            hold_seconds=settings.ttl_floor_seconds,
+        )
         return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock)
 
     def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:

@@ -172,7 +172,12 @@ class Site:
         self.store = SeriesStore(SeriesLimits(), rules=self.rules, share=policy.share)
         self.instruments = Instruments(self.registry)
         totals = Deltas(
-            DeltaPolicy(self.deltas or DeltaSettings(), policy.ttl_seconds, by_partition=policy.grouped),
+            DeltaPolicy(
+                self.deltas or DeltaSettings(),
+                policy.ttl_seconds,
+                by_partition=policy.grouped,
+                hold_seconds=self.rules.floor_ms / 1e3,
+            ),
             StateTopic("group", self.state, self.state.open, now_ns=self.clock.now_ns),
             DeltaInstruments(self.registry),
             self.clock,

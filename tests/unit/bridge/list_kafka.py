@@ -217,6 +217,9 @@ class StateRecord:
     def value(self) -> bytes | None:
         return self.body
 
+    def timestamp(self) -> tuple[int, int]:
+        return 2, self.written_ns // 1_000_000
+
 
 @dataclass
 class StateLog:

@@ -81,6 +81,11 @@ class World:
         self.site.intake.step()
         self.read()
 
+    def idle(self, seconds: int) -> None:
+        """Let time pass in steps that no bridge takes for a pause of its process."""
+        for _ in range(seconds // 5):
+            self.wait(5)
+
     def own(self, name: str, **labels: str) -> float | None:
         return self.site.own(f"kernelcast_bridge_delta_{name}", **labels)
 
@@ -224,11 +229,66 @@ def test_a_snapshot_that_is_too_old_is_not_used_and_said_so() -> None:
     world.produce(1)
     world.wait(1)
     world.clock.seconds += 4000
-    world.crash()
     world.produce(2)
+    world.crash()
     world.read()
     assert values(world.site.store, ORDERS) == [2]
     assert world.own("beginnings_total", cause="too_old") == 1
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_bridge_whose_clock_is_wrong_at_its_start_uses_a_snapshot_by_kafkas_times(hours: int) -> None:
+    world = World()
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    world.produce(2)
+    world.clock.offset_ns = hours * 3600 * STEP_NS
+    world.crash()
+    world.produce(4)
+    world.read()
+    assert values(world.site.store, ORDERS) == [7]
+    assert world.own("beginnings_total", cause="restored") == 1
+
+
+def test_a_snapshot_stays_of_use_while_nothing_is_written_after_it() -> None:
+    world = World()
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    world.clock.seconds += 4000
+    world.crash()
+    world.produce(2)
+    world.read()
+    assert values(world.site.store, ORDERS) == [3]
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_partition_that_was_added_while_no_bridge_ran_is_read_from_its_first_message(grouped: bool) -> None:  # noqa: FBT001  parameter
+    world = World(grouped=grouped, ttl_seconds=10)
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    for value in (2, 4, 8):
+        world.clock.seconds += 9
+        world.produce(value, partition=1)
+    world.crash(P0, P1)
+    world.read()
+    assert values(world.site.store, ORDERS) == [15]
+
+
+def test_a_replica_reads_an_added_partition_from_its_first_message_if_others_hold_the_topics_totals() -> None:
+    world = World(ttl_seconds=10)
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    for value in (2, 4, 8):
+        world.clock.seconds += 9
+        world.produce(value, series="b", partition=1)
+    second = world.new_site()
+    second.kafka.assign(second.intake, P1)
+    second.read_all()
+    assert second.own("kernelcast_bridge_delta_points_total", outcome="added") == 2
 
 
 def test_a_snapshot_that_cannot_be_read_is_not_used_and_said_so() -> None:
@@ -261,18 +321,58 @@ def test_partitions_without_deltas_write_no_snapshots() -> None:
     assert world.state.logs == {}
 
 
-def test_totals_expire_with_their_series_and_their_snapshot_goes_with_the_last() -> None:
+def test_the_total_of_a_series_that_has_ended_rests_and_is_dropped_with_its_snapshot_after_an_hour() -> None:
     world = World()
     world.start()
     world.produce(1)
     world.wait(1)
-    assert world.own("series") == 1
-    for _ in range(330):
-        world.wait(1)
-    assert (values(world.site.store, ORDERS), world.own("series")) == ([], 0)
+    world.idle(330)
+    assert (values(world.site.store, ORDERS), world.own("series")) == ([], 1)
+    world.idle(3400)
+    assert world.own("series") == 0
     world.state.compact()
     assert not any(world.state.logs.values())
     world.produce(2)
+    world.read()
+    assert values(world.site.store, ORDERS) == [2]
+
+
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_series_that_returns_after_it_has_ended_goes_on_with_its_total(restarted: bool) -> None:  # noqa: FBT001  parameter
+    world = World()
+    world.start()
+    world.produce(1)
+    world.wait(1)
+    world.idle(400)
+    if restarted:
+        world.crash()
+    world.produce(2, skip=400)
+    world.read()
+    assert values(world.site.store, ORDERS) == [3]
+
+
+def test_a_message_that_is_sent_again_after_its_series_has_ended_is_not_counted_again() -> None:
+    world = World()
+    world.start()
+    point = world.produce(1)
+    world.wait(1)
+    world.idle(400)
+    world.send(point)
+    world.wait(1)
+    world.produce(2)
+    world.read()
+    assert values(world.site.store, ORDERS) == [3]
+    assert world.own("points_total", outcome="duplicate") == 1
+
+
+def test_a_series_that_may_have_gone_on_at_another_replica_begins_anew_when_it_returns() -> None:
+    world = World()
+    world.kafka.logs[P0], world.kafka.logs[P1] = [], []
+    world.start(P0)
+    world.produce(5)
+    world.wait(1)
+    world.idle(400)
+    world.produce(2, skip=400)
     world.read()
     assert values(world.site.store, ORDERS) == [2]
 

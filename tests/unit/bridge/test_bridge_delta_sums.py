@@ -163,6 +163,18 @@ def test_series_beyond_the_limit_have_no_value_and_come_in_once_there_is_room() 
     assert meter.sums(Delta(20, 30, 2, "b")) == [(20, 30, 2)]
 
 
+def test_resting_totals_make_room_for_live_series_the_longest_resting_first() -> None:
+    meter = Meter(Accumulator(ORDER, most_series=3))
+    for i, name in enumerate("abc"):
+        meter.sums(Delta(10, 20, 1 + i, name), append_ms=LATE_MS + i)
+    assert not len(meter.totals.expired({0: LATE_MS + 2}, kept_ms=1000))
+    body = sums([Delta(20, 30, 8, "b"), Delta(20, 30, 16, "d")])
+    assert meter.take(body, append_ms=LATE_MS + 3).numbers.value.tolist() == [10, 16]
+    assert "limit" not in meter.counted
+    meter.sums(Delta(20, 30, 32, "e"))
+    assert meter.counted["limit"] == 1
+
+
 def test_a_series_that_returns_after_it_expired_begins_anew_with_a_new_start() -> None:
     meter = Meter()
     meter.sums(*line(3))

@@ -16,6 +16,7 @@ from kernelcast.bridge.delta.columns import (
     OUTCOMES,
     PASSED,
     REFUSED,
+    RESTING,
     SCATTERED,
     UNSEEN,
 )
@@ -24,7 +25,7 @@ from kernelcast.bridge.delta.identity import digest
 from kernelcast.bridge.delta.incoming import HistogramPoints, sound_histograms
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import Rows
-from kernelcast.bridge.delta.sequence import Incoming, Order, sequence
+from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
 from kernelcast.bridge.delta.sums import NumberTotals, add_numbers
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
 from kernelcast.bridge.series.exponential import MOST_BUCKETS
@@ -58,6 +59,7 @@ class Accumulator:
         rows: The totals.
         producers: Lost points by producer.
         positions: By partition number, the offset as of which its totals are valid: below, nothing is added.
+        scopes: By partition number, WHOLE_TOPIC, PART_OF_TOPIC or GROWN_TOPIC.
     """
 
     def __init__(self, order: Order, *, most_series: int) -> None:
@@ -72,6 +74,7 @@ class Accumulator:
         self.rows = Rows(most_series)
         self.producers = DeltaProducers()
         self.positions: Int64Array = np.zeros(16, np.int64)
+        self.scopes: UInt8Array = np.zeros(16, np.uint8)
 
     def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> tuple[Decoded, Int64Array]:
         """Turn delta points into cumulative ones.
@@ -119,27 +122,45 @@ class Accumulator:
             of_wire[held | (of_wire == REFUSED)] = UNSEEN
         self.rows.free(rows)
 
-    def expired(self, oldest_ms: Mapping[int, int]) -> Int64Array:
-        """Rows that were last seen before their partition's limit, or are scattered and have stayed where they are.
+    def expired(self, oldest_ms: Mapping[int, int], kept_ms: int = 0) -> Int64Array:
+        """Rows whose series have ended, which rest from now on; gives those that have rested for long enough.
+
+        A series has ended when it was last seen before its partition's limit. A row without a total does not rest, nor
+        does one that is scattered and has stayed where it is.
 
         Args:
             oldest_ms: By partition number, the append time before which a series is too old.
+            kept_ms: How long rows rest.
         """
         columns, used = self.rows.columns, self.rows.used
         limits: Int64Array = np.zeros(len(self.positions) + 1, np.int64)
         for partition, oldest in oldest_ms.items():
             limits[partition] = oldest
         limit = limits[columns.partition[:used]]
-        settled = ((columns.flags[:used] & SCATTERED) != 0) & (columns.moved_ms[:used] < limit)
-        return np.flatnonzero((columns.kind[:used] != FREE) & ((columns.append_ms[:used] < limit) | settled))
+        held, scattered = columns.kind[:used] != FREE, (columns.flags[:used] & SCATTERED) != 0
+        ended = held & (columns.append_ms[:used] < limit)
+        columns.flags[:used][ended] |= np.uint8(RESTING)
+        rested = ended & ((columns.append_ms[:used] < limit - kept_ms) | (columns.last_ns[:used] == NOTHING))
+        settled = held & scattered & ((columns.moved_ms[:used] < limit) | ended)
+        return np.flatnonzero(rested | settled)
 
     def at(self, partition: int, offset: int) -> None:
         """Totals of a partition are valid as of an offset."""
-        if partition >= len(self.positions):
-            longer: Int64Array = np.zeros(2 * partition, np.int64)
-            longer[: len(self.positions)] = self.positions
-            self.positions = longer
+        self._make_room_for(partition)
         self.positions[partition] = offset
+
+    def set_scope(self, partition: int, scope: int) -> int:
+        """Set which partitions of a partition's topic are read, see `Standing`; gives what was set before."""
+        self._make_room_for(partition)
+        before = int(self.scopes[partition])
+        self.scopes[partition] = scope
+        return before
+
+    def _make_room_for(self, partition: int) -> None:
+        missing = 2 * partition - len(self.positions)
+        if partition >= len(self.positions):
+            self.positions = np.append(self.positions, np.zeros(missing, np.int64))
+            self.scopes = np.append(self.scopes, np.zeros(missing, np.uint8))
 
     @property
     def forgotten_gaps(self) -> int:
@@ -161,9 +182,25 @@ class Accumulator:
         rows: Int32Array = of_wire[numbers]
         unseen = rows == UNSEEN
         if unseen.any():
-            self._meet(source, of_wire, np.unique(numbers[unseen]))
+            fresh = np.unique(numbers[unseen])
+            self._give_up_resting(len(fresh), rows)
+            self._meet(source, of_wire, fresh)
             rows = of_wire[numbers]
         return rows if (rows != NOT_DELTA).any() else None
+
+    def _give_up_resting(self, needed: int, in_use: Int32Array) -> None:
+        """Where there is no room for so many series more, drop resting totals, the longest resting first.
+
+        None of those in use: points that are being added refer to them.
+        """
+        missing = len(self.rows) + needed - self.rows.most
+        if missing <= 0:
+            return
+        columns, used = self.rows.columns, self.rows.used
+        resting = (columns.kind[:used] != FREE) & ((columns.flags[:used] & RESTING) != 0)
+        resting[in_use[in_use >= 0]] = False
+        rows = np.flatnonzero(resting)
+        self.free(rows[np.argsort(columns.append_ms[rows], kind="stable")][:missing])
 
     def _meet(self, source: Source, of_wire: Int32Array, numbers: Int32Array) -> None:
         """Find out which new series are deltas, and give those rows."""
@@ -179,7 +216,8 @@ class Accumulator:
     def _judge(self, incoming: Incoming) -> tuple[UInt8Array, Int64Array]:
         self.rows.make_room_for_gaps(len(incoming.row))
         times: Int64Array = np.zeros(len(incoming.row), np.int64)
-        outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, self.positions, self._order, times)
+        standing = Standing(self.positions, self.scopes)
+        outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
         return outcomes, times
 
     def _counted(self, source: Source, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:

@@ -82,6 +82,18 @@ INTEGER: Final = 2
 HAS_SUM: Final = 4
 SCATTERED: Final = 8
 """It moves between partitions: nothing of it is exposed."""
+PENDING: Final = 16
+"""It may continue a total of another replica, which is looked for: nothing of it is exposed yet; see `adoption`."""
+RESTING: Final = 32
+"""Its series has ended; the total is kept for when the series returns."""
+
+# Which partitions of a topic this replica reads, as far as one of them is concerned.
+WHOLE_TOPIC: Final = 0
+"""All of them: nothing of its series is anywhere else."""
+PART_OF_TOPIC: Final = 1
+"""Not all: its series may have gone on in a partition of another replica."""
+GROWN_TOPIC: Final = 2
+"""Not all, and partitions were added lately: series come from partitions of other replicas."""
 
 NOTHING: Final = -1
 """`last_ns` of a row without a total; a block, a gap or a partition that is none."""
@@ -98,11 +110,12 @@ class DeltaColumns(NamedTuple):
 
     Attributes:
         kind: FREE, NUMBER, EXPLICIT or EXPONENTIAL.
-        flags: MONOTONIC, INTEGER, HAS_SUM, SCATTERED.
+        flags: MONOTONIC, INTEGER, HAS_SUM, SCATTERED, PENDING, RESTING.
         digest: Shape (rows, 16): its identity, see `identity.digest`.
         partition: Where it was read last.
         key_hash: Key of the message that it was read in last, as in `series.columns.MessageColumns`.
-        moved_ms: Append time at which it last came from another partition, 0 for never.
+        moved_ms: Append time at which it last came from another partition, 0 for never; of a PENDING one, that of its
+            first point here.
         append_ms: Newest append time of its messages.
         start_ns: When accumulation began.
         begin_ns: Start of the newest point.

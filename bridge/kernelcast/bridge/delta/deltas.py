@@ -1,8 +1,10 @@
 """Running totals that follow partitions: restored when they come, kept while they are ours, written when they go.
 
 Totals of a partition and the offset as of which they are valid are kept together, so that whatever is read twice is
-added once. A partition without a snapshot begins where its group has read to: what a former owner has exposed is not
-counted again, and what nobody has read is not lost.
+added once. Where a partition without a snapshot begins: `beginning`. How totals follow series to other replicas:
+`adoption`.
+
+A total outlasts its series: when the series has ended, the total rests, and goes on should the series return.
 
 Where all replicas read everything, a series may come from any partition. Its points then meet in one total, with one
 snapshot for all partitions, which all replicas share: each is as far as its offsets say.
@@ -19,8 +21,10 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, Source, named
-from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
-from kernelcast.bridge.delta.freeze import freeze, thaw
+from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
+from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings, name_of
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
+from kernelcast.bridge.delta.freeze import freeze
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.delta.settings import DeltaSettings
@@ -31,14 +35,12 @@ from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.bridge.series.producers import Conflicts
 from kernelcast.columnar import Decoded
-from kernelcast.wire.errors import BrokerError, WireError
+from kernelcast.wire.errors import BrokerError
 
 MOST_GAPS_OF_A_SERIES: Final = 128
 HELD: Final = 2**62
 """Position of a partition that is not read from where it should be yet: nothing of it is added."""
 FLUSH_SECONDS: Final = 5.0
-ALL: Final = "all"
-"""Name of the snapshot of all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,14 @@ class DeltaPolicy:
         ttl_seconds: How long a series stays after its last point.
         tolerance_ns: How far ahead of its append time a time may lie.
         by_partition: Whether a series stays in one partition, which goes from one replica to another.
+        hold_seconds: How long a series that is new in a grown topic is hidden at least, see `series.held`.
     """
 
     settings: DeltaSettings
     ttl_seconds: float = 300.0
     tolerance_ns: int = 10_000_000_000
     by_partition: bool = True
+    hold_seconds: float = 60.0
 
 
 class Deltas:
@@ -72,41 +76,66 @@ class Deltas:
         self._totals = Accumulator(
             Order(policy.tolerance_ns, settle_ms, MOST_GAPS_OF_A_SERIES), most_series=policy.settings.max_series
         )
+        self._beginnings = Beginnings(
+            self._totals.rows,
+            state,
+            instruments,
+            clock,
+            by_partition=policy.by_partition,
+            most_age_seconds=policy.settings.snapshot_max_age_seconds,
+        )
+        self._kept_ms = max(0, round((policy.settings.snapshot_max_age_seconds - policy.ttl_seconds) * 1e3))
+        self._adoption = Adoption(self._totals.rows, state, clock, hold_seconds=policy.hold_seconds)
+        self._others: frozenset[Key] = frozenset()
+        self._grown = False
         self._owned: dict[Key, int] = {}
         self._waiting: dict[Key, int] = {}
         self._due: dict[str, float] = {}
-        self._topic_ids: dict[str, str] = {}
         self._written: set[str] = set()
-        self._restored = self._torn = False
+        self._torn = False
         self._forgotten_gaps = 0
         self._overlaps: Conflicts = []
         self._log = structlog.stdlib.get_logger("bridge.delta")
         self.topics: set[str] = set()
 
-    def assigned(self, partitions: Sequence[Partition]) -> dict[Key, int]:
+    def assigned(self, partitions: Sequence[Partition], around: Surroundings) -> dict[Key, int]:
         """Take partitions over, with their totals where there are any.
 
         Args:
             partitions: Those that are new, with where they are read from and up to where others have read them.
+            around: What Kafka says beside.
 
         Returns:
-            Where reading has to begin at the latest, for those with totals.
+            Where reading has to begin at the latest, for those of topics that bring delta points.
         """
-        restored = self._restore(partitions)
+        begun = self._beginnings.begin(partitions, around, self._bringing())
+        self._written |= {name_of(key) if self._policy.by_partition else ALL for key in begun.restored}
+        begins = begun.unread | begun.restored
         for partition in partitions:
             number, key = partition.number, partition.key
             self._owned[key] = number
-            position = restored.get(key, partition.judged_to)
+            position = begins.get(key, partition.judged_to)
             if partition.gate == 0 and partition.position >= 0:  # nothing there: where it begins is where it ends
                 position = min(position, partition.position)
             self._totals.at(number, HELD if partition.waits else position)
             if partition.waits:
                 self._waiting[key] = position
-        return restored
+        return begins
 
     def identify(self, topic_ids: Mapping[str, str]) -> None:
         """Note Kafka's ids of topics: totals that are kept belong to the topic with the same one."""
-        self._topic_ids.update(topic_ids)
+        self._beginnings.topic_ids.update(topic_ids)
+
+    def note_sharing(self, others: Iterable[Key], grown: Iterable[int]) -> None:
+        """Note which partitions of our topics other replicas read, and which of ours are of a topic that has grown."""
+        self._others, lately = frozenset(others), frozenset(grown)
+        shared = {topic for topic, _ in self._others}
+        self._grown = bool(lately)
+        for (topic, _), number in self._owned.items():
+            scope = PART_OF_TOPIC if topic in shared else WHOLE_TOPIC
+            before = self._totals.set_scope(number, GROWN_TOPIC if number in lately else scope)
+            if before == GROWN_TOPIC and number not in lately:
+                self._adoption.give_up(self._totals.rows.of_partition(number))
 
     def clamp(self, partition: Partition) -> None:
         """Note where a partition ends: totals that are valid as of an offset beyond that are of another log."""
@@ -124,7 +153,7 @@ class Deltas:
         if position is None:
             return start
         self._totals.at(partition.number, position)
-        return min(start, position) if len(self._totals.rows.of_partition(partition.number)) else start
+        return min(start, position) if partition.key[0] in self._bringing() else start
 
     def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> Decoded:
         """A batch with totals in place of deltas; see `Accumulator.accumulate`."""
@@ -167,18 +196,25 @@ class Deltas:
         self._totals.free(self._totals.rows.seen_under(np.array(fresh, np.int64)))
 
     def expire(self, oldest_ms: Mapping[int, int]) -> None:
-        """Drop totals that were last seen before their partition's limit."""
-        self._totals.free(self._totals.expired(oldest_ms))
+        """Have totals rest that were last seen before their partition's limit.
 
-    def upkeep(self) -> None:
-        """Write the snapshots that are due, and report."""
+        They are dropped when they have rested until the oldest snapshot that is used would no longer hold them.
+        """
+        self._totals.free(self._totals.expired(oldest_ms, self._kept_ms))
+
+    def upkeep(self, newest_append_ms: int) -> None:
+        """Continue totals of other replicas, write the snapshots that are due, and report.
+
+        Args:
+            newest_append_ms: The newest append time known.
+        """
         now_seconds = self._clock.monotonic()
+        self._adoption.settle(self._owned, self._others, self._beginnings.topic_ids, newest_append_ms)
+        most_seconds = self._policy.settings.snapshot_seconds
         for what, keys in self._snapshots().items():
             if now_seconds >= self._due.get(what, now_seconds) and self._write(what, keys):
-                self._due[what] = now_seconds + self._policy.settings.snapshot_seconds
-        rows = self._totals.rows
-        brought = set(np.unique(rows.columns.partition[rows.in_use()]).tolist())
-        self.topics = {topic for (topic, _), number in self._owned.items() if number in brought}
+                self._due[what] = now_seconds + (min(most_seconds, READ_SECONDS) if self._grown else most_seconds)
+        self.topics = self._bringing()
         self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))
         self._instruments.forgotten_gaps.inc(self._totals.forgotten_gaps - self._forgotten_gaps)
@@ -199,12 +235,18 @@ class Deltas:
             self._waiting.pop(partition.key, None)
             if self._policy.by_partition:
                 self._totals.free(self._totals.rows.of_partition(partition.number))
-                self._written.discard(_what(partition.key))
-                self._due.pop(_what(partition.key), None)
+                self._written.discard(name_of(partition.key))
+                self._due.pop(name_of(partition.key), None)
 
     def close(self) -> None:
         """Write everything that is still ours."""
         self._write_all(self._snapshots())
+
+    def _bringing(self) -> set[str]:
+        """Topics of which there are totals."""
+        rows = self._totals.rows
+        brought = set(np.unique(rows.columns.partition[rows.in_use()]).tolist())
+        return {topic for (topic, _), number in self._owned.items() if number in brought}
 
     def _count_by_producer(self) -> None:
         for producer, outcome, count in self._totals.producers.take():
@@ -217,7 +259,7 @@ class Deltas:
         """What is written, and the partitions in it; nothing of those that are not read from their start yet."""
         keys = [key for key in self._owned if key not in self._waiting]
         if self._policy.by_partition:
-            return {_what(key): [key] for key in keys}
+            return {name_of(key): [key] for key in keys}
         return {ALL: keys} if keys and not self._waiting else {}
 
     def _write_all(self, snapshots: Mapping[str, list[Key]]) -> None:
@@ -241,7 +283,8 @@ class Deltas:
             return False
         positions = tuple((key, int(self._totals.positions[self._owned[key]])) for key in keys)
         columns = freeze(rows, chosen, number_of)
-        topic_ids = {topic: self._topic_ids[topic] for topic, _ in keys if topic in self._topic_ids}
+        known = self._beginnings.topic_ids
+        topic_ids = {topic: known[topic] for topic, _ in keys if topic in known}
         snapshot = Snapshot(secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns, topic_ids)
         try:
             self._instruments.snapshot_bytes.inc(self._state.write(what, snapshot, self._settled))
@@ -254,78 +297,3 @@ class Deltas:
         self._instruments.snapshots.labels("failed" if trouble else "written").inc()
         if trouble:
             self._log.warning("totals of delta series not written; a restart now begins them anew", reason=trouble)
-
-    def _restore(self, partitions: Sequence[Partition]) -> dict[Key, int]:
-        """Put totals back; the offsets as of which they are valid."""
-        by_key = {partition.key: partition for partition in partitions}
-        if self._policy.by_partition:
-            wanted = {_what(key): [key] for key in by_key}
-        else:
-            wanted = {ALL: list(by_key)} if by_key and not self._restored else {}
-        self._restored = self._restored or bool(wanted)
-        try:
-            found = self._state.read(list(wanted), lambda one: not self._foreign(one, by_key)) if wanted else {}
-        except BrokerError as error:
-            self._instruments.beginnings.labels("unread").inc(len(partitions))
-            self._log.warning("totals of delta series not read", reason=str(error))
-            return {}
-        if len(found) < len(wanted):
-            self._log.info("no totals of delta series are kept, so any begin anew", partitions=len(wanted) - len(found))
-        restored: dict[Key, int] = {}
-        for what, keys in wanted.items():
-            restored |= self._put_back(found.get(what), {key: by_key[key] for key in keys})
-        return restored
-
-    def _put_back(self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition]) -> dict[Key, int]:
-        cause, reason = self._unfit(found, partitions)
-        if not cause and isinstance(found, Snapshot):
-            foreign = self._foreign(found, partitions)
-            self._refused("other_log", "; ".join(foreign.values()), foreign)
-            partitions = {key: partition for key, partition in partitions.items() if key not in foreign}
-            numbers = {i: partitions[key].number for i, (key, _) in enumerate(found.positions) if key in partitions}
-            try:
-                series = thaw(self._totals.rows, found.columns, numbers)
-            except WireError as error:
-                cause, reason = "unusable", str(error)
-            else:
-                self._instruments.beginnings.labels("restored").inc(len(partitions))
-                self._written |= {_what(key) for key in partitions} if self._policy.by_partition else {ALL}
-                self._log.info("totals of delta series restored", partitions=len(partitions), series=series)
-                return {key: offset for key, offset in found.positions if key in partitions}
-        self._refused(cause, reason, partitions)
-        return {}
-
-    def _refused(self, cause: str, reason: str, partitions: Mapping[Key, object]) -> None:
-        self._instruments.beginnings.labels(cause).inc(len(partitions))
-        if cause != "missing" and partitions:
-            self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
-
-    def _foreign(self, found: Snapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
-        """Partitions whose totals in a snapshot are those of another log of the same name, and how that shows."""
-        foreign = {}
-        for key, offset in found.positions:
-            ours, topic = partitions.get(key), key[0]
-            known = self._topic_ids.get(topic, "")
-            written = found.topic_ids.get(topic, known)
-            if ours is not None and known and written != known:
-                foreign[key] = f"the snapshot is of topic {topic} with id {written}, which now has id {known}"
-            elif ours is not None and ours.gate and offset > ours.gate:
-                foreign[key] = f"the snapshot is as of offset {offset}, {topic}/{key[1]} ends at {ours.gate}"
-        return foreign
-
-    def _unfit(self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition]) -> tuple[str, str]:
-        """Why a snapshot cannot be used: cause and reason; empty where it can."""
-        if found is None:
-            return "missing", ""
-        if isinstance(found, WireError):
-            return "unusable", str(found)
-        age_seconds = (self._clock.now_ns() - found.written_ns) / 1e9
-        longest_seconds = self._policy.settings.snapshot_max_age_seconds
-        if age_seconds > longest_seconds:
-            return "too_old", f"the snapshot is {age_seconds:.0f} s old; the limit is {longest_seconds:g} s"
-        foreign = self._foreign(found, partitions)
-        return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
-
-
-def _what(key: Key) -> str:
-    return f"{key[0]}/{key[1]}"

@@ -38,6 +38,7 @@ class Rows:
     Attributes:
         columns: The rows.
         used: How many have ever been used.
+        most: Series held at most.
         gaps: What is missing of them.
         blocks: Buckets of histograms.
     """
@@ -48,7 +49,7 @@ class Rows:
         Args:
             most: Series held at most.
         """
-        self._most = most
+        self.most = most
         self._by_digest: dict[bytes, int] = {}
         self._free: list[int] = []
         self.columns: DeltaColumns = empty_columns(64)
@@ -70,7 +71,7 @@ class Rows:
 
     def new(self, digest: bytes, kind: int, *, monotonic: bool) -> int:
         """A row for an identity that has none; NOTHING where there is no room."""
-        if len(self._by_digest) >= self._most:
+        if len(self._by_digest) >= self.most:
             return NOTHING
         row = self._free.pop() if self._free else self.used
         if row == self.used:

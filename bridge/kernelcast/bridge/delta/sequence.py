@@ -22,6 +22,8 @@ from kernelcast.bridge.delta.columns import (
     FORGOTTEN_GAPS,
     FREE_GAP,
     GAP,
+    GROWN_TOPIC,
+    LAST_ADDED,
     LIMIT,
     MALFORMED,
     NO_VALUE,
@@ -30,10 +32,13 @@ from kernelcast.bridge.delta.columns import (
     OLDER,
     OVERLAP,
     PASSED,
+    PENDING,
     REPLAYED,
+    RESTING,
     SCATTERED,
     SPREAD,
     USED_GAPS,
+    WHOLE_TOPIC,
     DeltaColumns,
     Gaps,
 )
@@ -70,6 +75,18 @@ class Incoming(NamedTuple):
     offset: Int64Array
     append_ms: Int64Array
     key_hash: Int64Array
+
+
+class Standing(NamedTuple):
+    """What is known of partitions, by their numbers.
+
+    Attributes:
+        positions: The offset as of which the totals of a partition are valid.
+        scopes: WHOLE_TOPIC, PART_OF_TOPIC or GROWN_TOPIC.
+    """
+
+    positions: Int64Array
+    scopes: UInt8Array
 
 
 class Order(NamedTuple):
@@ -233,9 +250,38 @@ def shown(outcome: int, last_ns: int, shown_times: Int64Array, row: int) -> int:
     return int(shown_times[row])
 
 
+@routine
+def returned(  # noqa: PLR0913, PLR0917  scalars only
+    columns: DeltaColumns, gaps: Gaps, row: int, outcome: int, before_ns: int, start_ns: int, scope: int
+) -> int:
+    """What becomes of a point that was added to the resting total of a series that had ended.
+
+    The total goes on: what Prometheus has not seen of it is not lost. But the series may have gone on elsewhere in the
+    meantime, if other replicas read other partitions of its topic and the point does not begin where the last one
+    ended. Then its total begins anew, for Prometheus may have seen a greater one.
+
+    Args:
+        columns: The totals.
+        gaps: What is known to be missing.
+        row: The series.
+        outcome: What `place` says.
+        before_ns: The end of the series' last point before this one.
+        start_ns: The start of the point.
+        scope: Of the point's partition, see `Standing`.
+    """
+    if outcome > LAST_ADDED or outcome == FILLED:
+        return outcome
+    columns.flags[row] &= np.uint8(255 - RESTING)
+    if scope == WHOLE_TOPIC or (outcome == ADDED and start_ns == before_ns):
+        return outcome
+    forget_gaps(columns, gaps, row)
+    columns.start_ns[row] = start_ns if start_ns > 0 else columns.last_ns[row]
+    return FIRST
+
+
 @allocating_kernel
-def sequence(
-    columns: DeltaColumns, gaps: Gaps, points: Incoming, positions: Int64Array, order: Order, times: Int64Array
+def sequence(  # noqa: C901  one loop over all columns, each a local
+    columns: DeltaColumns, gaps: Gaps, points: Incoming, standing: Standing, order: Order, times: Int64Array
 ) -> UInt8Array:
     """Judge points, in order.
 
@@ -243,11 +289,11 @@ def sequence(
         columns: The totals, whose ends move.
         gaps: What is known to be missing.
         points: The points.
-        positions: By partition number, the offset as of which its totals are valid.
+        standing: What is known of partitions.
         order: See `Order`.
         times: Shape (n,); filled with the time to show each series' total with as of each point, and with NOTHING where
-            a partition that the series has left is read again: its total is that of the other partition, which may
-            still be catching up.
+            the series is PENDING, or a partition that it has left, or that does not have its newest message, is read
+            again: its total is that of the other partition, which may still be catching up.
 
     Returns:
         Shape (n,): what becomes of each point.
@@ -258,7 +304,8 @@ def sequence(
     partitions, offsets, appends = points.partition, points.offset, points.append_ms
     row_appends, row_partitions = columns.append_ms, columns.partition
     keys, row_keys = points.key_hash, columns.key_hash
-    lasts, shown_times = columns.last_ns, columns.shown_ns
+    lasts, shown_times, row_flags, moves = columns.last_ns, columns.shown_ns, columns.flags, columns.moved_ms
+    positions, scopes = standing.positions, standing.scopes
     tolerance_ns, settle_ms, most_gaps = order.tolerance_ns, order.settle_ms, order.most_gaps
     outcomes = np.empty(len(rows), np.uint8)
     for i in range(len(rows)):
@@ -286,8 +333,18 @@ def sequence(
         else:
             # A message that was appended before one that is known says nothing about the producer's present clock.
             latest_ns = append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns if newest else NO_LIMIT_NS
-            outcomes[i] = place(columns, gaps, row, starts[i], ends[i], latest_ns, most_gaps)
-        times[i] = NOTHING if left else shown(outcomes[i], lasts[row], shown_times, row)
+            before_ns = lasts[row]
+            outcome = place(columns, gaps, row, starts[i], ends[i], latest_ns, most_gaps)
+            if row_flags[row] & RESTING:
+                outcome = returned(columns, gaps, row, outcome, before_ns, starts[i], scopes[partition])
+            if outcome == FIRST and scopes[partition] == GROWN_TOPIC:
+                row_flags[row] |= np.uint8(PENDING)
+                moves[row] = append_ms
+            outcomes[i] = outcome
+        # Of what is read again, the newest message shows the total: one of another partition would make it look old.
+        again = outcomes[i] == REPLAYED and not newest and row_partitions[row] != partition
+        hidden = left or again or row_flags[row] & PENDING != 0
+        times[i] = NOTHING if hidden else shown(outcomes[i], lasts[row], shown_times, row)
     return outcomes
 
 

@@ -13,8 +13,9 @@ class DeltaSettings(Section):
     Attributes:
         max_series: Delta series held at most; points of others are refused and counted.
         snapshot_seconds: How often totals are written to `kernelcast.state`; a restart reads that much more again.
-        snapshot_max_age_seconds: A snapshot older than that is not used: everything since would be read again before
-            anything is exposed. The totals begin anew.
+        snapshot_max_age_seconds: A snapshot is not used if messages were written so much later than it: all of them
+            would be read again before anything is exposed. The totals begin at 0. A total is kept for as long after its
+            series has ended.
     """
 
     max_series: Annotated[int, Field(ge=1), Remedy("set it above the number of delta series you expect")] = 1_000_000

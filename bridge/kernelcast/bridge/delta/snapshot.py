@@ -77,6 +77,7 @@ class Snapshot:
         positions: Next offset by partition; `columns["partition"]` counts them.
         columns: One array per name of COLUMNS, TAILS and ADDITIONS; `digest` of shape (n, 16).
         topic_ids: Kafka's ids of the topics, where it has them: offsets count in the log of that topic only.
+        append_ms: When Kafka appended it, which is not part of its bytes; 0 where Kafka does not say.
     """
 
     identity: bytes
@@ -84,6 +85,7 @@ class Snapshot:
     positions: tuple[tuple[Key, int], ...]
     columns: dict[str, NDArray[Any]]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    append_ms: int = 0
 
     @property
     def progress(self) -> int:

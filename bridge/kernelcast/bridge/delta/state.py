@@ -10,8 +10,8 @@ import secrets
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING
@@ -26,6 +26,19 @@ SLOTS: Final = 2
 RECENT_SECONDS: Final = 600.0
 """Looked at first: the topic may hold hours of snapshots that nobody has compacted yet."""
 IDENTITY_BYTES: Final = 8
+LOG_APPEND_TIME: Final = 2
+"""confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: Kafka stamped the message, not its producer."""
+
+
+class _Stored(NamedTuple):
+    """A part of a snapshot as Kafka has it; its append time is 0 where Kafka does not stamp messages."""
+
+    body: bytes
+    append_ms: int
+
+
+_Slots = dict[bytes, dict[int, _Stored]]
+"""By slot's key, the parts that lie there."""
 
 
 class Sender(Protocol):
@@ -160,6 +173,27 @@ class StateTopic:
             reader.close()
         return found
 
+    def written(self, what: list[str]) -> set[str]:
+        """Which of the owner's snapshots there are, without reading their content.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        found: set[str] = set()
+        reader = self._open_reader()
+        try:
+            there = reader.partitions(STATE.name)
+            self._partitions = len(there)
+            for partition in there:
+                wanted = [one for one in what if self._partition(one) == partition.partition]
+                if wanted:
+                    partition.offset = OFFSET_BEGINNING
+                    slots = self._slots(reader, partition, wanted)
+                    found |= {one for one, by_slot in slots.items() if any(by_slot.values())}
+        finally:
+            reader.close()
+        return found
+
     def _read_partition(
         self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[Snapshot], bool]
     ) -> dict[str, Snapshot | WireError]:
@@ -175,8 +209,21 @@ class StateTopic:
     def _collect(
         self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[Snapshot], bool]
     ) -> dict[str, Snapshot | WireError]:
+        found = {}
+        for one, by_slot in self._slots(reader, partition, what).items():
+            writing = self._known.setdefault(one, _Writing())
+            own = self._prefix(one) + f"/{self._writer}/".encode()
+            keys = {slot + f"/{number}".encode() for slot, parts in by_slot.items() for number in parts}
+            writing.others |= {key for key in keys if not key.startswith(own)}
+            best = _best([list(parts.values()) for parts in by_slot.values() if parts], fits)
+            if best is not None:
+                found[one] = best
+        return found
+
+    def _slots(self, reader: StateReader, partition: Any, what: list[str]) -> dict[str, _Slots]:
+        """What lies in a partition from an offset on, of each."""
         prefixes = {self._prefix(one): one for one in what}
-        slots: dict[str, dict[bytes, dict[int, bytes]]] = {one: {} for one in what}
+        slots: dict[str, _Slots] = {one: {} for one in what}
         for message in to_end(reader, [partition]):
             key = message.key() or b""
             slot, _, number = key.rpartition(b"/")
@@ -187,17 +234,9 @@ class StateTopic:
             if message.value() is None:
                 parts.pop(int(number), None)
             else:
-                parts[int(number)] = message.value()
-        found = {}
-        for one, by_slot in slots.items():
-            writing = self._known.setdefault(one, _Writing())
-            own = self._prefix(one) + f"/{self._writer}/".encode()
-            keys = {slot + f"/{number}".encode() for slot, parts in by_slot.items() for number in parts}
-            writing.others |= {key for key in keys if not key.startswith(own)}
-            best = _best([list(parts.values()) for parts in by_slot.values() if parts], fits)
-            if best is not None:
-                found[one] = best
-        return found
+                kind, append_ms = message.timestamp()
+                parts[int(number)] = _Stored(message.value(), append_ms if kind == LOG_APPEND_TIME else 0)
+        return slots
 
     def _partition(self, what: str) -> int | None:
         """Where its keys lie; None where there is no topic."""
@@ -233,15 +272,17 @@ class _Tally:
             self._settled(self._trouble or None)
 
 
-def _best(slots: list[list[bytes]], fits: Callable[[Snapshot], bool]) -> Snapshot | WireError | None:
+def _best(slots: list[list[_Stored]], fits: Callable[[Snapshot], bool]) -> Snapshot | WireError | None:
     """The snapshot that fits and knows most; the reason why there is none; None where there is nothing at all."""
     found: list[Snapshot] = []
     trouble: WireError | None = None
-    for messages in slots:
+    for stored in slots:
         try:
-            found.append(_whole([Part.of(message) for message in messages]))
+            snapshot = _whole([Part.of(one.body) for one in stored])
         except WireError as error:
             trouble = error
+        else:
+            found.append(replace(snapshot, append_ms=max(one.append_ms for one in stored)))
     return max(found, key=lambda one: (fits(one), one.progress, one.written_ns), default=trouble)
 
 

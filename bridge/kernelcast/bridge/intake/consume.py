@@ -119,7 +119,8 @@ class Intake:
         self._instruments.rebalances.labels("assigned").inc()
         self.ownership.next_cohort()
         keys = keys_of(partitions)
-        self._inquiry.identify({topic for topic, _ in keys})
+        topics = {topic for topic, _ in keys}
+        self._inquiry.identify(topics)
         starts = self._inquiry.starts(keys)
         gates = self._inquiry.bounds.gates([key for key in keys if key in starts])
         for key in keys:
@@ -129,16 +130,16 @@ class Intake:
             assigned.young = starts.get(key) == 0
             self._store.expose(assigned.number, exposed=False)
             self._instruments.expect(key[0])
-        self._inquiry.learn_time({topic for topic, _ in keys})
+        self._inquiry.learn_time(topics)
+        if self._policy.grouped:
+            self._inquiry.learn_partitions(topics)
         for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
             self.ownership.judged_before(key, offset)
         taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
-        for key, offset in self._deltas.assigned(taken).items():
+        for key, offset in self._deltas.assigned(taken, self._inquiry.surroundings(topics)).items():
             if key in starts and starts[key] > offset:
                 starts[key] = self.ownership.begin_at(key, offset)
         self.ownership.stable = True
-        if self._policy.grouped:
-            self._inquiry.learn_partitions({topic for topic, _ in keys})
         self._note_growth()
         self._open_gates()
         self._log.info("partitions assigned", partitions=len(keys), now_owned=len(self.ownership.owned()))
@@ -209,6 +210,7 @@ class Intake:
         for reached in batch.partitions:
             position, append_ms = reached.position, reached.append_ms
             self.ownership.advance(reached.partition, position=position, append_ms=append_ms, now_seconds=now_seconds)
+        self._inquiry.note_append_time(batch.append_time)
         for topic, available in batch.append_time.items():
             self._instruments.append_time.labels(topic).set(available)
         for (topic, kind), count in batch.tombstones.counts.items():
@@ -246,7 +248,7 @@ class Intake:
             self._expiry_due = max(self._expiry_due, now_seconds + PAUSED_SECONDS)
         self._upkeep_due = now_seconds + UPKEEP_SECONDS
         owned = self.ownership.owned()
-        self._deltas.upkeep()
+        self._deltas.upkeep(self.ownership.newest_append_ms)
         self.skipper.kept_whole |= self._deltas.topics
         for partition in owned:
             self._look_ahead(partition)
@@ -282,6 +284,7 @@ class Intake:
         keys = [partition.key for partition in self.ownership.owned() if self._policy.grouped]
         states, known = self._inquiry.growth.states(keys), self._growth
         self._growth = {self.ownership.number(key): state for key, state in states.items() if state != UNCHANGED}
+        self._deltas.note_sharing(self._inquiry.growth.others(keys), self._growth)
         if self._growth != known:
             self._store.note_growth(self._growth)
             self._release(holding=True)

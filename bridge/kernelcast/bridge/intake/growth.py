@@ -65,6 +65,12 @@ class Growth:
         self._numbers = {topic: numbers for topic, numbers in self._numbers.items() if topic not in gone}
         self._added = {key: until for key, until in self._added.items() if key[0] not in gone}
 
+    def others(self, owned: Iterable[Key]) -> set[Key]:
+        """Partitions of the topics of ours that are not ours."""
+        keys = set(owned)
+        topics = {topic for topic, _ in keys}
+        return {(topic, number) for topic in topics for number in self._numbers.get(topic, ())} - keys
+
     def states(self, owned: Iterable[Key]) -> dict[Key, int]:
         """UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED where all of a topic are ours."""
         ours: dict[str, set[int]] = {}

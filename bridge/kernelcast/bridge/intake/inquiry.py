@@ -1,12 +1,13 @@
 """Questions to Kafka beside reading: where partitions begin and end, its time, the ids of topics, the group's state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.delta.beginning import Surroundings
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.bounds import Answering, Bounds
@@ -60,6 +61,7 @@ class Inquiry:
         self._source, self._ownership, self._deltas = source, ownership, deltas
         self._instruments, self._clock, self._ttl_ms = instruments, clock, ttl_ms
         self._questions_due = self._ids_due = self._time_due = self._time_asked_at = 0.0
+        self._stamped: set[str] = set()
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
         self.bounds = Bounds(source)
         self.growth = Growth()
@@ -70,15 +72,36 @@ class Inquiry:
         now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
         return self.bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
 
+    def offsets_since(self, keys: Sequence[Key], since_ms: int) -> dict[Key, int]:
+        """The first offset of each partition at or after a time; negative where there is none or Kafka cannot say."""
+        return self.bounds.starts(keys, since_ms * 1_000_000)
+
+    def surroundings(self, topics: set[str]) -> Surroundings:
+        """What is known of topics when some of their partitions are assigned."""
+        numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
+        return Surroundings(self._ownership.newest_append_ms, numbers, self.offsets_since)
+
+    def note_append_time(self, available: Mapping[str, bool]) -> None:
+        """Note by topic whether Kafka stamps its messages, as they were read."""
+        for topic, stamped in available.items():
+            (self._stamped.add if stamped else self._stamped.discard)(topic)
+
     def learn_time(self, topics: set[str]) -> set[Key]:
         """Learn Kafka's newest append time of some topics; a producer's time from the future counts as now.
+
+        The clock of this machine may be behind Kafka's, so it is not compared with times that Kafka has stamped.
 
         Returns:
             Partitions, ours and others, of which Kafka has named it.
         """
         self._time_asked_at, now_ms = self._clock.monotonic(), self._clock.now_ns() // 1_000_000
         newest_ms = self.bounds.newest_ms(topics) if topics else {}
-        self._ownership.note_newest({key: min(append_ms, now_ms) for key, append_ms in newest_ms.items()})
+        self._ownership.note_newest(
+            {
+                key: append_ms if key[0] in self._stamped else min(append_ms, now_ms)
+                for key, append_ms in newest_ms.items()
+            }
+        )
         return set(newest_ms)
 
     def ask_for_time(self, owned: Sequence[Partition]) -> None:
@@ -183,7 +206,11 @@ class Inquiry:
         self.note_restart(partition, 0)
 
     def note_restart(self, partition: Partition, first: int) -> None:
-        """Count and log that a partition is of another log."""
+        """Count and log that a partition is of another log; the topic's id is asked for as soon as possible.
+
+        Until it is known, snapshots would say that their totals are of the topic that has gone.
+        """
+        self._ids_due = 0.0
         topic, number = partition.key
         self._instruments.offset_restarts.labels(topic).inc()
         self._log.warning("offsets begin anew", topic=topic, partition=number, offset=first)

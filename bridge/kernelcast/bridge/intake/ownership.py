@@ -56,6 +56,11 @@ class Ownership:
         self.read_at_seconds = 0.0
         self.stable = False
 
+    @property
+    def newest_append_ms(self) -> int:
+        """The newest append time known of any partition; 0 before the first."""
+        return self._newest_append_ms
+
     def number(self, key: Key) -> int:
         """A partition's number in the store; the same for ever."""
         return self._numbers.setdefault(key, len(self._numbers))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import ADDED, Int64Array, Rules, SeriesColumns, UInt8Array
+from kernelcast.bridge.series.columns import UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
 
 
 class Hold(NamedTuple):
@@ -28,7 +28,7 @@ class Hold(NamedTuple):
 
 
 def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int64Array, hold: Hold) -> int:
-    """End the hold of series that have expired at any other replica, and in partitions that are not ADDED any more.
+    """End the hold of series that have expired at any other replica, and in topics of which the growth is past.
 
     A series of one point has no interval yet, so it is held for one time-to-live.
 
@@ -47,6 +47,6 @@ def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int6
     patience_ms = np.maximum(hold.rules.floor_ms, hold.rules.missed_intervals * gaps_ms)
     patience_ms = np.minimum(np.where(gaps_ms > 0, patience_ms, hold.ttl_ms), hold.ttl_ms)
     ended = heard_ms[partitions] > series.held_ms[held] + patience_ms + hold.margin_ms
-    released = held[ended | (growth[partitions] != ADDED)]
+    released = held[ended | (growth[partitions] == UNCHANGED)]
     series.held_ms[released] = 0
     return len(released)

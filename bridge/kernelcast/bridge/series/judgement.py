@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kernelcast.bridge.series.columns import (
-    ADDED,
     BY_HOST,
     BY_KEY,
     BY_RESOURCE,
@@ -17,6 +16,7 @@ from kernelcast.bridge.series.columns import (
     OWN,
     SECOND_WRITER,
     STORED,
+    UNCHANGED,
     MessageColumns,
     ProducerColumns,
     Rules,
@@ -291,7 +291,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     read again here, while 179 from before the series moved is exposed of partition 3. Neither 179 nor the 340 that
     partition 7 brings first may be exposed any longer.
 
-    A series that is new here and comes in an added partition is held; see `held`.
+    A series that is new here and comes in a topic that has grown is held; see `held`.
 
     Args:
         tables: What changes.
@@ -322,7 +322,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
         unlearned_ms = rules.unlearned_ms if exposed[origin.partition] != 0 else 0
         series.interval_ms[slot] = learned(series.interval_ms[slot], gap_ms, unlearned_ms)
         series.gap_ms[slot] = learned(series.gap_ms[slot], gap_ms, gap_ms)
-    elif tables.growth[origin.partition] == ADDED:
+    elif tables.growth[origin.partition] != UNCHANGED:
         series.held_ms[slot] = max(origin.append_ms, 1)
     series.append_ms[slot] = max(origin.append_ms, series.append_ms[slot])
     series.key_hash[slot] = origin.key_hash

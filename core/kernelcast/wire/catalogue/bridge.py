@@ -195,7 +195,9 @@ LOST_DELTA_POINTS: Final = Metric(
     labels=("job", "instance", "outcome"),
     source=_BRIDGE,
 )
-DELTA_SERIES: Final = _gauge("delta_series", "Delta series whose running totals are held.")
+DELTA_SERIES: Final = _gauge(
+    "delta_series", "Delta series whose running totals are held, also of series that have ended."
+)
 DELTA_FORGOTTEN_GAPS: Final = _counter(
     "delta_forgotten_gaps",
     "Gaps in delta series that were forgotten for want of room; what comes late is then refused.",

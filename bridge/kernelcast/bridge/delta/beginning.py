@@ -1,0 +1,229 @@
+"""The beginning of totals: snapshots that are used or refused, and where reading begins without one.
+
+Every message of a topic that brings delta points is counted, from where the totals are valid. So reading does not begin
+one time-to-live ago there, as it does for cumulative series, but
+
+* at the offset of the partition's snapshot;
+* without a snapshot, where the group has read to, or at the partition's first message if the group has never read it,
+  as after partitions were added while no bridge ran.
+
+In both cases `snapshot_max_age_seconds` is the limit, measured in Kafka's time: from the append time of the snapshot,
+or of the message, to the newest append time of the topics. The clocks of the machines are not compared.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.delta.adoption import restore
+from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.snapshot import Snapshot
+from kernelcast.bridge.delta.state import StateTopic
+from kernelcast.bridge.intake.partition import Key, Partition
+from kernelcast.wire.errors import BrokerError, WireError
+
+ALL: Final = "all"
+"""Name of the snapshot of all partitions."""
+
+
+def name_of(key: Key) -> str:
+    """Name of the snapshot of one partition."""
+    return f"{key[0]}/{key[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What Kafka says beside the assignment.
+
+    Attributes:
+        newest_append_ms: The newest append time of the topics; 0 where Kafka does not name it.
+        numbers: By topic, the numbers of all its partitions.
+        offsets_since: Gives the first offsets at or after a time in milliseconds; absent where Kafka does not answer.
+    """
+
+    newest_append_ms: int = 0
+    numbers: Mapping[str, Iterable[int]] = field(default_factory=dict)
+    offsets_since: Callable[[Sequence[Key], int], Mapping[Key, int]] = lambda _keys, _since_ms: {}
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The beginning of some partitions.
+
+    Attributes:
+        restored: The offsets as of which restored totals are valid.
+        unread: By partition without a snapshot, of topics that bring delta points: the first offset to be read.
+    """
+
+    restored: dict[Key, int] = field(default_factory=dict)
+    unread: dict[Key, int] = field(default_factory=dict)
+
+
+class Beginnings:
+    """Restores totals at an assignment; for the consuming thread.
+
+    Attributes:
+        topic_ids: Kafka's ids of topics: a snapshot belongs to the topic with the same one.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        state: StateTopic,
+        instruments: DeltaInstruments,
+        clock: Clock,
+        *,
+        by_partition: bool,
+        most_age_seconds: float,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            rows: Where totals go.
+            state: Where snapshots are.
+            instruments: Count what became of snapshots.
+            clock: The age of a snapshot where Kafka names no times.
+            by_partition: Whether each partition has a snapshot; else there is one of all.
+            most_age_seconds: Age of the oldest snapshot that is used.
+        """
+        self._rows, self._state, self._instruments, self._clock = rows, state, instruments, clock
+        self._by_partition, self._most_age_seconds = by_partition, most_age_seconds
+        self._read = False
+        self._log = structlog.stdlib.get_logger("bridge.delta")
+        self.topic_ids: dict[str, str] = {}
+
+    def begin(self, partitions: Sequence[Partition], around: Surroundings, bringing: Iterable[str]) -> Begun:
+        """Put totals back, and find where partitions without any are read from.
+
+        Args:
+            partitions: Those that are assigned.
+            around: What Kafka says beside.
+            bringing: Topics that are known to bring delta points.
+        """
+        by_key = {partition.key: partition for partition in partitions}
+        if self._by_partition:
+            wanted = {name_of(key): [key] for key in by_key}
+        else:
+            wanted = {ALL: list(by_key)} if by_key and not self._read else {}
+        self._read = self._read or bool(wanted)
+        try:
+            found = self._found(list(wanted), by_key)
+        except BrokerError as error:
+            self._instruments.beginnings.labels("unread").inc(len(partitions))
+            self._log.warning("totals of delta series not read", reason=str(error))
+            return Begun()
+        restored, too_old = dict[Key, int](), set[Key]()
+        for what, keys in wanted.items():
+            part = {key: by_key[key] for key in keys}
+            if self._age_seconds(found.get(what), around) > self._most_age_seconds:
+                too_old |= set(keys)
+            restored |= self._put_back(found.get(what), part, around)
+        without = [partition for key, partition in by_key.items() if key not in restored and key not in too_old]
+        topics = set(bringing) | self._topics_of(found)
+        return Begun(restored, self._unread(without, around, topics))
+
+    def _found(self, names: list[str], by_key: Mapping[Key, Partition]) -> dict[str, Snapshot | WireError]:
+        found = self._state.read(names, lambda one: not self._foreign(one, by_key)) if names else {}
+        if len(found) < len(names):
+            self._log.info("no totals of delta series are kept, so any begin anew", partitions=len(names) - len(found))
+        return found
+
+    def _topics_of(self, found: Mapping[str, Snapshot | WireError]) -> set[str]:
+        """Topics of which there is a total in one of the snapshots."""
+        topics = set()
+        for snapshot in found.values():
+            if isinstance(snapshot, Snapshot):
+                topics |= {snapshot.positions[i][0][0] for i in set(snapshot.columns["partition"].tolist())}
+        return topics
+
+    def _unread(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> dict[Key, int]:
+        """Where partitions without a snapshot are read from, if their topic brings delta points."""
+        if self._by_partition:
+            topics = topics | self._topics_of_others(partitions, around, topics)
+        unread = {
+            partition.key: partition.judged_to if self._by_partition else 0
+            for partition in partitions
+            if partition.key[0] in topics
+        }
+        if not unread or not around.newest_append_ms:
+            return unread
+        since_ms = around.newest_append_ms - round(self._most_age_seconds * 1e3)
+        oldest = around.offsets_since(list(unread), since_ms)
+        return {key: max(offset, oldest.get(key, 0)) for key, offset in unread.items()}
+
+    def _topics_of_others(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> set[str]:
+        """Topics that bring delta points to partitions that are not assigned: those have a snapshot."""
+        asked = {partition.key[0] for partition in partitions} - topics
+        others = {name_of((topic, number)): topic for topic in asked for number in around.numbers.get(topic, ())}
+        try:
+            return {others[name] for name in self._state.written(list(others))} if others else set()
+        except BrokerError as error:
+            self._log.warning("snapshots of other partitions not read", topics=len(asked), reason=str(error))
+            return set()
+
+    def _put_back(
+        self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
+    ) -> dict[Key, int]:
+        cause, reason = self._unfit(found, partitions, around)
+        if not cause and isinstance(found, Snapshot):
+            foreign = self._foreign(found, partitions)
+            self._refused("other_log", "; ".join(foreign.values()), foreign)
+            partitions = {key: partition for key, partition in partitions.items() if key not in foreign}
+            numbers = {i: partitions[key].number for i, (key, _) in enumerate(found.positions) if key in partitions}
+            try:
+                series = restore(self._rows, found.columns, numbers)
+            except WireError as error:
+                cause, reason = "unusable", str(error)
+            else:
+                self._instruments.beginnings.labels("restored").inc(len(partitions))
+                self._log.info("totals of delta series restored", partitions=len(partitions), series=series)
+                return {key: offset for key, offset in found.positions if key in partitions}
+        self._refused(cause, reason, partitions)
+        return {}
+
+    def _refused(self, cause: str, reason: str, partitions: Mapping[Key, object]) -> None:
+        self._instruments.beginnings.labels(cause).inc(len(partitions))
+        if cause != "missing" and partitions:
+            self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
+
+    def _foreign(self, found: Snapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
+        """Partitions whose totals in a snapshot are those of another log of the same name, and how that shows."""
+        foreign = {}
+        for key, offset in found.positions:
+            ours, topic = partitions.get(key), key[0]
+            known = self.topic_ids.get(topic, "")
+            written = found.topic_ids.get(topic, known)
+            if ours is not None and known and written != known:
+                foreign[key] = f"the snapshot is of topic {topic} with id {written}, which now has id {known}"
+            elif ours is not None and ours.gate and offset > ours.gate:
+                foreign[key] = f"the snapshot is as of offset {offset}, {topic}/{key[1]} ends at {ours.gate}"
+        return foreign
+
+    def _unfit(
+        self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
+    ) -> tuple[str, str]:
+        """Why a snapshot cannot be used: cause and reason; empty where it can."""
+        if found is None:
+            return "missing", ""
+        if isinstance(found, WireError):
+            return "unusable", str(found)
+        age_seconds, longest_seconds = self._age_seconds(found, around), self._most_age_seconds
+        if age_seconds > longest_seconds:
+            return "too_old", f"the snapshot is {age_seconds:.0f} s old; the limit is {longest_seconds:g} s"
+        foreign = self._foreign(found, partitions)
+        return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
+
+    def _age_seconds(self, found: Snapshot | WireError | None, around: Surroundings) -> float:
+        """For how long messages were written after a snapshot: those are read again before anything is exposed.
+
+        By Kafka's times, or by the clocks of both bridges where Kafka does not name them.
+        """
+        if not isinstance(found, Snapshot):
+            return 0.0
+        if around.newest_append_ms and found.append_ms:
+            return (around.newest_append_ms - found.append_ms) / 1e3
+        return (self._clock.now_ns() - found.written_ns) / 1e9
