@@ -30,6 +30,7 @@ class Cluster:
         leaderless: Partitions that can be neither read nor written.
         answers: Whether any broker can be reached.
         moved_seconds: By topic and key, when a record last went to another partition than the one before.
+        moved_to_added: Topics and keys of which all moves have led to partitions that had just been added.
         state: The topic of snapshots.
     """
 
@@ -42,7 +43,9 @@ class Cluster:
     pending: list[tuple[Key, bytes, bytes]] = field(default_factory=list)
     notes: dict[Key, str] = field(default_factory=dict)
     moved_seconds: dict[tuple[str, bytes], float] = field(default_factory=dict)
+    moved_to_added: set[tuple[str, bytes]] = field(default_factory=set)
     _last: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    _seen: dict[tuple[str, bytes], int] = field(default_factory=dict)
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -95,9 +98,16 @@ class Cluster:
 
     def _append(self, to: Key, body: bytes, key: bytes) -> None:
         log, (topic, number) = self.logs[to], to
+        there = self.partitions(topic)
         if self._last.setdefault((topic, key), number) != number:
+            first = (topic, key) not in self.moved_seconds
             self._last[topic, key] = number
             self.moved_seconds[topic, key] = self.clock.seconds
+            if number >= self._seen.get((topic, key), 0) and (first or (topic, key) in self.moved_to_added):
+                self.moved_to_added.add((topic, key))
+            else:
+                self.moved_to_added.discard((topic, key))
+        self._seen[topic, key] = there
         log.append(Record((*to, len(log)), body, round(self.clock.seconds * 1000), keyed=key))
 
 
