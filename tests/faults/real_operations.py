@@ -1,12 +1,13 @@
 """Operations of real schedules: those that need other means than in the model, and those that the model has not."""
 
 import random
+from functools import partial
 from typing import Any, Final, cast
 
 from tests.faults.disk import why_none
 from tests.faults.operations import Operations, Schedule
 from tests.faults.producers import CUMULATIVE, TOPICS
-from tests.faults.real_world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld, revive
+from tests.faults.real_world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld
 from tests.faults.revision import PREVIOUS, has_previous
 from tests.faults.world import HOUR_SECONDS, MODES, Operation, Setting
 
@@ -33,6 +34,10 @@ class RealOperations(Operations):
     def __init__(self, world: RealWorld) -> None:
         super().__init__(cast("Any", world))
         self._real = world
+
+    def leave(self, which: int, _amount: int) -> None:
+        """A bridge stops in good order."""
+        self._real.meanwhile(self._bridge(which).leave)
 
     def roll(self, _which: int, _amount: int) -> None:
         """Every bridge is restarted, one after the other."""
@@ -68,8 +73,7 @@ class RealOperations(Operations):
 
     def leaders_back(self, _which: int, _amount: int) -> None:
         """Every broker runs."""
-        for node in self._real.kafka.nodes:
-            revive(node)
+        self._real.revive_nodes()
 
     def poison(self, which: int, amount: int) -> None:
         """Messages that cannot be decoded."""
@@ -104,12 +108,12 @@ class RealOperations(Operations):
     def exporter_previous(self, _which: int, _amount: int) -> None:
         """An exporter of the previous revision takes the place of the present one."""
         if self._real.exporter is not None:
-            self._real.exporter.change(previous=True)
+            self._real.meanwhile(partial(self._real.exporter.change, previous=True))
 
     def exporter_present(self, _which: int, _amount: int) -> None:
         """The exporter is upgraded again."""
         if self._real.exporter is not None:
-            self._real.exporter.change(previous=False)
+            self._real.meanwhile(partial(self._real.exporter.change, previous=False))
 
     def program_previous(self, _which: int, _amount: int) -> None:
         """Another program begins, with the probe of the previous revision."""
@@ -132,7 +136,7 @@ class RealOperations(Operations):
                 self._restarted(replica)
 
     def _restarted(self, replica: Any) -> None:
-        replica.leave()
+        self._real.meanwhile(replica.leave)
         replica.start()
         patience = self._real.patience(START_SECONDS)
         while replica.server and not replica.ready() and not replica.door.wrong and not patience.ended:

@@ -2,7 +2,10 @@
 
 import contextlib
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,6 +26,7 @@ TURN_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 30.0
 START_SECONDS: Final = 60.0
 WARM_UP_SECONDS: Final = 5.0
+SILENCE_SECONDS: Final = 3.0
 TAKEOVER_SECONDS: Final = 12.0
 """A producer that was restarted with other attributes takes its series over within this."""
 
@@ -105,6 +109,19 @@ class RealWorld:
             if time.monotonic() >= end:
                 return
 
+    def meanwhile(self, action: Callable[[], object]) -> None:
+        """Do what takes a while, and let producers write: their series would end if they were silent for long."""
+        with ThreadPoolExecutor(1) as pool:
+            doing = pool.submit(action)
+            while wait([doing], TURN_SECONDS).not_done:
+                self._write(deltas=True)
+        doing.result()
+
+    def revive_nodes(self) -> None:
+        """Start the nodes that were killed, and wait for them."""
+        for node in self.kafka.nodes:
+            self.meanwhile(partial(revive, node))
+
     def turn(self, *, deltas: bool = True) -> dict[int, dict[Named, float]]:
         """One second: producers write, and everything is scraped."""
         began = time.monotonic()
@@ -141,14 +158,13 @@ class RealWorld:
 
     def calm(self) -> None:
         """End all faults, and wait for bridges that were not running to be ready."""
-        for node in self.kafka.nodes:
-            revive(node)
+        self.revive_nodes()
         for topic in TOPICS:
             self.cluster.create(topic, max(self.setting.partitions, self.cluster.partitions(topic)))
         for producer in self.producers:
             producer.calm()
         if self.exporter is not None:
-            self.exporter.calm()
+            self.meanwhile(self.exporter.calm)
         for replica in self.replicas:
             replica.previous = False
             replica.set_clock(0)
@@ -214,17 +230,17 @@ class RealWorld:
         self.cluster.flush()
 
     def _differs(self) -> str:
-        """Stop writing for a moment, so that what is scraped can be compared."""
-        for _ in range(10):
+        """Stop writing for a moment, so that what is scraped can be compared; a longer silence would end series."""
+        resumes = time.monotonic() + SILENCE_SECONDS
+        while True:
             time.sleep(0.3)
             self.cluster.flush()
             pages = self.look()
             reason = self.watcher.settled(pages)
             if not reason and self.exporter is not None:
                 reason = self.exporter.differs({number: self.replicas[number].page for number in pages})
-            if not reason:
-                return ""
-        return reason
+            if not reason or time.monotonic() > resumes:
+                return reason
 
     def _pages(self) -> dict[int, dict[Named, float]]:
         running = [replica for replica in self.replicas if replica.running]
