@@ -201,7 +201,8 @@ class RealExporter:
             return "the exporter is not ready"
         for program in self.programs:
             shown = [value for page in pages.values() if (value := program.exposed(page)) is not None]
-            if shown != [program.done] * (len(pages) if self.mode == "replica" else 1):
+            targets = (len(pages) if self.mode == "replica" else 1) if program.done else 0
+            if shown != [program.done] * targets:
                 return f"launches of {program.name} are {shown}, the program reported {program.done}"
         return ""
 
