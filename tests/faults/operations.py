@@ -2,7 +2,7 @@
 
 import random
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -208,6 +208,10 @@ class Schedule:
         except Exception as error:  # noqa: BLE001  whatever it is, it would have ended the bridge
             return f"the bridge fails with {type(error).__name__}", traceback.format_exc(limit=-4)
         return "", ""
+
+    def has(self, names: Collection[str]) -> bool:
+        """Whether one of its operations has one of these names."""
+        return any(operation.name in names for operation in self.operations)
 
     def with_operations(self, kept: Sequence[Operation]) -> "Schedule":
         """The same setting with other operations."""

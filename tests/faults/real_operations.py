@@ -22,8 +22,6 @@ MORE_WEIGHTS: Final = {
     "exporter_present": 2, "program_previous": 2, "bridge_previous": 3, "bridge_present": 2,
 }  # fmt: skip
 """Drawn apart from the others, so that the same seed still draws the same of those."""
-BROKER_OPERATIONS: Final = frozenset({"leader_lost"})
-"""They change the nodes that all schedules share: a schedule with one of them runs alone."""
 WAITS: Final = (1, 2, 4, 8, 14)
 PREVIOUS_OPERATIONS: Final = frozenset({"exporter_previous", "program_previous", "bridge_previous"})
 
@@ -159,15 +157,15 @@ def skipped() -> dict[str, str]:
     return {name: reason for name, reason in found.items() if reason}
 
 
-def drawn(seed: str) -> Schedule:
-    """A real schedule, the same for the same seed."""
+def drawn(seed: str, *, more: bool = True) -> Schedule:
+    """A real schedule, the same for the same seed; without `more`, with none of `MORE_WEIGHTS`."""
     draw = random.Random(f"real/{seed}")
     setting = Setting(draw.choice(MODES), 2, 3, PARTITIONS)
     operations: list[Operation] = []
     for _ in range(draw.randint(3, 6)):
         operations += _one(draw, WEIGHTS)
     draw = random.Random(f"real/more/{seed}")
-    for _ in range(draw.randint(0, 3)):
+    for _ in range(draw.randint(0, 3) if more else 0):
         at = 2 * draw.randint(0, len(operations) // 2)
         operations[at:at] = _one(draw, MORE_WEIGHTS)
     return Schedule(setting, tuple(operations))

@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import count
@@ -19,8 +19,8 @@ from tests.faults.invariants import Violation
 from tests.faults.nursery import nursery
 from tests.faults.operations import Schedule
 from tests.faults.real import three_nodes
-from tests.faults.real_operations import BROKER_OPERATIONS, PREVIOUS_OPERATIONS, RealOperations, drawn, skipped
-from tests.faults.real_world import SETTLE_SECONDS, RealWorld, Scene, revive
+from tests.faults.real_operations import PREVIOUS_OPERATIONS, RealOperations, drawn, skipped
+from tests.faults.real_world import BROKER_OPERATIONS, SETTLE_SECONDS, RealWorld, Scene, revive
 from tests.faults.record import Record, Result
 from tests.faults.revision import previous_environment, revision
 from tests.faults.shrink import shrunk
@@ -77,9 +77,9 @@ class Runner:
         for name, reason in reasons.items():
             say(f"{name} is left out: {reason}")
 
-    def drawn(self, name: str) -> Schedule:
-        """The schedule of a name, without what cannot be done."""
-        return self._possible(drawn(name))
+    def drawn(self, name: str) -> tuple[str, Schedule]:
+        """A name and its schedule, without what cannot be done."""
+        return name, self._possible(drawn(name))
 
     def run(self, schedule: Schedule) -> tuple[str, str]:
         """Run a schedule: which invariant does not hold, and how it was seen; empty where all hold."""
@@ -110,7 +110,7 @@ class Runner:
         except Exception as error:  # noqa: BLE001  one schedule must not end the run
             return f"the run fails with {type(error).__name__}", traceback.format_exc(limit=-4)
         finally:
-            if names & BROKER_OPERATIONS:
+            if schedule.has(BROKER_OPERATIONS):
                 for node in self._scene.kafka.nodes:
                     revive(node)
         return "", ""
@@ -168,7 +168,7 @@ def run_real(number: int, *, seed: str, first: int, say: Say, options: Options) 
     left = [name for name in names if name not in done]
     found, findings = Counter[str](), []
     with runner(say, without=options.without, logs=options.logs) as running, _stopped_by_signals(running):
-        results = list(run_all(running, left, at_once=options.at_once, record=record))
+        results = list(run_all(running, map(running.drawn, left), at_once=options.at_once, record=record))
         for result in results:
             if result.kind:
                 found[result.kind] += 1
@@ -186,22 +186,32 @@ def run_real(number: int, *, seed: str, first: int, say: Say, options: Options) 
     return {"level": "real", "done": len(results), "seconds": round(seconds), "found": found, "findings": findings}
 
 
-def run_all(running: Runner, names: Sequence[str], *, at_once: int, record: Record) -> Iterator[Result]:
-    """Run schedules by name, some at the same time; those with faults of brokers run alone."""
+def run_all(
+    running: Runner, named: Iterable[tuple[str, Schedule]], *, at_once: int, record: Record
+) -> Iterator[Result]:
+    """Run schedules with their names, some at the same time; those with faults of brokers run alone."""
+    left = list(named)
+    for begin in range(0, len(left), BATCH):
+        batch = left[begin : begin + BATCH]
+        alone = [one for one in batch if one[1].has(BROKER_OPERATIONS)]
+        yield from run_together(running, [one for one in batch if one not in alone], at_once=at_once, record=record)
+        yield from run_together(running, alone, at_once=1, record=record)
 
-    def one(named: tuple[str, Schedule]) -> Result | None:
+
+def run_together(
+    running: Runner, named: Iterable[tuple[str, Schedule]], *, at_once: int, record: Record
+) -> list[Result]:
+    """Run schedules with their names at the same time; faults of brokers in one of them are felt by all."""
+
+    def one(which: tuple[str, Schedule]) -> Result | None:
         if running.stopping.is_set():
             return None
-        result = running.result(*named)
+        result = running.result(*which)
         record.add(result)
         return result
 
-    for begin in range(0, len(names), BATCH):
-        batch = [(name, running.drawn(name)) for name in names[begin : begin + BATCH]]
-        alone = [named for named in batch if any(one.name in BROKER_OPERATIONS for one in named[1].operations)]
-        with ThreadPoolExecutor(at_once) as pool:
-            results = [*pool.map(one, [named for named in batch if named not in alone])]
-        yield from (result for result in (*results, *map(one, alone)) if result is not None)
+    with ThreadPoolExecutor(at_once) as pool:
+        return [result for result in pool.map(one, named) if result is not None]
 
 
 @contextlib.contextmanager

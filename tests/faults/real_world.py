@@ -69,6 +69,7 @@ class RealWorld:
             names: Operations that it will have.
         """
         self.setting, self.kafka, self._scene = setting, scene.kafka, scene
+        self._breaks_nodes = bool(names & BROKER_OPERATIONS)
         self.directory = scene.directory / tag
         self.directory.mkdir()
         self.cluster = cast("Any", RealCluster(scene.kafka, tag))
@@ -158,7 +159,8 @@ class RealWorld:
 
     def calm(self) -> None:
         """End all faults, and wait for bridges that were not running to be ready."""
-        self.revive_nodes()
+        if self._breaks_nodes:
+            self.revive_nodes()
         for topic in TOPICS:
             self.cluster.create(topic, max(self.setting.partitions, self.cluster.partitions(topic)))
         for producer in self.producers:
@@ -281,6 +283,8 @@ EXPORTER_OPERATIONS: Final = frozenset(
     {"disk_full", "disk_free", "exporter_kill", "exporter_previous", "exporter_present", "program_previous"}
 )
 """Schedules with one of these have an exporter and a small disk."""
+BROKER_OPERATIONS: Final = frozenset({"leader_lost"})
+"""They change the nodes that all schedules share."""
 
 
 def revive(node: KafkaServer) -> None:

@@ -6,15 +6,32 @@ from typing import Final
 
 import pytest
 from tests.faults.operations import Schedule
-from tests.faults.real_run import Runner, run_all, runner
+from tests.faults.real_operations import drawn
+from tests.faults.real_run import Runner, run_together, runner
 from tests.faults.record import Record
 from tests.faults.world import Operation, Setting
 from tests.service.require import binary
 
 pytestmark = pytest.mark.service
 NAMES: Final = ("1/0", "1/1", "1/2")
-WITHOUT: Final = ("bridge_previous",)
-"""Its machine code would have to be compiled first, for two minutes of a core."""
+"""Drawn from the operations that the model has, too."""
+UPGRADE: Final = Schedule(
+    Setting("group", 2, 2, 2),
+    (
+        Operation("disk_full"),
+        Operation("program_previous"),
+        Operation("wait", 0, 2),
+        Operation("web_wrong", 1, 0),
+        Operation("exporter_kill"),
+        Operation("wait", 0, 2),
+        Operation("exporter_previous"),
+        Operation("wait", 0, 4),
+        Operation("web_right", 1),
+        Operation("bridge_clock", 0, 2),
+        Operation("wait", 0, 2),
+    ),
+)
+"""The others; without a bridge of the previous revision, whose machine code would take two minutes of a core."""
 REPLICAS: Final = Setting("replica", 2, 2, 1)
 WRONG_FILE: Final = Schedule(REPLICAS, (Operation("web_wrong", 1, 0), Operation("wait", 0, 1)))
 DEFECTS: Final = {
@@ -28,13 +45,14 @@ DEFECTS: Final = {
 @pytest.fixture(scope="module")
 def running(compiled: None) -> Iterator[Runner]:
     binary("cc", "gcc")
-    with runner(print, without=WITHOUT) as made:
+    with runner(print) as made:
         yield made
 
 
 @pytest.mark.timeout(900)
 def test_no_real_schedule_breaks_an_invariant(running: Runner) -> None:
-    results = list(run_all(running, NAMES, at_once=len(NAMES), record=Record(None, "")))
+    named = [(name, drawn(name, more=False)) for name in NAMES]
+    results = run_together(running, [*named, ("upgrade", UPGRADE)], at_once=len(NAMES) + 1, record=Record(None, ""))
     assert not [(result.name, result.kind, result.detail) for result in results if result.kind]
 
 
