@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 import pytest
 from tests.unit.exporter import nvml_double as double
-from tests.unit.exporter.nvml_double import NOT_SUPPORTED, gpu, playing
+from tests.unit.exporter.nvml_double import gpu, playing
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile, read_table
@@ -118,7 +118,8 @@ def test_memory_of_a_window_is_bounded_however_long_it_is_and_however_often_it_i
 
 @pytest.mark.parametrize(("row", "call"), [(CLOCKS, "nvmlDeviceGetCurrentClocksEventReasons")])
 def test_a_gpu_that_lacks_the_source_says_so_of_the_row(tmp_path: Path, row: str, call: str) -> None:
-    samples = source(playing(double.node(gpu(**{call: NOT_SUPPORTED}))), counters(tmp_path)).poll(NOW_NS).samples
+    lacking = {name: answer for name, answer in gpu().items() if name != call}
+    samples = source(playing(double.node(lacking)), counters(tmp_path)).poll(NOW_NS).samples
     absent = {
         dict(one.attributes)["field"]: dict(one.attributes)["reason"]
         for one in samples

@@ -121,7 +121,7 @@ def test_what_a_gpu_does_not_support_is_asked_for_once_and_again_when_gpus_are_l
         asked.append(len(ids))
         return original(handle, ids)
 
-    nvml.nvmlDeviceGetFieldValues = counting  # type: ignore[method-assign]
+    nvml.nvmlDeviceGetFieldValues = counting  # type: ignore[assignment,method-assign]
     made.poll(NOW_NS)
     first = sum(asked)
     asked.clear()
@@ -143,7 +143,7 @@ def test_the_number_of_links_and_of_values_in_a_call_is_bounded() -> None:
         sizes.append(len(ids))
         return original(handle, ids)
 
-    nvml.nvmlDeviceGetFieldValues = counting  # type: ignore[method-assign]
+    nvml.nvmlDeviceGetFieldValues = counting  # type: ignore[assignment,method-assign]
     samples = made.poll(NOW_NS).samples
     assert len(rows(samples, "kernelcast_gpu_nvlink_up")) == MOST_LINKS
     assert max(sizes) <= VALUES_PER_CALL

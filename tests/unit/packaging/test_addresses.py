@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from release import addresses, changelog
 
 ADDRESS = "https://forge.example/gpu/kernelcast"

@@ -13,11 +13,11 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from release.addresses import repository
 from trove_classifiers import classifiers
 
 from kernelcast.cli.revision import commit_of_checkout
 from kernelcast.probe.cupti.build import LIBRARY_NAME, compiler
+from release.addresses import repository
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
 from release import wheels
 
 REPOSITORY = Path(__file__).resolve().parents[3]
