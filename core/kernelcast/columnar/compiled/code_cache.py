@@ -139,6 +139,22 @@ class _Implementation(CompileResultCacheImpl):
         return super().rebuild(target_context, payload)  # type: ignore[no-untyped-call]
 
 
+class _CacheFile(IndexDataCacheFile):
+    """The index of one function's machine code; one that cannot be read is empty, and the next save replaces it.
+
+    numba unpickles the index, and with it the classes of the arguments, before it compares the stamp of the sources. So
+    the index of another revision names modules that may have moved since.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return cast("dict[Any, str]", super()._load_index())  # type: ignore[no-untyped-call]
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001  unpickling raises whatever bytes and missing classes make it raise
+            return {}
+
+
 class _Cache(FunctionCache):
     """Reads from every folder that may hold a function's machine code, and writes to the first that it can.
 
@@ -152,7 +168,7 @@ class _Cache(FunctionCache):
         stamp = source_digest(function.__module__)
         folders = dict.fromkeys((self.cache_path, *_readable_folders(inspect.getfile(function))))
         self._files = [
-            IndexDataCacheFile(folder, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
+            _CacheFile(folder, self._impl.filename_base, stamp)  # type: ignore[no-untyped-call]
             for folder in folders
         ]
         self._cache_file = self._files[0]
