@@ -29,7 +29,7 @@ from tests.faults.world import Operation
 from tests.unit.runtime.certificates import self_signed
 
 LONGEST_SECONDS: Final = 120.0
-BATCH: Final = 24
+BATCH: Final = 60
 """In each batch of this many schedules, those with faults of brokers run last."""
 Say = Callable[[str], None]
 
