@@ -38,12 +38,15 @@ class RealCluster:
     Attributes:
         tag: Ends the names of topics and of the group.
         moved_seconds: By topic and key, when a record last went to another partition than the one before.
+        moved_to_added: Topics and keys of which all moves have led to partitions that had just been added.
     """
 
     kafka: KafkaCluster
     tag: str
     clock: RealClock = field(default_factory=RealClock)
     moved_seconds: dict[tuple[str, bytes], float] = field(default_factory=dict)
+    moved_to_added: frozenset[tuple[str, bytes]] = frozenset()
+    _seen: dict[tuple[str, bytes], int] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _last: dict[tuple[str, bytes], int] = field(default_factory=dict)
 
@@ -87,9 +90,7 @@ class RealCluster:
         topic, number = to
         if number >= self.partitions(topic):
             return False
-        if self._last.setdefault((topic, key), number) != number:
-            self._last[topic, key] = number
-            self.moved_seconds[topic, key] = self.clock.seconds
+        self._note_move((topic, key), number)
         for _ in range(20):  # a partition that was just added is not known to the client yet
             try:
                 self._client.produce(self.name(topic), body, key, number)
@@ -98,6 +99,13 @@ class RealCluster:
             else:
                 return True
         return False
+
+    def _note_move(self, key: tuple[str, bytes], number: int) -> None:
+        if self._last.setdefault(key, number) != number:
+            added = number >= self._seen.get(key, 0) and (key not in self.moved_seconds or key in self.moved_to_added)
+            self.moved_to_added = self.moved_to_added | {key} if added else self.moved_to_added - {key}
+            self._last[key], self.moved_seconds[key] = number, self.clock.seconds
+        self._seen[key] = self.partitions(key[0])
 
     def flush(self) -> None:
         """Serve deliveries."""

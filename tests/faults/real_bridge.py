@@ -12,7 +12,7 @@ import yaml
 from tests.faults.bridges import DROPPED, Mode
 from tests.faults.invariants import Violation
 from tests.faults.nursery import ForkedServer, Nursery
-from tests.faults.producers import COUNTERS, Named, samples
+from tests.faults.producers import COUNTERS, Named, Producer, samples
 from tests.faults.real import TTL_SECONDS, RealCluster
 from tests.faults.revision import previous_environment
 from tests.faults.skewed_clock import SkewedClock
@@ -209,6 +209,10 @@ class RealReplica:
         absent = [(producer, "absent") for producer in self._floors if producer not in newest]
         first, self._first = self._first, False
         return [*old, *(absent if first and self.mode == "replica" else [])]
+
+    def has_read_all(self, _producer: Producer) -> bool:
+        """Of a process this is not known; how long an excuse lasts is judged by time alone."""
+        return True
 
     def forget(self, producer: int | None = None) -> None:
         """Take no value of a producer, or of all, as too old any more: a fault makes them hard to compare."""
