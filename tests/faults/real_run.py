@@ -100,11 +100,13 @@ class Runner:
                     world.begin()
                     _apply(schedule, world)
                     world.settle()
+                except Violation as violation:
+                    self._keep(world.directory)
+                    pause = f"longest pause between writes: {world.longest_pause_seconds:.0f} s"
+                    return violation.kind, f"{violation} ({pause})"
                 except Exception:
                     self._keep(world.directory)
                     raise
-        except Violation as violation:
-            return violation.kind, str(violation)
         except AssertionError as error:
             return "a server fails", str(error)
         except Exception as error:  # noqa: BLE001  one schedule must not end the run

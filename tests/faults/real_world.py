@@ -57,6 +57,8 @@ class RealWorld:
 
     Attributes:
         exporter: None in schedules without one.
+        longest_pause_seconds: The longest time in which no producer has written: a busy machine can make it longer than
+            a time-to-live, and then series end, rightly.
     """
 
     def __init__(self, setting: Setting, scene: Scene, tag: str, names: frozenset[str]) -> None:
@@ -69,6 +71,7 @@ class RealWorld:
             names: Operations that it will have.
         """
         self.setting, self.kafka, self._scene = setting, scene.kafka, scene
+        self.longest_pause_seconds, self._wrote_seconds = 0.0, time.monotonic()
         self._breaks_nodes = bool(names & BROKER_OPERATIONS)
         self.directory = scene.directory / tag
         self.directory.mkdir()
@@ -226,6 +229,9 @@ class RealWorld:
         return all(one.ready() for one in self.replicas)
 
     def _write(self, *, deltas: bool) -> None:
+        now_seconds = time.monotonic()
+        self.longest_pause_seconds = max(self.longest_pause_seconds, now_seconds - self._wrote_seconds)
+        self._wrote_seconds = now_seconds
         for producer in self.producers:
             producer.write(deltas=deltas)
             producer.release_when_due()
