@@ -295,8 +295,13 @@ BROKER_OPERATIONS: Final = frozenset({"leader_lost"})
 
 def revive(node: KafkaServer) -> None:
     """Start a node that was killed, and wait for it."""
-    if node.poll() is not None:
-        node.run()
+    if node.poll() is None:
+        return
+    node.start()
+    patience = Patience(START_SECONDS, lambda: [node])
+    while not node.ready():
+        if patience.ended or node.poll() is not None:
+            raise AssertionError(f"{node.name} does not start again: {node.tail(1500)}")
 
 
 def _last(producer: Producer) -> float:
