@@ -27,7 +27,8 @@ _NAME: Final = KafkaError._RESOLVE  # noqa: SLF001  as above
 _CONNECTION: Final = KafkaError._TRANSPORT  # noqa: SLF001  as above
 _RANK: Final = {_CONNECTION: 1, _NAME: 2, _TLS: 3, _LOGIN: 4}
 """A later error replaces a known one of the same or a lower rank: connections that fail follow each refusal."""
-_TIMING: Final = re.compile(r" \(after \d+ms in state \w+.*?\)")
+_TIMING: Final = re.compile(r" \(after \d+ms in state \w+(?:[^()]|\([^()]*\))*\)")
+"""librdkafka's note on an attempt, which may hold "1 identical error(s) suppressed"."""
 _BROKER: Final = re.compile(r"^(?:\w+://)?(.+?)/(?:bootstrap|\d+): ")
 _CERTIFICATE: Final = "the broker's certificate is refused"
 _SET_PROTOCOL: Final = "set security.protocol in kafka.properties to"
@@ -105,7 +106,7 @@ def _explained(code: int, reason: str, settings: KafkaSettings) -> tuple[str, st
     broker = _BROKER.match(reason)
     address = broker[1] if broker else settings.bootstrap_servers.partition(",")[0].strip()
     if "connecting to a PLAINTEXT broker" in reason:
-        return reason, f"{_SET_PROTOCOL} PLAINTEXT or SASL_PLAINTEXT, or use the port that speaks TLS"
+        return reason, _closed_at_the_handshake(address)[1]
     if "refused" in reason and code != _TLS:
         return reason, "start Kafka, or correct the port in kafka.bootstrap_servers"
     return examine(address, settings.properties) or (
@@ -140,8 +141,16 @@ def examine(address: str, properties: Mapping[str, Any]) -> tuple[str, str] | No
             return f"{address} speaks TLS and we do not", f"{_SET_PROTOCOL} SSL or SASL_SSL, or use the plaintext port"
     except ssl.SSLCertVerificationError as error:
         return f"{_CERTIFICATE}: {error.verify_message.rstrip('.')} ({address})", _remedy_of_certificate(error)
+    except (ssl.SSLEOFError, ConnectionResetError):
+        return _closed_at_the_handshake(address) if uses_tls else None
     except (OSError, ValueError):
         return None
+
+
+def _closed_at_the_handshake(address: str) -> tuple[str, str]:
+    """Reason and remedy of a port that closes the connection at the first byte of a TLS handshake."""
+    remedy = f"{_SET_PROTOCOL} PLAINTEXT or SASL_PLAINTEXT, or use the port that speaks TLS"
+    return f"{address} closed the connection at the TLS handshake, as a PLAINTEXT port does", remedy
 
 
 def _remedy_of_certificate(error: ssl.SSLCertVerificationError) -> str:

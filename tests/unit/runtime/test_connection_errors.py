@@ -26,6 +26,13 @@ def test_what_follows_a_refusal_does_not_replace_it() -> None:
     )
 
 
+def test_librdkafkas_note_on_the_attempt_is_left_out_whole() -> None:
+    errors = ConnectionErrors()
+    note = "(after 0ms in state CONNECT, 1 identical error(s) suppressed)"
+    errors.note(KafkaError(KafkaError._TRANSPORT, f"k:1/bootstrap: Connect failed: Connection refused {note}"))
+    assert errors.reason == "k:1/bootstrap: Connect failed: Connection refused"
+
+
 def test_without_a_reason_the_address_and_the_usual_causes_are_named() -> None:
     errors = ConnectionErrors()
     errors.note(DOWN)
