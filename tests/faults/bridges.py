@@ -5,7 +5,7 @@ from typing import Literal
 
 from prometheus_client import Counter
 from tests.faults.cluster import Client, Cluster, Group
-from tests.faults.producers import TOPICS, Named, samples
+from tests.faults.producers import DELTAS, TOPICS, Named, Producer, samples
 from tests.unit.bridge.fleet import Site, page
 from tests.unit.bridge.list_kafka import ManualClock
 
@@ -85,7 +85,8 @@ class Replica:
             return
         grouped = self.mode == "group"
         share = Share(self.number, self.count) if self.mode == "sharded" else None
-        self.client = Client(self.cluster, self.number, at_once=self.at_once, group=self.group)
+        owner = f"sharded-{self.number}" if self.mode == "sharded" else self.mode
+        self.client = Client(self.cluster, self.number, at_once=self.at_once, group=self.group, owner=owner)
         self.site = Site(
             kafka=self.client,
             clock=self.clock,
@@ -147,6 +148,13 @@ class Replica:
             for key, (made, end) in self.client.gates.items()
             if key in self.client.reading and self.cluster.ids.get(key[0]) == made and self.client.reading[key] < end
         ]
+
+    def has_read_all(self, producer: Producer) -> bool:
+        """Whether it reads the partition of a producer's key, and has read all that the producer has written."""
+        to = (DELTAS, self.cluster.partition_of(DELTAS, producer.key, producer.salt))
+        read = self.client.reading.get(to) if self.client is not None else None
+        undelivered = producer.hold > 0 or any(key == producer.key for _, _, key in self.cluster.pending)
+        return read is not None and read == len(self.cluster.logs.get(to, ())) and not undelivered
 
     @property
     def drops(self) -> float:

@@ -1,6 +1,7 @@
 """A Kafka in memory that several bridges read: topics, leaders, one consumer group, and the bridges' clients of it."""
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,7 @@ class Cluster:
         clock: The brokers' clock.
         logs: The records of each partition that exists.
         ids: By topic, a number that no other topic has had.
-        commits: Offsets committed by the consumer group.
+        commits: Offsets committed by each group; replicas that read everything have one, too.
         notes: What was committed beside them.
         leaderless: Partitions that can be neither read nor written.
         answers: Whether any broker can be reached.
@@ -37,11 +38,11 @@ class Cluster:
     clock: ManualClock = field(default_factory=lambda: ManualClock(1_700_000_000.0))
     logs: dict[Key, list[Record]] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
-    commits: dict[Key, int] = field(default_factory=dict)
+    commits: dict[str, dict[Key, int]] = field(default_factory=lambda: defaultdict(dict))
     leaderless: set[Key] = field(default_factory=set)
     answers: bool = True
     pending: list[tuple[Key, bytes, bytes]] = field(default_factory=list)
-    notes: dict[Key, str] = field(default_factory=dict)
+    notes: dict[str, dict[Key, str]] = field(default_factory=lambda: defaultdict(dict))
     moved_seconds: dict[tuple[str, bytes], float] = field(default_factory=dict)
     moved_to_added: set[tuple[str, bytes]] = field(default_factory=set)
     _last: dict[tuple[str, bytes], int] = field(default_factory=dict)
@@ -64,7 +65,8 @@ class Cluster:
         self.ids.pop(topic, None)
         for key in [key for key in self.logs if key[0] == topic]:
             del self.logs[key]
-            self.commits.pop(key, None)
+            for commits in self.commits.values():
+                commits.pop(key, None)
             self.leaderless.discard(key)
 
     def partitions(self, topic: str) -> int:
@@ -119,12 +121,12 @@ class Client(ListKafka):
         gates: By partition that is read, where it ended when it was assigned.
     """
 
-    def __init__(self, cluster: Cluster, name: int, *, at_once: int, group: "Group | None") -> None:
+    def __init__(self, cluster: Cluster, name: int, *, at_once: int, group: "Group | None", owner: str) -> None:
         super().__init__(
-            logs=cluster.logs, commits=cluster.commits if group else {}, leaderless=cluster.leaderless, at_once=at_once
+            logs=cluster.logs, commits=cluster.commits[owner], leaderless=cluster.leaderless, at_once=at_once
         )
         self.cluster, self.name, self.group = cluster, name, group
-        self.notes: dict[Key, str] = cluster.notes if group else {}
+        self.notes: dict[Key, str] = cluster.notes[owner]
         self.intake: Intake | None = None
         self.late = False
         self.generation = -1

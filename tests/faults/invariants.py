@@ -157,7 +157,7 @@ class Watcher:
 
     def _total(self, replica: Replica, named: Named, seen: Seen, value: float) -> None:
         producer = self.producers[named[1]]
-        if self._total_excused(named) or (seen.excused and not self._has_read_all(replica, producer)):
+        if self._total_excused(named) or (seen.excused and not replica.has_read_all(producer)):
             seen.excused, seen.value = True, value
             return
         if producer.changes != seen.changes:
@@ -185,14 +185,6 @@ class Watcher:
         if len(self.replicas) == 1 or key in cluster.moved_to_added:
             return False
         return self._excused(named, *(one.number for one in self.replicas))
-
-    def _has_read_all(self, replica: Replica, producer: Producer) -> bool:
-        """Whether a replica reads the partition of a producer's key, and has read all that it has written."""
-        cluster = producer.cluster
-        to = (DELTAS, cluster.partition_of(DELTAS, producer.key, producer.salt))
-        read = replica.client.reading.get(to) if replica.client is not None else None
-        undelivered = producer.hold > 0 or any(key == producer.key for _, _, key in cluster.pending)
-        return read is not None and read == len(cluster.logs.get(to, ())) and not undelivered
 
     def _excused(self, named: Named, *numbers: int, value: float = -1.0) -> bool:
         """Whether a series' key has just gone to another partition, which another bridge of the group may read.
