@@ -38,6 +38,9 @@ EXAMPLES: Final = {
     "a topic is deleted and made again, and every replica reads everything": _schedule(
         {**_ALONE, "mode": "replica", "at_once": 2}, ("delete", 1, 0), ("wait", 0, 7)
     ),
+    "a topic is deleted and made again, and one of two replicas that read everything is first": _schedule(
+        {**_GROUP, "mode": "replica"}, ("delete", 1, 0), ("wait", 0, 7)
+    ),
     "partitions are caught up with at different speeds, and every replica reads everything": _schedule(
         {**_ALONE, "mode": "sharded", "at_once": 5}, ("kill", 0, 0), ("wait", 0, 0), ("grow", 1, 0)
     ),

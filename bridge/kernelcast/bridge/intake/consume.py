@@ -17,7 +17,7 @@ from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Asked, Inquiry
 from kernelcast.bridge.intake.membership import SESSION_SECONDS, Membership
 from kernelcast.bridge.intake.ownership import Ownership, keys_of
-from kernelcast.bridge.intake.partition import Partition
+from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.bridge.intake.skip import Skipper
 from kernelcast.bridge.intake.tombstones import Tombstone
 from kernelcast.bridge.series.columns import UNCHANGED
@@ -102,6 +102,7 @@ class Intake:
         self._policy, self._deltas = policy, parts.deltas
         self._ttl_ms = round(policy.ttl_seconds * 1000)
         self._log = structlog.stdlib.get_logger("bridge.consume")
+        self._has_begun = False
         self._upkeep_due = self._commit_due = self._expiry_due = 0.0
         self._growth: dict[int, int] = {}
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
@@ -133,8 +134,7 @@ class Intake:
         self._inquiry.learn_time(topics)
         if self._policy.grouped:
             self._inquiry.learn_partitions(topics)
-        for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
-            self.ownership.judged_before(key, offset)
+        self._learn_committed(keys)
         taken = [partition for key in keys if (partition := self.ownership.get(key)) is not None]
         for key, offset in self._deltas.assigned(taken, self._inquiry.surroundings(topics)).items():
             if key in starts and starts[key] > offset:
@@ -144,6 +144,19 @@ class Intake:
         self._open_gates()
         self._log.info("partitions assigned", partitions=len(keys), now_owned=len(self.ownership.owned()))
         return [TopicPartition(*key, starts.get(key, OFFSET_END)) for key in keys]
+
+    def _learn_committed(self, keys: Sequence[Key]) -> None:
+        """Ask for the offsets that former owners of partitions have committed.
+
+        In mode `replica` all replicas commit to one group. What another replica has read of a partition that has just
+        come is in its own totals, not in ours, so only the first partitions of a process are asked for.
+        """
+        shared = not self._policy.grouped and self._policy.share is None
+        if shared and self._has_begun:
+            return
+        self._has_begun |= bool(keys)
+        for key, offset in self._inquiry.bounds.committed(keys, self.ownership.topic_ids).items():
+            self.ownership.judged_before(key, offset)
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
         """Drop the series of partitions at once: another member exposes them."""
