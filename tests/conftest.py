@@ -28,6 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
         # A test that is left out half-way closes no socket that it has opened.
         config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+        # Python 3.13.0 fails in the destructor of a leaked transport whose server has closed.
+        leaked = "ignore:Exception ignored in. <function _SelectorTransport:pytest.PytestUnraisableExceptionWarning"
+        config.addinivalue_line("filterwarnings", leaked)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
