@@ -16,11 +16,10 @@ from tests.faults.producers import COUNTERS, Named, Producer, samples
 from tests.faults.real import TTL_SECONDS, RealCluster
 from tests.faults.revision import previous_environment
 from tests.faults.skewed_clock import SkewedClock
-from tests.faults.waiting import check_health
+from tests.faults.waiting import PATIENCE_SECONDS, check_health
 from tests.faults.web_door import NO_ANSWER, Answer, Door
 from tests.service.servers import ServerProcess, free_ports
 
-PATIENCE_SECONDS: Final = 5.0
 STOP_SECONDS: Final = 30.0
 CONFIGURATION: Final = 2
 """The exit code of a daemon that refuses its configuration."""
@@ -175,11 +174,17 @@ class RealReplica:
         """Ask `/-/healthy`, and once more if that is not answered in time.
 
         Raises:
-            Violation: Both answers take longer than a second, or are not what the web configuration demands.
+            Violation: There is no answer, both take longer than a second, or the last is not what the web
+                configuration demands.
         """
         assert self.server is not None
         statuses: list[int] = []
-        check_health(lambda: statuses.append(self._ask("/-/healthy").status), self.server)
+
+        def answered() -> bool:
+            statuses.append(self._ask("/-/healthy").status)
+            return statuses[-1] != NO_ANSWER
+
+        check_health(answered, self.server)
         expected = WRONG_FILE if self.door.wrong else OK
         if expected != statuses[-1]:
             detail = f"replica {self.number} answers {statuses} in place of {expected}"

@@ -14,7 +14,7 @@ from tests.faults.disk import SmallDisk
 from tests.faults.invariants import Violation
 from tests.faults.nursery import ForkedServer, Nursery
 from tests.faults.revision import previous_environment
-from tests.faults.waiting import check_health
+from tests.faults.waiting import PATIENCE_SECONDS, check_health
 from tests.service.servers import ServerProcess, answers, free_ports
 from tests.service.stack import KERNELCAST
 
@@ -110,6 +110,7 @@ class RealExporter:
 
     def __post_init__(self) -> None:
         (port,) = free_ports(1)
+        self._answered = False
         self.url = f"http://127.0.0.1:{port}"
         self._socket = self.directory / "p"  # a path of a socket has 107 bytes at most
         settings: dict[str, Any] = {
@@ -143,6 +144,7 @@ class RealExporter:
             self.server = ServerProcess("exporter", [*KERNELCAST, *arguments], self.disk.folder, environ)
         else:
             self.server = ForkedServer("exporter", arguments, self.disk.folder, self.nursery)
+        self._answered = False
         self.server.start()
 
     def kill(self) -> None:
@@ -169,14 +171,20 @@ class RealExporter:
         """Ask `/-/healthy` of an exporter that was started.
 
         Raises:
-            Violation: It has ended, or both answers take longer than a second.
+            Violation: It has ended, no longer answers, or takes longer than a second twice.
         """
         if self.server is None:
             return
         code = self.server.poll()
         if code is not None:
             raise Violation("an exporter ends", f"exit code {code}: {self.server.tail(1500)}")
-        check_health(lambda: answers(f"{self.url}/-/healthy"), self.server)
+        check_health(self._healthy, self.server)
+
+    def _healthy(self) -> bool:
+        """Whether it answers, or has not yet since it was started."""
+        answered = answers(f"{self.url}/-/healthy", PATIENCE_SECONDS)
+        self._answered |= answered
+        return answered or not self._answered
 
     def judge(self, pages: dict[int, str]) -> None:
         """Compare the bridges' pages with what programs have reported.

@@ -10,19 +10,36 @@ from tests.faults.invariants import Violation
 from tests.service.servers import ServerProcess
 
 HEALTHY_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 5.0
+"""After which a request for health has no response."""
 MOST_TIMES: Final = 5
 
 
-def check_health(ask: Callable[[], object], server: ServerProcess) -> None:
+def check_health(ask: Callable[[], bool], server: ServerProcess) -> None:
     """Ask a server for its health, and once more if that takes too long.
 
+    Args:
+        ask: Sends a request; whether there was a response before its own time limit.
+        server: The process that is asked.
+
     Raises:
-        Violation: It takes too long twice.
+        Violation: The last request has no response, or both responses take too long.
     """
     assert server.process is not None
-    first = own_seconds(ask, server.process.pid)
-    if first > HEALTHY_SECONDS and (second := own_seconds(ask, server.process.pid)) > HEALTHY_SECONDS:
-        raise Violation("health takes too long", f"{server.name}: {first:.2f} s, {second:.2f} s")
+    answered: list[bool] = []
+
+    def asked_seconds() -> float:
+        assert server.process is not None
+        return own_seconds(lambda: answered.append(ask()), server.process.pid)
+
+    took_seconds = [asked_seconds()]
+    if took_seconds[0] > HEALTHY_SECONDS:
+        took_seconds.append(asked_seconds())
+    detail = f"{server.name}: {', '.join(f'{one:.2f} s' for one in took_seconds)}"
+    if not answered[-1]:
+        raise Violation("health is not answered", detail)
+    if min(took_seconds) > HEALTHY_SECONDS:
+        raise Violation("health takes too long", detail)
 
 
 def waits(pid: int) -> dict[Path, float]:

@@ -44,10 +44,10 @@ def get(url: str, timeout_seconds: float = 10, headers: Mapping[str, str] | None
         return str(answer.read().decode())
 
 
-def answers(url: str) -> bool:
+def answers(url: str, timeout_seconds: float = 2) -> bool:
     """Whether a URL answers 2xx now."""
     try:
-        get(url, 2)
+        get(url, timeout_seconds)
     except OSError:
         return False
     return True
