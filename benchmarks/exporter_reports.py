@@ -22,7 +22,7 @@ from typing import Any
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.publish import Publisher
+from kernelcast.exporter.publish import SamplePublisher
 from kernelcast.exporter.state import StateFile
 from kernelcast.probe.recorder import Recorder
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello, KernelRows, Names, VariantRows, decode, encode
@@ -96,7 +96,7 @@ class Daemon:
         self.aggregator = Aggregator()
         self.state = StateFile(directory)
         self.bytes = self.messages = 0
-        self.publisher = Publisher(self)
+        self.publisher = SamplePublisher(self)
         self.spent: dict[str, list[float]] = {}
 
     def send(self, _topic: str, *, key: bytes | None, value: bytes | None) -> None:

@@ -30,8 +30,8 @@ from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.consume import Intake, Parts, Policy
-from kernelcast.bridge.intake.modes import ENDS_ARE_TOLD
+from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
+from kernelcast.bridge.intake.modes import REPORT_PARTITION_ENDS
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
@@ -151,9 +151,11 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
     source = runtime.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", registry=registry)
     group = f"bench-{uuid.uuid4().hex[:8]}"
     producer = runtime.Producer(settings, client_id=group)
-    state = StateTopic(group, producer, lambda: runtime.Consumer(settings, group_id=group, overrides=ENDS_ARE_TOLD))
+    state = StateTopic(
+        group, producer, lambda: runtime.Consumer(settings, group_id=group, overrides=REPORT_PARTITION_ENDS)
+    )
     deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(registry), SystemClock())
-    parts = Parts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)
+    parts = IntakeParts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)
     intake = Intake(parts, Policy(ttl_seconds=86_400))
     source.subscribe([broker.topic], intake)
     reading, idle_since, cpu_began = Reading(), time.perf_counter(), 0.0

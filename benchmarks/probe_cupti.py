@@ -32,9 +32,9 @@ from tests.unit.probe.cupti.records import KERNEL, START_NS, Packer, records_of 
 from kernelcast.exporter.replay import Trace, kineto  # noqa: E402  needs the path above
 from kernelcast.probe.cupti import build  # noqa: E402
 from kernelcast.probe.cupti.library import Cupti  # noqa: E402
-from kernelcast.probe.cupti.native import Decoder, NativeSettings  # noqa: E402
-from kernelcast.probe.cupti.rung import CuptiRung, Means  # noqa: E402
-from kernelcast.probe.cupti.watch import Watch  # noqa: E402
+from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings  # noqa: E402
+from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod  # noqa: E402
+from kernelcast.probe.cupti.watch import ProfilerWatch  # noqa: E402
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
 from kernelcast.probe.recorder import Recorder  # noqa: E402
 from kernelcast.runtime.embedded import EmbeddedBroker  # noqa: E402
@@ -122,7 +122,11 @@ def as_objects(double: Double, buffer: Any, length: int, recorder: Recorder) -> 
 
 def fastest(folder: Path) -> dict[str, Any]:
     """Records per second through the decoder, and as objects; processor time of the thread that does it."""
-    packer, double, decoder = Packer(), Double(folder / "libcupti_double.so"), Decoder(folder / build.LIBRARY_NAME)
+    packer, double, decoder = (
+        Packer(),
+        Double(folder / "libcupti_double.so"),
+        ActivityDecoder(folder / build.LIBRARY_NAME),
+    )
     records, _, source = recorded(packer)
     double.connect(decoder, NativeSettings())
     counts = []
@@ -157,14 +161,14 @@ def program(folder: Path, socket_path: str, rate: int, seconds: float) -> None:
     kernels = sum(record[0] == KERNEL for record in records)
     settings = ProbeSettings("bench", socket_path=socket_path, method="cupti", devices=claims())
     probe = Probe(settings, environ={})
-    means = Means(
+    means = ActivityEnvironment(
         {},
-        lambda: Decoder(folder / build.LIBRARY_NAME),
+        lambda: ActivityDecoder(folder / build.LIBRARY_NAME),
         lambda _: Cupti(double.library),
-        Watch({}, {}, frozenset),
+        ProfilerWatch({}, {}, frozenset),
         lambda _: (8, 0),
     )
-    rung = CuptiRung(probe.recorder, means)
+    rung = ActivityMethod(probe.recorder, means)
     assert rung.start(), rung.reason
     probe.start()
     stopping = threading.Event()
@@ -196,13 +200,13 @@ def claims() -> tuple[DeviceClaim, ...]:
     return tuple(DeviceClaim(f"{UUID[:-1]}{number}", str(number), "benchmark") for number in range(8))
 
 
-def tick(rung: CuptiRung, interval_seconds: float, stopping: threading.Event) -> None:
+def tick(rung: ActivityMethod, interval_seconds: float, stopping: threading.Event) -> None:
     """What the probe's own thread does."""
     while not stopping.wait(interval_seconds):
         rung.tick()
 
 
-def mark(double: Double, rung: CuptiRung) -> dict[str, float]:
+def mark(double: Double, rung: ActivityMethod) -> dict[str, float]:
     """What has been spent and brought so far."""
     return {
         "seconds": time.monotonic(),

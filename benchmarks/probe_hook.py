@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.probe.cupy_hook import Launches, probed_function
-from kernelcast.probe.events import EventTimer, TokenBucket
+from kernelcast.probe.cupy_hook import LaunchObserver, probed_function
+from kernelcast.probe.events import EventTimer, SamplingBucket
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import region
 from kernelcast.probe.traced import Traced, TracedKernels
@@ -80,9 +80,9 @@ def no_driver() -> Any:
     raise OSError
 
 
-def probed(runtime: Any) -> tuple[Any, Launches]:
+def probed(runtime: Any) -> tuple[Any, LaunchObserver]:
     """A function with the hook, and what is around it."""
-    launches = Launches(runtime, Stream, TracedKernels(), EventTimer(runtime, no_driver), TokenBucket(1e12))
+    launches = LaunchObserver(runtime, Stream, TracedKernels(), EventTimer(runtime, no_driver), SamplingBucket(1e12))
     function = probed_function(Empty, launches)()
     function.traced = Traced("benchmark", 0)
     return function, launches

@@ -17,10 +17,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.freeze import freeze, thaw
-from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.delta.snapshot import Part
-from kernelcast.bridge.delta.snapshot import Snapshot as DeltaSnapshot
+from kernelcast.bridge.delta.snapshot import SnapshotPart
+from kernelcast.bridge.delta.snapshot import TotalsSnapshot as DeltaSnapshot
 from kernelcast.bridge.delta.snapshot import load as load_delta
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.columnar import Decoder
@@ -313,7 +313,7 @@ def _delta_points() -> bytes:
 
 def write_delta(directory: Path) -> None:
     """The bridge's snapshot of running totals: a sum with a gap and two kinds of histograms."""
-    totals = Accumulator(Order(tolerance_ns=SECOND_NS, settle_ms=300_000, most_gaps=8), most_series=10)
+    totals = Accumulator(Order(tolerance_ns=SECOND_NS, settle_ms=300_000, max_gaps=8), max_series=10)
     decoder = Decoder()
     message = MessageColumns(np.array([3], np.int32), *(np.array([value], np.int64) for value in (41, 9_000, 1)))
     totals.accumulate(decoder.decode([_delta_points()]), message, decoder)
@@ -325,8 +325,8 @@ def write_delta(directory: Path) -> None:
 
 def read_delta(directory: Path) -> Any:
     """Positions and totals, series by series in the order of their digests."""
-    snapshot = load_delta([Part.of(path.read_bytes()) for path in sorted(directory.iterdir())])
-    rows = Rows(10)
+    snapshot = load_delta([SnapshotPart.of(path.read_bytes()) for path in sorted(directory.iterdir())])
+    rows = TotalRows(10)
     thaw(rows, snapshot.columns, {0: 0})
     series = []
     for row in rows.in_use():
@@ -344,7 +344,7 @@ def write_windows(directory: Path) -> None:
     values = np.array([np.nan, 70.5, 71, 73], np.float32)
     subject = Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "node1"), ("gpu", "3")))
     saved = windows.Saved(subject, values, 1000, 2000, -5, float("nan"), 1.5, "ets", (0.5, 0.01))
-    for number, part in enumerate(windows.dump(windows.Snapshot("one", 4711, 10**10, 4, (saved,)))):
+    for number, part in enumerate(windows.dump(windows.PartitionSnapshot("one", 4711, 10**10, 4, (saved,)))):
         (directory / f"part.{number}").write_bytes(part)
 
 

@@ -30,7 +30,7 @@ RULES = Rules(
 """Scaled down, and such that a series' interval is known after half a minute."""
 DROPPED = ("older", "malformed", "spread", "limit")
 """Outcomes of delta points that are not in any total, and are counted as such."""
-MOST_STEPS = 40
+MAX_STEPS = 40
 """Polls of one turn: a bridge that reads faster than this is at its end."""
 
 
@@ -64,7 +64,7 @@ class Replica:
     mode: Mode
     group: Group | None
     at_once: int
-    polls: int = MOST_STEPS
+    polls: int = MAX_STEPS
     suspended: bool = False
     dropped: float = 0.0
     site: Site | None = None

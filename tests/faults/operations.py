@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tests.faults.bridges import MOST_STEPS, Replica
+from tests.faults.bridges import MAX_STEPS, Replica
 from tests.faults.invariants import Violation
 from tests.faults.producers import DELTAS, TOPICS, TOTALS, Producer
 from tests.faults.world import HOUR_SECONDS, MODES, Operation, Setting, World
 
-MOST_PARTITIONS: Final = 6
+MAX_PARTITIONS: Final = 6
 LONGEST_WAIT_SECONDS: Final = 40
 
 
@@ -56,7 +56,7 @@ class Operations:
 
     def fast(self, which: int, _amount: int) -> None:
         """A bridge reads as fast as it can."""
-        self._replica(which).polls = MOST_STEPS
+        self._replica(which).polls = MAX_STEPS
 
     def bridge_clock(self, which: int, amount: int) -> None:
         """A bridge's time of day jumps by an hour, or back."""
@@ -67,7 +67,7 @@ class Operations:
         cluster, topic = self._world.cluster, TOPICS[which % 2]
         there = cluster.partitions(topic)
         if there:
-            cluster.create(topic, min(MOST_PARTITIONS, there + 1 + amount % 3))
+            cluster.create(topic, min(MAX_PARTITIONS, there + 1 + amount % 3))
 
     def delete(self, which: int, _amount: int) -> None:
         """A topic is deleted."""

@@ -24,7 +24,7 @@ TOTALS = ("orders_total", "waits_count", 'waits_bucket{le="1"}', 'waits_bucket{l
 SAMPLE = re.compile(
     r'^(?!kernelcast_producer_|target_info)(\w+)\{.*?instance="i(\d+)".*?(le="[^"]+")?\} (\S+)$', re.MULTILINE
 )
-MOST_KEPT = 20
+MAX_KEPT = 20
 DELIVERY_SECONDS = 24.0
 """`delivery.timeout.ms` is 2 minutes by default, and a time-to-live 5."""
 
@@ -188,7 +188,7 @@ class Producer:
     def _send(self, topic: str, body: bytes) -> None:
         partition = self.cluster.partition_of(topic, self.key, self.salt)
         if self.cluster.write((topic, partition), body, self.key):
-            self._sent = [*self._sent, ((topic, partition), body, self.cluster.clock.seconds)][-MOST_KEPT:]
+            self._sent = [*self._sent, ((topic, partition), body, self.cluster.clock.seconds)][-MAX_KEPT:]
 
     def _now_ns(self) -> int:
         return round((self.cluster.clock.seconds + self.clock_seconds) * 1e9)

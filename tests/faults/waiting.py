@@ -12,7 +12,7 @@ from tests.service.servers import ServerProcess
 HEALTHY_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 5.0
 """After which a request for health has no response."""
-MOST_TIMES: Final = 5
+MAX_TIMES: Final = 5
 
 
 def check_health(ask: Callable[[], bool], server: ServerProcess) -> None:
@@ -72,7 +72,7 @@ def own_seconds(action: Callable[[], object], pid: int) -> float:
 class Patience:
     """A time limit that a busy machine makes longer: time in which a process waits for a processor does not count.
 
-    It ends at `MOST_TIMES` as much real time whatever has waited.
+    It ends at `MAX_TIMES` as much real time whatever has waited.
     """
 
     def __init__(self, limit_seconds: float, servers: Callable[[], Iterable[ServerProcess]]) -> None:
@@ -94,7 +94,7 @@ class Patience:
         self._note()
         took_seconds = time.monotonic() - self._began
         own_seconds = took_seconds - self._waited_seconds
-        return own_seconds > self._limit_seconds or took_seconds > MOST_TIMES * self._limit_seconds
+        return own_seconds > self._limit_seconds or took_seconds > MAX_TIMES * self._limit_seconds
 
     def _note(self) -> None:
         """Add what the thread that has waited most has waited since the last call."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tests.faults.bridges import MOST_STEPS, TTL_SECONDS, Mode, Replica
+from tests.faults.bridges import MAX_STEPS, TTL_SECONDS, Mode, Replica
 from tests.faults.cluster import Cluster, Group
 from tests.faults.invariants import INTERVAL_SECONDS, Violation, Watcher
 from tests.faults.producers import TOPICS, Named, Producer
@@ -126,7 +126,7 @@ class World:
         for producer in self.producers:
             producer.calm()
         for replica in self.replicas:
-            replica.clock.offset_ns, replica.polls = 0, MOST_STEPS
+            replica.clock.offset_ns, replica.polls = 0, MAX_STEPS
             if replica.suspended:
                 replica.resume()
         self.look()
@@ -137,7 +137,7 @@ class World:
     def _read(self, replica: Replica) -> None:
         for _ in range(replica.polls if replica.running else 0):
             more = replica.step()
-            if more and replica.polls < MOST_STEPS:
+            if more and replica.polls < MAX_STEPS:
                 self.watcher.scrape(replica)
             elif not more:
                 break

@@ -22,15 +22,25 @@ import numpy as np
 from tests.unit.runtime.certificates import self_signed
 
 from kernelcast.bridge.delta.freeze import freeze, thaw
-from kernelcast.bridge.delta.rows import Rows
-from kernelcast.bridge.delta.snapshot import _HEAD, ADDITIONS, COLUMNS, MAGIC, TAILS, VERSION, Part, Snapshot, load
+from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.delta.snapshot import (
+    _HEAD,
+    ADDITIONS,
+    COLUMNS,
+    MAGIC,
+    TAILS,
+    VERSION,
+    SnapshotPart,
+    TotalsSnapshot,
+    load,
+)
 from kernelcast.bridge.inputs.unpacking import unpacked
-from kernelcast.columnar import Limits
+from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.web_config import read_web_config
 from kernelcast.wire.errors import ConfigurationError, DecodeError, KernelcastError, WireError
 
-LIMITS = Limits(message_bytes=4096)
-MOST_SERIES = 10_000
+LIMITS = DecoderLimits(message_bytes=4096)
+MAX_SERIES = 10_000
 HASH = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"
 
 
@@ -95,12 +105,12 @@ def snapshot(rng: random.Random) -> bytes:
     columns["blocks"] = np.array([word for block in blocks for word in block], "<i8")
     begins = [rng.randrange(1000) for _ in range(sum(gaps))]
     columns["gap_begin_ns"], columns["gap_end_ns"] = np.array(begins, "<i8"), np.array(begins, "<i8") + 5
-    made = Snapshot(b"identity", 1, ((("faults", 0), 7), (("faults", 1), 9)), columns)
+    made = TotalsSnapshot(b"identity", 1, ((("faults", 0), 7), (("faults", 1), 9)), columns)
     return _inflated(made)
 
 
-def _inflated(made: Snapshot) -> bytes:
-    parts = [Part.of(message) for message in made.dump()]
+def _inflated(made: TotalsSnapshot) -> bytes:
+    parts = [SnapshotPart.of(message) for message in made.dump()]
     whole = bytearray(parts[0].inflated_bytes)
     cramjam.zstd.decompress_into(b"".join(part.data for part in parts), whole)
     return bytes(whole)
@@ -121,11 +131,11 @@ def _read_snapshot(content: bytes) -> str:
     """What loads comes out of the running totals again, and loads again."""
     packed = bytes(cramjam.zstd.compress(content, 1))
     head = _HEAD.pack(MAGIC, VERSION, b"identity", 0, 1, len(content), zlib.crc32(packed))
-    loaded = load([Part.of(head + packed)])
-    rows = Rows(MOST_SERIES)
+    loaded = load([SnapshotPart.of(head + packed)])
+    rows = TotalRows(MAX_SERIES)
     thawed = thaw(rows, loaded.columns, {0: 0, 1: 1})
     frozen = freeze(rows, rows.in_use(), {0: 0, 1: 1})
-    again = load([Part.of(part) for part in Snapshot(b"identity", 1, loaded.positions, frozen).dump()])
+    again = load([SnapshotPart.of(part) for part in TotalsSnapshot(b"identity", 1, loaded.positions, frozen).dump()])
     same = all(np.array_equal(again.columns[name], frozen[name], equal_nan=name == "total") for name in COLUMNS | TAILS)
     distinct = {row.tobytes() for row in loaded.columns["digest"]}
     return "" if same and len(rows) <= min(thawed, len(distinct)) else f"{thawed} rows came back as {len(rows)}"
@@ -140,7 +150,7 @@ def snapshot_part(rng: random.Random) -> bytes:
 
 
 def _read_part(message: bytes) -> str:
-    part = Part.of(message)
+    part = SnapshotPart.of(message)
     if part.inflated_bytes < 1 << 20:
         load([part])
     return ""

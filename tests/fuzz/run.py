@@ -28,7 +28,7 @@ SEEDS = 200
 LONGEST_SECONDS = 20
 NEW_SEEDS_EVERY = 200
 FORGET_EVERY = 25
-MOST_FINDINGS = 20
+MAX_FINDINGS = 20
 
 
 say = partial(print, flush=True)
@@ -141,7 +141,7 @@ class Fuzzer:
 
     def _found(self, what: str, message: bytes) -> None:
         self.findings.append(what)
-        if len(self.findings) <= MOST_FINDINGS:
+        if len(self.findings) <= MAX_FINDINGS:
             say(f"FINDING {self._target.name}: {what[:400]}\n  {message[:400]!r}")
 
 
@@ -176,7 +176,7 @@ class DocumentFuzzer:
             signal.setitimer(signal.ITIMER_REAL, 0)
         if wrong:
             self.findings.append(wrong)
-            if len(self.findings) <= MOST_FINDINGS:
+            if len(self.findings) <= MAX_FINDINGS:
                 say(f"FINDING {self._document.name}: {wrong[:400]}\n  {content[:400]!r}")
 
 

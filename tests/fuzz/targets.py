@@ -19,7 +19,7 @@ from kernelcast.bridge.inputs.json_mapping import JsonMapped
 from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.otlp_json import OtlpJson
 from kernelcast.bridge.inputs.prometheus_text import PrometheusText
-from kernelcast.bridge.inputs.remote_write import RemoteWrite, looks_bare
+from kernelcast.bridge.inputs.remote_write import RemoteWrite, is_uncompressed
 from kernelcast.columnar import Decoded, Decoder, PointType, exemplars_of
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -150,7 +150,7 @@ def _page_without_comments(rng: random.Random) -> bytes:
 
 
 def _bare(message: bytes) -> bool:
-    return bool(message) and looks_bare(message) and not readings.has_histograms(message)
+    return bool(message) and is_uncompressed(message) and not readings.has_histograms(message)
 
 
 TARGETS = (

@@ -14,7 +14,7 @@ COPY_BYTES = 1 << 20
 PROGRAM = f"""
 import json, time
 import cupy, numpy
-from kernelcast.probe.cupti.rung import CuptiRung
+from kernelcast.probe.cupti.rung import ActivityMethod
 from kernelcast.probe.recorder import Recorder
 
 SPIN = r'''extern "C" __global__ void spin(long long cycles) {{
@@ -26,7 +26,7 @@ kernel = cupy.RawKernel(SPIN, "spin")
 kernel((1,), (64,), (50_000,))
 cupy.cuda.Device().synchronize()
 recorder = Recorder()
-rung = CuptiRung(recorder)
+rung = ActivityMethod(recorder)
 if not rung.start():
     print(json.dumps({{"reason": rung.reason}}))
     raise SystemExit

@@ -24,7 +24,7 @@ FLEET = {
 }
 SESSION_SECONDS = 6
 SETTINGS = {"kafka": {"properties": {"session.timeout.ms": SESSION_SECONDS * 1000, "heartbeat.interval.ms": 1000}}}
-MOST_UNSEEN = 8 * 50
+MAX_UNSEEN = 8 * 50
 """What a counter may have risen between the last scrape before its restart and that: two seconds, to be sure."""
 REBALANCE_SECONDS = 6.0
 """How long a rebalance may take on two busy cores, rewind and gate included."""
@@ -48,7 +48,7 @@ def check_truth(prometheus: PrometheusServer, truth: Truth) -> None:
     assert values(prometheus) == truth.last
     for labels, samples in prometheus.samples(LAUNCHES):
         name, first = labels["kernel"], samples[0][1]
-        unseen = MOST_UNSEEN if name.startswith("restarting") else 0
+        unseen = MAX_UNSEEN if name.startswith("restarting") else 0
         rose = increase(prometheus, name, samples)
         assert truth.rise[name] - first - unseen - 1e-6 <= rose <= truth.rise[name] - first + 1e-6, name
 

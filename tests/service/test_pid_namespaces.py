@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.service.test_probe_socket import Node, eventually
 
-from kernelcast.exporter.attribution.attribution import Gpu
+from kernelcast.exporter.attribution.attribution import AttributedGpu
 from kernelcast.exporter.attribution.cgroup import membership
 from kernelcast.exporter.attribution.programs import ProgramUsers
 
@@ -80,7 +80,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_two_pods_that_are_each_pid_1_are_known_by_the_hosts_pids(node: Node) -> None:
     asked: dict[int, object] = {}
 
-    def labels_of(_gpu: Gpu, pid: int) -> Mapping[str, str]:
+    def labels_of(_gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
         asked[pid] = membership(pid)
         return {"pod": f"pod-of-{pid}"}
 

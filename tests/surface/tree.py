@@ -16,7 +16,7 @@ Entry = tuple[str, ...]
 
 REWORDABLE: Final = frozenset({"help", "title"})
 """Text that people read and no program relies on."""
-MOST_CHARACTERS: Final = 200
+MAX_CHARACTERS: Final = 200
 """Of an entry on a line of its own; a longer one takes several lines."""
 WRITE: Final = "python -m tests.surface.write"
 
@@ -127,7 +127,7 @@ def render(tree: Tree, indent: str = "") -> str:
 def _lines(tree: Tree, indent: str) -> Iterator[str]:
     for name, value in sorted(tree.items()):
         start, line = f"{indent}{_flow(name)}:", _flow(value)
-        if len(line) <= MOST_CHARACTERS or not isinstance(value, dict | list):
+        if len(line) <= MAX_CHARACTERS or not isinstance(value, dict | list):
             yield f"{start} {line}\n"
         elif isinstance(value, dict):
             yield f"{start}\n{render(value, indent + '  ')}"

@@ -10,7 +10,7 @@ from kernelcast.bridge.series.producers import OTHERS
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import Metric
 
-MOST_PRODUCERS: Final = 100
+MAX_PRODUCERS: Final = 100
 IDLE_SECONDS: Final = 3600.0
 """A producer without a new count for this long gives its place to another."""
 
@@ -21,8 +21,8 @@ Name = tuple[str, str]
 class CountedByProducer:
     """A counter by job, instance and one more label; for one thread.
 
-    At most `MOST_PRODUCERS` producers have series of their own; all others count as `other`. So the counter has at most
-    `(MOST_PRODUCERS + 1) * len(kinds)` series.
+    At most `MAX_PRODUCERS` producers have series of their own; all others count as `other`. So the counter has at most
+    `(MAX_PRODUCERS + 1) * len(kinds)` series.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CountedByProducer:
     def _listed(self, producer: Name) -> Name:
         now_seconds = self._monotonic()
         known = self._counted_seconds
-        if known.pop(producer, None) is None and len(known) >= MOST_PRODUCERS and not self._made_room(now_seconds):
+        if known.pop(producer, None) is None and len(known) >= MAX_PRODUCERS and not self._made_room(now_seconds):
             return OTHERS
         if producer != OTHERS:
             known[producer] = now_seconds  # at the end: the first is the one without a new count for longest

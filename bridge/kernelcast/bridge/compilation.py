@@ -16,7 +16,7 @@ from typing import IO, Final, Protocol
 
 import structlog
 
-from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, READY, Part
+from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, READY, CompilationUnit
 from kernelcast.columnar.compiled import code_cache
 
 STOP_SECONDS: Final = 2.0
@@ -33,7 +33,7 @@ class SecondProcess(Protocol):
         """End it, whatever it is doing; a second call changes nothing."""
 
 
-class Child:
+class CompilerProcess:
     """`SecondProcess` as a child of this process."""
 
     def __init__(self, parts: Sequence[str]) -> None:
@@ -83,7 +83,7 @@ class Machine:
     def this(cls) -> "Machine":
         """The one that this process runs on."""
         cores = len(os.sched_getaffinity(0))
-        return cls(cores, code_cache.not_on_disk, code_cache.is_writable, Child)
+        return cls(cores, code_cache.not_on_disk, code_cache.is_writable, CompilerProcess)
 
 
 class Compilation:
@@ -93,7 +93,7 @@ class Compilation:
     any time.
     """
 
-    def __init__(self, machine: Machine | None = None, parts: Mapping[str, Part] = PARTS) -> None:
+    def __init__(self, machine: Machine | None = None, parts: Mapping[str, CompilationUnit] = PARTS) -> None:
         self._machine = machine or Machine.this()
         self._parts = parts
         self._log = structlog.stdlib.get_logger("bridge")

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from kernelcast.bridge.warm_up import PARTS, Part
+from kernelcast.bridge.warm_up import PARTS, CompilationUnit
 from kernelcast.columnar.compiled import code_cache
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
@@ -49,7 +49,7 @@ def compile_(
     typer.echo("everything is on disk" if len(chosen) == len(PARTS) else f"on disk: {', '.join(chosen)}")
 
 
-def _chosen(names: Sequence[str]) -> Mapping[str, Part]:
+def _chosen(names: Sequence[str]) -> Mapping[str, CompilationUnit]:
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise ConfigurationError(f"{unknown[0]} is no part that can be compiled; parts are {', '.join(PARTS)}")

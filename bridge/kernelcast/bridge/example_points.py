@@ -4,9 +4,9 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.inputs.rows import HistogramPoint, Rows
+from kernelcast.bridge.inputs.rows import BatchRows, HistogramPoint
 from kernelcast.bridge.series.columns import Int32Array, MessageColumns
-from kernelcast.columnar import Decoded, Limits, PointType, SeriesIdentity, Temporality
+from kernelcast.columnar import Decoded, DecoderLimits, PointType, SeriesIdentity, Temporality
 
 _RESOURCE: Final = (("service.instance.id", ""), ("service.name", ""))
 GAUGE, SUM, EXPLICIT, SUM_AND_COUNT, EXPONENTIAL = range(5)
@@ -44,7 +44,7 @@ def example_points(times: tuple[int, ...] = (2,)) -> tuple[Decoded, MessageColum
     Args:
         times: Of the points of each series; each point's interval begins 1 ns before.
     """
-    rows = Rows()
+    rows = BatchRows()
     rows.begin()
     for time_ns in times:
         for series, value in ((GAUGE, 0.5), (SUM, 1)):
@@ -57,5 +57,5 @@ def example_points(times: tuple[int, ...] = (2,)) -> tuple[Decoded, MessageColum
             HistogramPoint(SUM_AND_COUNT, time_ns, 1, 1.0, time_ns - 1),
             HistogramPoint(EXPONENTIAL, time_ns, 2, 1.0, time_ns - 1, zero_count=1, positive=(1,), explicit=False),
         ]
-    rows.end(0, Limits())
+    rows.end(0, DecoderLimits())
     return rows.columns(()), MessageColumns(np.zeros(1, np.int32), *(np.ones(1, np.int64) for _ in range(3)))

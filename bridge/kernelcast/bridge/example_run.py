@@ -14,7 +14,7 @@ from kernelcast.bridge.series.labels import LabelIndex
 from kernelcast.bridge.series.producers import ProducerRules
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.wires import Source
+from kernelcast.bridge.series.wires import IdentitySource
 from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, encode
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
@@ -55,12 +55,14 @@ def take_messages_through() -> None:
     _take_through(decoder.decode(bodies), messages, decoder, Format)
 
 
-def _take_through(decoded: Decoded, messages: MessageColumns, source: Source, formats: Iterable[Format]) -> None:
+def _take_through(
+    decoded: Decoded, messages: MessageColumns, source: IdentitySource, formats: Iterable[Format]
+) -> None:
     store = SeriesStore(SeriesLimits(), producers=ProducerRules())
     store.expose(0, exposed=True)
     store.apply(decoded, messages, source)
     store.states()
-    store.look_after_producers({})
+    store.judge_producers({})
     snapshot = store.snapshot()
     for format_ in formats:
         for _ in encode_page(snapshot, format_, created=True):

@@ -19,10 +19,10 @@ from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
-from kernelcast.bridge.intake.consume import Intake, Parts, Policy
+from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
 from kernelcast.bridge.intake.discovery import Discovery
 from kernelcast.bridge.intake.modes import (
-    ENDS_ARE_TOLD,
+    REPORT_PARTITION_ENDS,
     group_of,
     max_lag_seconds_of,
     properties_of,
@@ -30,7 +30,7 @@ from kernelcast.bridge.intake.modes import (
     share_of,
 )
 from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.series.columns import Rules
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.producers import ProducerRules
@@ -80,7 +80,7 @@ class Bridge:
         self._push = Destinations(
             settings.push,
             settings.kafka,
-            reading=Reading(settings.topics, settings.formats, translator),
+            reading=ReaderSettings(settings.topics, settings.formats, translator),
             registry=registry,
             clock=clock,
         )
@@ -191,7 +191,7 @@ class Bridge:
         state = StateTopic(
             owner,
             self._producer,
-            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=ENDS_ARE_TOLD),
+            lambda: Consumer(settings.kafka, group_id=f"{owner}-state", overrides=REPORT_PARTITION_ENDS),
             now_ns=clock.now_ns,
         )
         tolerance_ns = round(settings.future_tolerance_seconds * 1e9)
@@ -207,7 +207,7 @@ class Bridge:
     def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
         settings = self._settings
         return Intake(
-            Parts(
+            IntakeParts(
                 self._consumer,
                 Selection(Decoder(), settings.formats),
                 self._store,

@@ -25,7 +25,7 @@ READY: Final = "ready"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CompilationUnit:
     """Functions that are compiled together, without any other part.
 
     Attributes:
@@ -58,13 +58,15 @@ def _example(name: str) -> Callable[[], None]:
     return run
 
 
-PARTS: Final[Mapping[str, Part]] = MappingProxyType(
+PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
     {
-        "decoder": Part(("kernelcast.columnar.",), Decoder.warm_up),
-        "series": Part(("kernelcast.bridge.series.", "kernelcast.bridge.expose.render"), _example("series_and_text")),
-        "protobuf": Part(("kernelcast.bridge.expose.protobuf",), _example("protobuf")),
-        "deltas": Part(("kernelcast.bridge.delta.",), _example("deltas")),
-        "push": Part(("kernelcast.bridge.push.",), _example("push")),
+        "decoder": CompilationUnit(("kernelcast.columnar.",), Decoder.warm_up),
+        "series": CompilationUnit(
+            ("kernelcast.bridge.series.", "kernelcast.bridge.expose.render"), _example("series_and_text")
+        ),
+        "protobuf": CompilationUnit(("kernelcast.bridge.expose.protobuf",), _example("protobuf")),
+        "deltas": CompilationUnit(("kernelcast.bridge.delta.",), _example("deltas")),
+        "push": CompilationUnit(("kernelcast.bridge.push.",), _example("push")),
     }
 )
 """By name, in the order in which they are compiled; the first two take half of the time to readiness each."""

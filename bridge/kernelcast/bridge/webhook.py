@@ -23,10 +23,10 @@ from kernelcast.wire.topics import ALERTS
 
 PAYLOAD_VERSION: Final = "4"
 LARGEST_BODY_BYTES: Final = 1024 * 1024
-MOST_ALERTS: Final = 1000
+MAX_ALERTS: Final = 1000
 DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
 """Alertmanager gives up after `group_interval`, 10 s at least, and would not see our reason."""
-MOST_AT_ONCE: Final = 8
+MAX_AT_ONCE: Final = 8
 """Notifications that wait for Kafka at one time: each holds a thread."""
 JSON: Final = "application/json"
 TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
@@ -51,7 +51,7 @@ class AlertProducer(Protocol):
         """Serve acknowledgements."""
 
 
-class Refusal(Exception):  # noqa: N818  an answer, not an error of ours
+class RejectedNotification(Exception):  # noqa: N818  an answer, not an error of ours
     """A request that is not a notification.
 
     Attributes:
@@ -88,7 +88,7 @@ class Webhook:
         self._producer, self._instruments, self._clock = producer, instruments, clock
         self._source, self._timeout_seconds = source, timeout_seconds
         self._waiting = 0
-        self._threads = anyio.CapacityLimiter(MOST_AT_ONCE)
+        self._threads = anyio.CapacityLimiter(MAX_AT_ONCE)
         self._log = structlog.stdlib.get_logger("bridge.webhook")
 
     async def answer(self, request: Request) -> Response:
@@ -98,7 +98,7 @@ class Webhook:
             _must_be_json(request.headers.get("content-type", ""))
             alerts = parse(await _body(request))
             events = [self._event(alert) for alert in alerts]
-        except Refusal as refusal:
+        except RejectedNotification as refusal:
             self._instruments.alerts.labels("refused").inc()
             self._log.warning("notification refused", status=refusal.status, reason=refusal.reason)
             return JSONResponse({"error": refusal.reason}, status_code=refusal.status)
@@ -116,7 +116,9 @@ class Webhook:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise Refusal(400, "a fingerprint or startsAt has half a surrogate pair; it must be Unicode") from None
+            raise RejectedNotification(
+                400, "a fingerprint or startsAt has half a surrogate pair; it must be Unicode"
+            ) from None
         event_id = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
         reason = ""
         for candidate in (alert, replace(alert, annotations=TRUNCATED)):
@@ -125,11 +127,11 @@ class Webhook:
                 return alert.fingerprint.encode(), encode_event(event)
             except EventError as error:
                 reason = str(error)
-        raise Refusal(400, f"alert {alert.fingerprint}: {reason}")
+        raise RejectedNotification(400, f"alert {alert.fingerprint}: {reason}")
 
     async def _write_in_turn(self, events: Sequence[tuple[bytes, bytes]], deadline: float) -> int:
         """As `_write`; writes nothing where too many wait already. On the event loop, so the count needs no lock."""
-        if self._waiting >= MOST_AT_ONCE:
+        if self._waiting >= MAX_AT_ONCE:
             return len(events)
         self._waiting += 1
         try:
@@ -177,16 +179,20 @@ def parse(body: bytes) -> list[Alert]:
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from None
+        raise RejectedNotification(400, f"the body is not JSON: {error}") from None
     if not isinstance(payload, dict):
-        raise Refusal(400, f"the body is a JSON {type(payload).__name__}, not an object")
+        raise RejectedNotification(400, f"the body is a JSON {type(payload).__name__}, not an object")
     if payload.get("version") != PAYLOAD_VERSION:
-        raise Refusal(400, f"version is {payload.get('version')!r}; this webhook takes {PAYLOAD_VERSION!r}")
+        raise RejectedNotification(
+            400, f"version is {payload.get('version')!r}; this webhook takes {PAYLOAD_VERSION!r}"
+        )
     alerts = payload.get("alerts")
     if not isinstance(alerts, list):
-        raise Refusal(400, "alerts is not a list")
-    if len(alerts) > MOST_ALERTS:
-        raise Refusal(413, f"the notification has {len(alerts)} alerts; the limit is {MOST_ALERTS}; set max_alerts")
+        raise RejectedNotification(400, "alerts is not a list")
+    if len(alerts) > MAX_ALERTS:
+        raise RejectedNotification(
+            413, f"the notification has {len(alerts)} alerts; the limit is {MAX_ALERTS}; set max_alerts"
+        )
     return [_alert(payload, item, index) for index, item in enumerate(alerts)]
 
 
@@ -204,20 +210,24 @@ _SHARED: Final = {"receiver": "receiver", "group_key": "groupKey", "external_url
 
 def _alert(payload: dict[str, Any], item: Any, index: int) -> Alert:
     if not isinstance(item, dict):
-        raise Refusal(400, f"alerts[{index}] is a JSON {type(item).__name__}, not an object")
+        raise RejectedNotification(400, f"alerts[{index}] is a JSON {type(item).__name__}, not an object")
     values = {name: item[wire] for name, wire in _FIELDS.items() if wire in item}
     values |= {name: payload[wire] for name, wire in _SHARED.items() if wire in payload}
     for name in ("fingerprint", "starts_at"):
         if not isinstance(values.get(name), str) or not values[name]:
-            raise Refusal(400, f"alerts[{index}].{_FIELDS[name]} is {values.get(name)!r}; a text is required")
+            raise RejectedNotification(
+                400, f"alerts[{index}].{_FIELDS[name]} is {values.get(name)!r}; a text is required"
+            )
     if values.get("status") not in ("firing", "resolved"):
-        raise Refusal(400, f"alerts[{index}].status is {values.get('status')!r}; it must be firing or resolved")
+        raise RejectedNotification(
+            400, f"alerts[{index}].status is {values.get('status')!r}; it must be firing or resolved"
+        )
     for name in ("labels", "annotations"):
         if not _is_texts(values.setdefault(name, {})):
-            raise Refusal(400, f"alerts[{index}].{name} is not an object of texts")
+            raise RejectedNotification(400, f"alerts[{index}].{name} is not an object of texts")
     for name, value in values.items():
         if name not in ("labels", "annotations") and not isinstance(value, str):
-            raise Refusal(400, f"alerts[{index}]: {name} is {value!r}, not a text")
+            raise RejectedNotification(400, f"alerts[{index}]: {name} is {value!r}, not a text")
     return Alert(**values)
 
 
@@ -232,7 +242,9 @@ def _must_be_json(content_type: str) -> None:
         Refusal: The body is not declared as JSON.
     """
     if content_type.partition(";")[0].strip().lower() != JSON:
-        raise Refusal(415, f"Content-Type is {content_type[:100]!r}; it must be {JSON}, as Alertmanager sends it")
+        raise RejectedNotification(
+            415, f"Content-Type is {content_type[:100]!r}; it must be {JSON}, as Alertmanager sends it"
+        )
 
 
 async def _body(request: Request) -> bytes:
@@ -243,8 +255,10 @@ async def _body(request: Request) -> bytes:
         async for chunk in request.stream():
             size += len(chunk)
             if size > LARGEST_BODY_BYTES:
-                raise Refusal(413, f"the body is longer than {LARGEST_BODY_BYTES} bytes; group fewer alerts")
+                raise RejectedNotification(
+                    413, f"the body is longer than {LARGEST_BODY_BYTES} bytes; group fewer alerts"
+                )
             parts.append(chunk)
     except ClientDisconnect:
-        raise Refusal(400, "the connection ended before the body did") from None
+        raise RejectedNotification(400, "the connection ended before the body did") from None
     return b"".join(parts)

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from kernelcast.runtime.admin import (
     Difference,
-    Outcome,
     TopicChange,
+    TopicResult,
     TopicState,
     apply_topics,
     differences,
@@ -96,7 +96,7 @@ def apply_command(
     _show(("topic", "outcome", "detail"), [(change.topic, change.outcome.value, change.detail) for change in changes])
     for remark, names in _remarks(changes).items():
         sys.stderr.write(f"{', '.join(names)}: {remark}\n")
-    if any(change.outcome is Outcome.TOUCHED for change in changes):
+    if any(change.outcome is TopicResult.TOUCHED for change in changes):
         sys.stderr.write(
             "this broker cannot be administrated; its topics have the partitions and settings it gives them\n"
         )

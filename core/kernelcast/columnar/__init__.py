@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kernelcast.columnar.encoder import encode
     from kernelcast.columnar.ended import EndedSeries
     from kernelcast.columnar.exemplars import PointExemplar, exemplars_of
-    from kernelcast.columnar.limits import Limits
+    from kernelcast.columnar.limits import DecoderLimits
     from kernelcast.columnar.samples import Export, Resource, Sample
     from kernelcast.columnar.series import (
         Attributes,
@@ -42,11 +42,11 @@ __all__ = [
     "Attributes",
     "Decoded",
     "Decoder",
+    "DecoderLimits",
     "EndedSeries",
     "ExemplarColumns",
     "Export",
     "HistogramColumns",
-    "Limits",
     "MetricIdentity",
     "NumberColumns",
     "PointExemplar",
@@ -87,7 +87,7 @@ _HOMES: Final = {
     **dict.fromkeys(("PointExemplar", "exemplars_of"), "exemplars"),
     "Decoder": "decoder",
     "EndedSeries": "ended",
-    "Limits": "limits",
+    "DecoderLimits": "limits",
     "encode": "encoder",
 }
 """Name to the module that has it."""

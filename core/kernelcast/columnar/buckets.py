@@ -4,12 +4,12 @@ import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import as_double, load64, routine
-from kernelcast.columnar.layout import BOUNDS, GROW_BUCKETS, MAX_BUCKETS, ODD, OK, POSITIVE, TOO_MANY_BUCKETS, State
+from kernelcast.columnar.layout import BOUNDS, GROW_BUCKETS, MAX_BUCKETS, ODD, OK, POSITIVE, TOO_MANY_BUCKETS, WalkState
 from kernelcast.columnar.stream import varint
 
 
 @routine
-def fixed64_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
+def fixed64_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
     """Append a packed run of fixed64 from run[0] to run[1] to the CSR data whose length stands in a control slot."""
     length = (run[1] - run[0]) // 8
     at = state.control[slot]
@@ -24,7 +24,7 @@ def fixed64_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) ->
 
 
 @routine
-def varint_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
+def varint_run(state: WalkState, slot: int, b: UInt8Array, run: tuple[int, int]) -> int:
     """As `fixed64_run`, for a packed run of varints."""
     p, end = run
     first = state.control[slot]
@@ -44,7 +44,7 @@ def varint_run(state: State, slot: int, b: UInt8Array, run: tuple[int, int]) -> 
 
 
 @routine
-def bounds_sorted(state: State, start: int, stop: int) -> bool:
+def bounds_sorted(state: WalkState, start: int, stop: int) -> bool:
     """Whether the bounds from start to stop rise strictly, without NaN."""
     previous = -np.inf
     for i in range(start, stop):

@@ -22,10 +22,10 @@ from kernelcast.columnar.layout import (
     SHORT_OF,
     UNSUPPORTED,
     WHERE,
-    State,
-    Status,
+    MessageStatus,
+    WalkState,
 )
-from kernelcast.columnar.limits import Limits
+from kernelcast.columnar.limits import DecoderLimits
 from kernelcast.columnar.lookup import METRIC_KEY_HEADER, METRIC_KEY_TEMPORALITY, QUANTILE_BYTES
 from kernelcast.columnar.series import SeriesIdentity, SharedIdentities, Temporality
 from kernelcast.wire.errors import DecodeError
@@ -36,7 +36,7 @@ CHUNK_BYTES = 1024 * 1024
 END = b"\0"
 """numpy makes no array of no bytes."""
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = DecoderLimits()
 
 
 class Decoder:
@@ -51,14 +51,14 @@ class Decoder:
         limits: What one message may ask for.
     """
 
-    def __init__(self, *, max_identities: int = 4_000_000, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, *, max_identities: int = 4_000_000, limits: DecoderLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         control = np.zeros(CONTROL_SLOTS, np.int64)
         control[MAX_POINTS] = limits.points_per_message
         control[MAX_BUCKETS] = limits.buckets_per_point
         control[MAX_IDENTITY_BYTES] = limits.identity_bytes
         control[MAX_IDENTITIES] = max_identities
-        self._state = State(
+        self._state = WalkState(
             control=control,
             series=tables.new_store(),
             contexts=tables.new_store(),
@@ -183,7 +183,7 @@ class Decoder:
             if at == len(chunk):
                 self._keep_exemplars(joined)
                 return
-            if status is not Status.OK:  # it may be walked in other bytes
+            if status is not MessageStatus.OK:  # it may be walked in other bytes
                 self._keep_exemplars(joined)
             try:
                 self._settle(first + at, chunk[at], status, int(ends[at]) - len(chunk[at]))
@@ -191,24 +191,27 @@ class Decoder:
                 failures.append((first + at, error))
             at += 1
 
-    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, Status]:
+    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, MessageStatus]:
         """Walk on from a message, lengthening arrays as asked, until one stops it for another reason."""
         while True:
             at, code = entries.batch(self._state, joined, ends, at)
-            status = Status(code)
+            status = MessageStatus(code)
             if not self._grow(status):
                 return at, status
 
-    def _settle(self, index: int, message: bytes, status: Status, start: int) -> None:
+    def _settle(self, index: int, message: bytes, status: MessageStatus, start: int) -> None:
         """Finish a message that stopped the walk.
 
         Raises:
             DecodeError: It cannot be used; nothing of it remains.
         """
         where = max(0, int(self._state.control[WHERE]) - start)
-        if status in (Status.ODD, Status.OFFSET_OUT_OF_RANGE):  # the offset, too, may be another after a merge
+        if status in (
+            MessageStatus.ODD,
+            MessageStatus.OFFSET_OUT_OF_RANGE,
+        ):  # the offset, too, may be another after a merge
             self._decode_odd(index, message, where)
-        elif status is Status.OK:
+        elif status is MessageStatus.OK:
             try:
                 foreign.check(message, where)
             except BaseException:  # whatever it was (memory, an interrupt): unverified identities must not stay
@@ -222,7 +225,7 @@ class Decoder:
         rewritten = np.frombuffer(foreign.canonical(message, where) + END, np.uint8)
         self._state.control[MESSAGE] = index
         _, status = self._walk(rewritten, np.array([len(rewritten) - len(END)], np.int64), 0)
-        if status is not Status.OK:
+        if status is not MessageStatus.OK:
             raise refusals.over_limit(status, self._state.control, where)
         self._keep_exemplars(rewritten)
 
@@ -232,21 +235,21 @@ class Decoder:
         spans = zip(noted["start"].tolist(), noted["stop"].tolist(), strict=True)
         self._raw_exemplars += [walked[start:stop].tobytes() for start, stop in spans]
 
-    def _grow(self, status: Status) -> bool:
+    def _grow(self, status: MessageStatus) -> bool:
         """Lengthen what the walk ran out of; whether it ran out of anything."""
         state = self._state
         short_of = int(state.control[SHORT_OF])
-        if status is Status.GROW_NUMBERS:
+        if status is MessageStatus.GROW_NUMBERS:
             state = state._replace(numbers=tables.doubled(state.numbers))
-        elif status is Status.GROW_HISTOGRAMS:
+        elif status is MessageStatus.GROW_HISTOGRAMS:
             state = state._replace(histograms=tables.doubled(state.histograms))
-        elif status is Status.GROW_EXEMPLARS:
+        elif status is MessageStatus.GROW_EXEMPLARS:
             state = state._replace(exemplars=tables.doubled(state.exemplars))
-        elif status is Status.GROW_BUCKETS:
+        elif status is MessageStatus.GROW_BUCKETS:
             state = state._replace(data=tables.doubled(state.data))
-        elif status is Status.GROW_SERIES:
+        elif status is MessageStatus.GROW_SERIES:
             state = state._replace(series=tables.grown_store(state.series, short_of))
-        elif status is Status.GROW_CONTEXTS:
+        elif status is MessageStatus.GROW_CONTEXTS:
             state = state._replace(contexts=tables.grown_store(state.contexts, short_of))
         else:
             return False

@@ -5,24 +5,24 @@ import numpy as np
 from kernelcast.columnar import intern, walk
 from kernelcast.columnar.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar.compiled import kernel, signed
-from kernelcast.columnar.layout import SEED, UNUSED, USED, State, Store
+from kernelcast.columnar.layout import SEED, UNUSED, USED, Store, WalkState
 from kernelcast.columnar.stream import equal, hash_bytes
 
 
 @kernel
-def batch(state: State, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
+def batch(state: WalkState, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
     """See `walk.batch`."""
     return walk.batch(state, b, ends, first)
 
 
 @kernel
-def roll_back(state: State) -> None:
+def roll_back(state: WalkState) -> None:
     """See `walk.roll_back`."""
     walk.roll_back(state)
 
 
 @kernel
-def release(state: State, numbers: Int32Array) -> int:
+def release(state: WalkState, numbers: Int32Array) -> int:
     """Give numbers back; those that stand for nothing are passed over. Returns how many were given back."""
     released = 0
     for i in range(len(numbers)):

@@ -18,7 +18,7 @@ from kernelcast.columnar.layout import (
     OK,
     POSITIVE,
     SCALE_OUT_OF_RANGE,
-    State,
+    WalkState,
 )
 from kernelcast.columnar.lookup import attributes, series_of
 from kernelcast.columnar.notes import note_exemplar
@@ -65,7 +65,7 @@ def signed32(word: np.uint64) -> int:
 
 
 @routine
-def open_row(state: State) -> int:
+def open_row(state: WalkState) -> int:
     """Clear the next row, for which there is room, and return it; it counts once it is closed."""
     control = state.control
     row = control[HISTOGRAM_ROWS]
@@ -85,7 +85,7 @@ def open_row(state: State) -> int:
 
 
 @routine
-def close_row(state: State, row: int, series: int, flags: int) -> int:
+def close_row(state: WalkState, row: int, series: int, flags: int) -> int:
     """Make the row count, with the CSR data written since it was opened."""
     control = state.control
     record = state.histograms[row]
@@ -100,7 +100,7 @@ def close_row(state: State, row: int, series: int, flags: int) -> int:
 
 
 @routine
-def shared_field(state: State, row: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
+def shared_field(state: WalkState, row: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """Read a field that both kinds of point have, or skip an unknown one: flags to be set, and the position after it.
 
     The flag NO_RECORDED_VALUE is settled by the field's last occurrence, so it is written to the row at once.
@@ -129,7 +129,7 @@ def shared_field(state: State, row: int, b: UInt8Array, p: int, end: int) -> tup
 
 
 @routine
-def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
+def explicit_point(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a HistogramDataPoint from p to end."""
     row = open_row(state)
     series = -1
@@ -176,7 +176,7 @@ def explicit_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -
 
 
 @routine
-def explicit_buckets(state: State, b: UInt8Array, counts: tuple[int, int], bounds: tuple[int, int]) -> int:
+def explicit_buckets(state: WalkState, b: UInt8Array, counts: tuple[int, int], bounds: tuple[int, int]) -> int:
     """Copy counts and bounds: one count more than bounds, or none of either; bounds strictly rising."""
     buckets = (counts[1] - counts[0]) // 8
     limits = (bounds[1] - bounds[0]) // 8
@@ -195,7 +195,7 @@ def explicit_buckets(state: State, b: UInt8Array, counts: tuple[int, int], bound
 
 
 @routine
-def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int, slot: int) -> int:  # noqa: C901, PLR0911  one switch over tags
+def exponential_buckets(state: WalkState, row: int, b: UInt8Array, p: int, end: int, slot: int) -> int:  # noqa: C901, PLR0911  one switch over tags
     """Read a Buckets message from p to end into one side's CSR data."""
     offset = 0
     run = (0, 0)
@@ -231,7 +231,7 @@ def exponential_buckets(state: State, row: int, b: UInt8Array, p: int, end: int,
 
 
 @routine
-def exponential_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
+def exponential_point(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read an ExponentialHistogramDataPoint from p to end."""
     row = open_row(state)
     record = state.histograms[row]

@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from kernelcast.columnar.columns import Int32Array
-from kernelcast.columnar.layout import UNUSED, USED, State, Store
+from kernelcast.columnar.layout import UNUSED, USED, Store, WalkState
 from kernelcast.columnar.lookup import COUNT_PART, METRIC_KEY_HEADER, QUANTILE_BYTES, SUM_PART
 from kernelcast.columnar.rendering import as_text, number_text
 from kernelcast.columnar.series import (
@@ -55,7 +55,7 @@ class Identities:
         self._scopes: dict[int, tuple[int, ScopeIdentity]] = {}
         self._resources: dict[int, tuple[int, Attributes]] = {}
 
-    def of(self, state: State, number: int) -> SeriesIdentity:
+    def of(self, state: WalkState, number: int) -> SeriesIdentity:
         """The identity of a series.
 
         Raises:
@@ -83,7 +83,7 @@ class Identities:
             description=metric.description,
         )
 
-    def together(self, state: State, numbers: Int32Array) -> SharedIdentities:
+    def together(self, state: WalkState, numbers: Int32Array) -> SharedIdentities:
         """The identities of many series; `numbers` of shape (k,).
 
         Raises:

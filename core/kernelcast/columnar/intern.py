@@ -18,8 +18,8 @@ from kernelcast.columnar.layout import (
     UNUSED,
     USED,
     WASTE,
-    State,
     Store,
+    WalkState,
 )
 from kernelcast.columnar.stream import equal, hash_bytes
 
@@ -136,7 +136,7 @@ def release_context(contexts: Store, number: int) -> None:
 
 
 @routine
-def release_series(state: State, number: int) -> None:
+def release_series(state: WalkState, number: int) -> None:
     """Give a series' number back, and the contexts that only it used."""
     metric = signed(state.series.entries[number].parent)
     remove(state.series, number)
@@ -152,7 +152,7 @@ def begin(store: Store) -> None:
 
 
 @routine
-def undo(state: State) -> None:
+def undo(state: WalkState) -> None:
     """Remove every entry the present message made."""
     series, contexts = state.series, state.contexts
     for i in range(series.counters[FRESH] - 1, -1, -1):

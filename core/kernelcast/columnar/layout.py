@@ -16,7 +16,7 @@ RecordArray = NDArray[np.void]
 UInt64Matrix = NDArray[np.uint64]
 
 
-class Status(IntEnum):
+class MessageStatus(IntEnum):
     """What became of one message; GROW_* ask for longer arrays and another try."""
 
     OK = 0
@@ -38,22 +38,22 @@ class Status(IntEnum):
 
 
 # Plain integers: an enum's members cost compiled code a conversion each.
-OK: Final = int(Status.OK)
-ODD: Final = int(Status.ODD)
-GROW_NUMBERS: Final = int(Status.GROW_NUMBERS)
-GROW_HISTOGRAMS: Final = int(Status.GROW_HISTOGRAMS)
-GROW_BUCKETS: Final = int(Status.GROW_BUCKETS)
-GROW_SERIES: Final = int(Status.GROW_SERIES)
-GROW_CONTEXTS: Final = int(Status.GROW_CONTEXTS)
-TOO_MANY_POINTS: Final = int(Status.TOO_MANY_POINTS)
-TOO_MANY_BUCKETS: Final = int(Status.TOO_MANY_BUCKETS)
-TOO_MANY_IDENTITIES: Final = int(Status.TOO_MANY_IDENTITIES)
-IDENTITY_TOO_LONG: Final = int(Status.IDENTITY_TOO_LONG)
-SCALE_OUT_OF_RANGE: Final = int(Status.SCALE_OUT_OF_RANGE)
-OFFSET_OUT_OF_RANGE: Final = int(Status.OFFSET_OUT_OF_RANGE)
-BUCKETS_UNMATCHED: Final = int(Status.BUCKETS_UNMATCHED)
-BOUNDS_UNSORTED: Final = int(Status.BOUNDS_UNSORTED)
-GROW_EXEMPLARS: Final = int(Status.GROW_EXEMPLARS)
+OK: Final = int(MessageStatus.OK)
+ODD: Final = int(MessageStatus.ODD)
+GROW_NUMBERS: Final = int(MessageStatus.GROW_NUMBERS)
+GROW_HISTOGRAMS: Final = int(MessageStatus.GROW_HISTOGRAMS)
+GROW_BUCKETS: Final = int(MessageStatus.GROW_BUCKETS)
+GROW_SERIES: Final = int(MessageStatus.GROW_SERIES)
+GROW_CONTEXTS: Final = int(MessageStatus.GROW_CONTEXTS)
+TOO_MANY_POINTS: Final = int(MessageStatus.TOO_MANY_POINTS)
+TOO_MANY_BUCKETS: Final = int(MessageStatus.TOO_MANY_BUCKETS)
+TOO_MANY_IDENTITIES: Final = int(MessageStatus.TOO_MANY_IDENTITIES)
+IDENTITY_TOO_LONG: Final = int(MessageStatus.IDENTITY_TOO_LONG)
+SCALE_OUT_OF_RANGE: Final = int(MessageStatus.SCALE_OUT_OF_RANGE)
+OFFSET_OUT_OF_RANGE: Final = int(MessageStatus.OFFSET_OUT_OF_RANGE)
+BUCKETS_UNMATCHED: Final = int(MessageStatus.BUCKETS_UNMATCHED)
+BOUNDS_UNSORTED: Final = int(MessageStatus.BOUNDS_UNSORTED)
+GROW_EXEMPLARS: Final = int(MessageStatus.GROW_EXEMPLARS)
 
 # Control: where the walk stands.
 ROWS: Final = 0  # number points so far
@@ -188,7 +188,7 @@ class Store(NamedTuple):
     counters: Int64Array
 
 
-class State(NamedTuple):
+class WalkState(NamedTuple):
     """Everything the walk reads and writes besides the message.
 
     Attributes:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DecoderLimits:
     """Limits of a decoder; each exists so that a hostile message costs no more than its own length.
 
     Attributes:

@@ -27,7 +27,7 @@ from kernelcast.columnar.layout import (
     TOO_MANY_IDENTITIES,
     USED,
     VERIFY,
-    State,
+    WalkState,
 )
 from kernelcast.columnar.stream import delimited, equal
 
@@ -50,7 +50,7 @@ MAX_DESCRIPTION_BYTES = 4096
 
 
 @routine
-def context(state: State, parent: int, b: UInt8Array, start: int, stop: int) -> int:
+def context(state: WalkState, parent: int, b: UInt8Array, start: int, stop: int) -> int:
     """The number of a resource or scope, or a status below 0."""
     number, hashed = find(state.contexts, parent, b, start, stop - start)
     if number >= 0:
@@ -68,7 +68,7 @@ def context(state: State, parent: int, b: UInt8Array, start: int, stop: int) -> 
 
 
 @routine
-def enclosing_scope(state: State, b: UInt8Array) -> int:
+def enclosing_scope(state: WalkState, b: UInt8Array) -> int:
     """The number of the scope that the walk stands in, or a status below 0."""
     control = state.control
     if control[SCOPE] >= 0:
@@ -86,7 +86,7 @@ def enclosing_scope(state: State, b: UInt8Array) -> int:
 
 @routine
 def metric_key(
-    state: State, b: UInt8Array, kind: tuple[int, int, int], name: tuple[int, int], unit: tuple[int, int]
+    state: WalkState, b: UInt8Array, kind: tuple[int, int, int], name: tuple[int, int], unit: tuple[int, int]
 ) -> int:
     """Write a metric's key to the scratch and return its length, or a status below 0."""
     key = state.key
@@ -115,7 +115,7 @@ def metric_key(
 
 @routine
 def metric_context(
-    state: State,
+    state: WalkState,
     b: UInt8Array,
     kind: tuple[int, int, int],
     texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
@@ -164,7 +164,7 @@ def metric_context(
 
 
 @routine
-def series_of(state: State, metric: int, b: UInt8Array, start: int, stop: int) -> int:
+def series_of(state: WalkState, metric: int, b: UInt8Array, start: int, stop: int) -> int:
     """The number of the series with the attribute fields from start to stop, or a status below 0."""
     control, series = state.control, state.series
     number, hashed = find(series, metric, b, start, stop - start)
@@ -186,7 +186,7 @@ def series_of(state: State, metric: int, b: UInt8Array, start: int, stop: int) -
 
 
 @routine
-def read_attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
+def read_attributes(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """The series of the run of attribute fields that starts at p, or a status below 0; and the position after it."""
     tag = b[p]
     stop = p
@@ -198,7 +198,7 @@ def read_attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) 
 
 
 @inlined
-def attributes(state: State, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
+def attributes(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """As `read_attributes`, but first tries the series that followed the last one the time before.
 
     Producers send their series in one order again and again. Equal bytes are a run of whole fields, because those of

@@ -1,11 +1,11 @@
 """Where the exemplars of points lie: most points have none, and pay nothing."""
 
 from kernelcast.columnar.compiled import routine, signed
-from kernelcast.columnar.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, State
+from kernelcast.columnar.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, WalkState
 
 
 @routine
-def note_exemplar(state: State, histogram: int, row: int, start: int, stop: int) -> int:
+def note_exemplar(state: WalkState, histogram: int, row: int, start: int, stop: int) -> int:
     """Note an exemplar field of the point that is being read; those of one point must lie together.
 
     Args:

@@ -4,7 +4,7 @@ import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
 from kernelcast.columnar.compiled import inlined, load64
-from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, State
+from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, WalkState
 from kernelcast.columnar.lookup import attributes, series_of
 from kernelcast.columnar.notes import note_exemplar
 from kernelcast.columnar.stream import skip, varint
@@ -20,7 +20,7 @@ NUMBER_FLAGS = 64
 
 
 @inlined
-def number_point(state: State, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
+def number_point(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a NumberDataPoint from p to end into the next row, for which there is room."""
     row = state.control[ROWS]
     series = -1

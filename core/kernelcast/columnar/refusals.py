@@ -7,21 +7,21 @@ from kernelcast.columnar.layout import (
     MAX_IDENTITIES,
     MAX_IDENTITY_BYTES,
     MAX_POINTS,
-    Status,
+    MessageStatus,
 )
-from kernelcast.columnar.limits import Limits
+from kernelcast.columnar.limits import DecoderLimits
 from kernelcast.wire.errors import DecodeError
 
 
-def too_long(length: int, limits: Limits) -> DecodeError:
-    """The error for a message above `Limits.message_bytes`."""
+def too_long(length: int, limits: DecoderLimits) -> DecodeError:
+    """The error for a message above `DecoderLimits.message_bytes`."""
     return DecodeError(
         f"message is {length} bytes; the limit is {limits.message_bytes}; "
         "split exports at the producer, or raise the limit"
     )
 
 
-def over_limit(status: Status, control: Int64Array, where: int) -> DecodeError:
+def over_limit(status: MessageStatus, control: Int64Array, where: int) -> DecodeError:
     """The error for a status of the walk.
 
     Args:
@@ -30,22 +30,22 @@ def over_limit(status: Status, control: Int64Array, where: int) -> DecodeError:
         where: The byte of the message it had reached.
     """
     texts = {
-        Status.TOO_MANY_POINTS: f"message has more than {control[MAX_POINTS]} points, the limit; "
+        MessageStatus.TOO_MANY_POINTS: f"message has more than {control[MAX_POINTS]} points, the limit; "
         "split exports at the producer, or raise the limit",
-        Status.TOO_MANY_BUCKETS: f"a histogram point has more than {control[MAX_BUCKETS]} buckets, the limit; "
+        MessageStatus.TOO_MANY_BUCKETS: f"a histogram point has more than {control[MAX_BUCKETS]} buckets, the limit; "
         "lower the instrument's maximum size at the producer, or raise the limit",
-        Status.TOO_MANY_IDENTITIES: f"message brings a series beyond the {control[MAX_IDENTITIES]} that may be known "
-        "at once; drop a label of high cardinality at the producer, spread partitions over more consumers, or raise "
-        "max_identities",
-        Status.IDENTITY_TOO_LONG: f"attributes, or a name and unit, are longer than {control[MAX_IDENTITY_BYTES]} "
-        "bytes, the limit; shorten them at the producer, or raise the limit",
-        Status.SCALE_OUT_OF_RANGE: f"an exponential histogram's scale lies outside {MIN_SCALE}..{MAX_SCALE}, "
+        MessageStatus.TOO_MANY_IDENTITIES: f"message brings a series beyond the {control[MAX_IDENTITIES]} that may be "
+        "known at once; drop a label of high cardinality at the producer, spread partitions over more consumers, or "
+        "raise max_identities",
+        MessageStatus.IDENTITY_TOO_LONG: f"attributes, or a name and unit, are longer than "
+        f"{control[MAX_IDENTITY_BYTES]} bytes, the limit; shorten them at the producer, or raise the limit",
+        MessageStatus.SCALE_OUT_OF_RANGE: f"an exponential histogram's scale lies outside {MIN_SCALE}..{MAX_SCALE}, "
         "the range of OpenTelemetry's SDKs; look at the producer",
-        Status.OFFSET_OUT_OF_RANGE: "an exponential histogram's last bucket has an index above 2**31 - 1; "
+        MessageStatus.OFFSET_OUT_OF_RANGE: "an exponential histogram's last bucket has an index above 2**31 - 1; "
         "look at the producer",
-        Status.BUCKETS_UNMATCHED: "a histogram's bucket counts and bounds do not match; there must be one count "
+        MessageStatus.BUCKETS_UNMATCHED: "a histogram's bucket counts and bounds do not match; there must be one count "
         "more than bounds, or none of either; look at the producer",
-        Status.BOUNDS_UNSORTED: "a histogram's bounds do not rise strictly; look at the producer",
+        MessageStatus.BOUNDS_UNSORTED: "a histogram's bounds do not rise strictly; look at the producer",
     }
     reason = texts.get(
         status, f"the walk stops with {status.name}, though protobuf accepts the message; please report it"

@@ -13,7 +13,7 @@ from kernelcast.columnar.layout import (
     QUANTILE,
     ROWS,
     TOO_MANY_BUCKETS,
-    State,
+    WalkState,
 )
 from kernelcast.columnar.lookup import COUNT_PART, QUANTILE_PART, SUM_PART, SUMMARY_TYPE, metric_context, series_of
 from kernelcast.columnar.stream import delimited, skip, varint
@@ -55,7 +55,7 @@ def quantile_value(b: UInt8Array, p: int, end: int) -> tuple[np.uint64, np.uint6
 
 @routine
 def part_row(
-    state: State,
+    state: WalkState,
     b: UInt8Array,
     texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
     part: int,
@@ -83,7 +83,7 @@ def part_row(
 
 @routine
 def quantile_rows(
-    state: State,
+    state: WalkState,
     b: UInt8Array,
     texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
     span: tuple[int, int],
@@ -109,7 +109,7 @@ def quantile_rows(
 
 @routine
 def summary_point(  # noqa: C901, PLR0911, PLR0912  one switch over tags
-    state: State,
+    state: WalkState,
     b: UInt8Array,
     texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
     begin: int,
@@ -176,7 +176,7 @@ def summary_point(  # noqa: C901, PLR0911, PLR0912  one switch over tags
 
 @routine
 def summary_points(
-    state: State, b: UInt8Array, texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]], p: int, end: int
+    state: WalkState, b: UInt8Array, texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]], p: int, end: int
 ) -> int:
     """Read every data point of a summary whose header has been read."""
     while p < end:

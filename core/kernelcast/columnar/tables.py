@@ -34,9 +34,9 @@ from kernelcast.columnar.layout import (
     UNUSED,
     WASTE,
     RecordArray,
-    State,
     Store,
     UInt64Matrix,
+    WalkState,
 )
 
 INITIAL_ENTRIES = 1024
@@ -78,7 +78,7 @@ def new_data() -> UInt64Matrix:
     return np.zeros((4, INITIAL_BUCKETS), np.uint64)
 
 
-def without_excess(state: State) -> State:
+def without_excess(state: WalkState) -> WalkState:
     """The state with new scratch in place of what one batch has made longer than is worth keeping."""
     if state.numbers.nbytes > KEPT_BYTES:
         state = state._replace(numbers=new_numbers())

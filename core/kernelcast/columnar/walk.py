@@ -30,7 +30,7 @@ from kernelcast.columnar.layout import (
     UNSUPPORTED,
     VERIFY,
     WHERE,
-    State,
+    WalkState,
 )
 from kernelcast.columnar.lookup import metric_context
 from kernelcast.columnar.points import number_point
@@ -54,7 +54,7 @@ NOWHERE = (0, 0)
 
 
 @routine
-def check_text(state: State, b: UInt8Array, start: int, stop: int) -> None:
+def check_text(state: WalkState, b: UInt8Array, start: int, stop: int) -> None:
     """Text that becomes no identity: only protobuf says whether it is UTF-8, so it is asked unless all is ASCII."""
     if not is_ascii(b, start, stop):
         state.control[VERIFY] = 1
@@ -86,7 +86,7 @@ def container_header(b: UInt8Array, tag: int, p: int, end: int) -> tuple[int, in
 
 
 @routine
-def room_for(state: State, tag: int, points: int) -> int:
+def room_for(state: WalkState, tag: int, points: int) -> int:
     """OK if the points of a container fit into the rows and the message's limit."""
     control = state.control
     control[POINTS] += points
@@ -98,7 +98,7 @@ def room_for(state: State, tag: int, points: int) -> int:
 
 
 @spliced
-def container_points(state: State, metric: int, b: UInt8Array, tag: int, p: int, end: int) -> int:
+def container_points(state: WalkState, metric: int, b: UInt8Array, tag: int, p: int, end: int) -> int:
     """Read every data point of a container whose header has been read."""
     while p < end:
         if b[p] != FIRST:
@@ -119,7 +119,7 @@ def container_points(state: State, metric: int, b: UInt8Array, tag: int, p: int,
 
 @spliced
 def container(
-    state: State,
+    state: WalkState,
     b: UInt8Array,
     tag: int,
     data: tuple[int, int],
@@ -148,7 +148,7 @@ def container(
 
 
 @spliced
-def metric(state: State, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
+def metric(state: WalkState, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901, PLR0911, PLR0912  one switch over tags
     """Read a Metric: its texts first, wherever they stand, then its data."""
     name = NOWHERE
     description = NOWHERE
@@ -194,7 +194,7 @@ def metric(state: State, b: UInt8Array, p: int, end: int) -> int:  # noqa: C901,
 
 
 @routine
-def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
+def header(state: WalkState, b: UInt8Array, p: int, end: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
     """Where a ResourceMetrics has its resource, or a ScopeMetrics its scope; its schema URL; or a status below 0."""
     found = NOWHERE
     schema = NOWHERE
@@ -217,7 +217,7 @@ def header(state: State, b: UInt8Array, p: int, end: int) -> tuple[int, tuple[in
 
 
 @spliced
-def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
+def scope_metrics(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
     """Read a ScopeMetrics: its scope first, wherever it stands, then its metrics."""
     status, scope, schema = header(state, b, p, end)
     if status < 0:
@@ -244,7 +244,7 @@ def scope_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
 
 
 @spliced
-def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
+def resource_metrics(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
     """Read a ResourceMetrics: its resource first, wherever it stands, then its scopes."""
     status, resource, _ = header(state, b, p, end)
     if status < 0:
@@ -266,7 +266,7 @@ def resource_metrics(state: State, b: UInt8Array, p: int, end: int) -> int:
 
 
 @spliced
-def message(state: State, b: UInt8Array, p: int, end: int) -> int:
+def message(state: WalkState, b: UInt8Array, p: int, end: int) -> int:
     """Read one ExportMetricsServiceRequest."""
     while p < end:
         state.control[WHERE] = p
@@ -285,7 +285,7 @@ def message(state: State, b: UInt8Array, p: int, end: int) -> int:
 
 
 @routine
-def roll_back(state: State) -> None:
+def roll_back(state: WalkState) -> None:
     """Take back everything the present message has done."""
     for slot in range(PROGRESS):
         state.control[slot] = state.control[MARKS + slot]
@@ -293,7 +293,7 @@ def roll_back(state: State) -> None:
 
 
 @spliced
-def batch(state: State, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
+def batch(state: WalkState, b: UInt8Array, ends: Int64Array, first: int) -> tuple[int, int]:
     """Read messages that lie end to end, from number `first`, until one needs more than this walk can give.
 
     Args:

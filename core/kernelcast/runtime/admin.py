@@ -50,7 +50,7 @@ class TopicState:
     config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class Outcome(Enum):
+class TopicResult(Enum):
     """What `apply_topics` did about a topic."""
 
     CREATED = "created"
@@ -73,14 +73,14 @@ class TopicChange:
     """
 
     topic: str
-    outcome: Outcome
+    outcome: TopicResult
     detail: str = ""
     remark: str = ""
 
     @property
     def good(self) -> bool:
         """Whether the topic is now as the contract says, or as near as this broker can."""
-        return self.outcome not in {Outcome.DIFFERS, Outcome.FAILED}
+        return self.outcome not in {TopicResult.DIFFERS, TopicResult.FAILED}
 
 
 _AT_LEAST: Final = ("max.message.bytes",)
@@ -136,9 +136,9 @@ class Admin:
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return TopicChange(topic.name, Outcome.UNCHANGED, "somebody else made it at this moment")
-            return TopicChange(topic.name, Outcome.FAILED, remark=reason.str())
-        return TopicChange(topic.name, Outcome.CREATED, f"{partitions} partitions, {replication_factor} replicas")
+                return TopicChange(topic.name, TopicResult.UNCHANGED, "somebody else made it at this moment")
+            return TopicChange(topic.name, TopicResult.FAILED, remark=reason.str())
+        return TopicChange(topic.name, TopicResult.CREATED, f"{partitions} partitions, {replication_factor} replicas")
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
         """Set some of a topic's settings, leaving the others alone.
@@ -221,7 +221,7 @@ def apply_topics(
         else admin.create(topic, partitions=partitions or topic.partitions, replication_factor=replication_factor)
         for topic in topics
     ]
-    expected = {change.topic for change in changes if change.outcome is not Outcome.FAILED}
+    expected = {change.topic for change in changes if change.outcome is not TopicResult.FAILED}
     _wait_until_visible(admin, expected, clock)
     return changes
 
@@ -233,7 +233,9 @@ def _has_controller(metadata: ClusterMetadata) -> bool:
 
 def _touch(admin: Admin, topic: Topic) -> TopicChange:
     admin.touch(topic.name)
-    return TopicChange(topic.name, Outcome.TOUCHED, "this broker has no CreateTopics; its partitions and settings stay")
+    return TopicChange(
+        topic.name, TopicResult.TOUCHED, "this broker has no CreateTopics; its partitions and settings stay"
+    )
 
 
 def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | None) -> TopicChange:
@@ -242,7 +244,7 @@ def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | Non
         try:
             admin.alter(topic.name, {one.setting: one.wanted for one in differing})
         except BrokerError as error:
-            return TopicChange(topic.name, Outcome.FAILED, remark=str(error))
+            return TopicChange(topic.name, TopicResult.FAILED, remark=str(error))
     done = ", ".join(f"set {one.setting} to {one.wanted} (was {one.found or 'not set'})" for one in differing)
     wanted = partitions or topic.partitions
     if state.partitions != wanted:
@@ -250,8 +252,8 @@ def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | Non
             f"{state.partitions} partitions, should be {wanted}; changing that would move keys and split "
             f"series, so stop the writers, delete the topic and apply again, or say --partitions {state.partitions}"
         )
-        return TopicChange(topic.name, Outcome.DIFFERS, done, remark)
-    return TopicChange(topic.name, Outcome.ALTERED if differing else Outcome.UNCHANGED, done)
+        return TopicChange(topic.name, TopicResult.DIFFERS, done, remark)
+    return TopicChange(topic.name, TopicResult.ALTERED if differing else TopicResult.UNCHANGED, done)
 
 
 @dataclass(frozen=True, slots=True)

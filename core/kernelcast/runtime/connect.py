@@ -103,7 +103,7 @@ def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str,
     try:
         return client({**texts, **callbacks}, logger=_LOGGER)
     except KafkaException as error:
-        raise ConfigurationError(f"kafka.properties are refused: {told(error)}") from None
+        raise ConfigurationError(f"kafka.properties are refused: {error_text(error)}") from None
 
 
 def check(settings: KafkaSettings) -> None:
@@ -119,7 +119,7 @@ def check(settings: KafkaSettings) -> None:
     connect(AdminClient, settings, properties=quiet)
 
 
-def told(error: KafkaException) -> str:
+def error_text(error: KafkaException) -> str:
     """What librdkafka says in an exception."""
     reason = error.args[0] if error.args else error
     return str(reason.str()) if isinstance(reason, confluent_kafka.KafkaError) else str(reason)
@@ -131,4 +131,4 @@ def broker_errors(doing: str, *, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise BrokerError(f"{doing} failed: {told(error)}" + (f"; {remedy}" if remedy else "")) from error
+        raise BrokerError(f"{doing} failed: {error_text(error)}" + (f"; {remedy}" if remedy else "")) from error

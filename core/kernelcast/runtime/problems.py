@@ -35,7 +35,7 @@ def _sentence(detail: ErrorDetails, model: type[BaseModel], layers: Layers) -> s
         return f"{name} is not a setting{origin}{did_you_mean(keys[-1], known)}"
     if detail["type"] == "missing":
         return f"{name} is missing{origin}; {_remedy(model, keys) or 'set it'}"
-    limit, usual_remedy = _LIMITS.get(detail["type"], _as_pydantic_says)(detail)
+    limit, usual_remedy = _LIMITS.get(detail["type"], _pydantic_reason)(detail)
     remedy = _remedy(model, keys) or usual_remedy
     return f"{name} is {_shown(detail['input'], keys)}{origin}; {limit}" + (f"; {remedy}" if remedy else "")
 
@@ -65,12 +65,12 @@ def _bound(word: str, key: str, remedy: str) -> Limit:
     return lambda detail: (f"{word} {detail['ctx'][key]}", remedy)
 
 
-def _as_pydantic_says(detail: ErrorDetails) -> tuple[str, str]:
+def _pydantic_reason(detail: ErrorDetails) -> tuple[str, str]:
     message = detail["msg"]
     return message[:1].lower() + message[1:], ""
 
 
-def _as_our_check_says(detail: ErrorDetails) -> tuple[str, str]:
+def _check_reason(detail: ErrorDetails) -> tuple[str, str]:
     return str(detail["ctx"]["error"]), ""
 
 
@@ -103,6 +103,6 @@ _LIMITS: Final[Mapping[str, Limit]] = MappingProxyType(
         "dict_type": _SETTINGS,
         "model_type": _SETTINGS,
         "model_attributes_type": _SETTINGS,
-        "value_error": _as_our_check_says,
+        "value_error": _check_reason,
     }
 )

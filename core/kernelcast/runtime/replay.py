@@ -10,7 +10,7 @@ QUIET_SECONDS: Final = 3.0
 _BATCH: Final = 200
 
 
-class Reader(Protocol):
+class ReplayConsumer(Protocol):
     """The part of a consumer that is needed here."""
 
     def partitions(self, topic: str) -> list[Any]:
@@ -39,7 +39,7 @@ class Reader(Protocol):
 
 
 def to_end(
-    reader: Reader, partitions: Sequence[Any], *, monotonic: Callable[[], float] = time.monotonic
+    reader: ReplayConsumer, partitions: Sequence[Any], *, monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[Any]:
     """Read partitions to where they end now.
 

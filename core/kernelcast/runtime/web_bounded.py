@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 THREADS: Final = 8
-MOST_WAITING: Final = 400
+MAX_WAITING: Final = 400
 """Above the largest crowd that is expected to scrape in the same moment, below the limit of connections."""
 LONGEST_WAIT_SECONDS: Final = 10.0
 """Prometheus' default `scrape_timeout`: whoever has waited longer has gone."""
@@ -29,14 +29,14 @@ class BoundedEndpoint:
         endpoint: Called on a thread.
         count: Notes a refused request, with the reason: `waiting` (too many wait) or `waited` (for too long).
         threads: How many requests run at one time.
-        most_waiting: How many wait for that.
+        max_waiting: How many wait for that.
         longest_wait_seconds: How long one of them waits.
     """
 
     endpoint: Callable[[Request], Response]
     count: Callable[[str], None] = lambda _reason: None
     threads: int = THREADS
-    most_waiting: int = MOST_WAITING
+    max_waiting: int = MAX_WAITING
     longest_wait_seconds: float = LONGEST_WAIT_SECONDS
     _waiting: int = 0
     _running: asyncio.Semaphore = field(init=False)
@@ -48,7 +48,7 @@ class BoundedEndpoint:
 
     async def answer(self, request: Request) -> Response:
         """Answer as the endpoint does, or refuse."""
-        if self._waiting >= self.most_waiting:
+        if self._waiting >= self.max_waiting:
             return self._refusal("waiting", f"{self._waiting} requests wait already, the limit")
         if not await self._turn():
             return self._refusal("waited", f"it has waited for {self.longest_wait_seconds:g} s, the limit")

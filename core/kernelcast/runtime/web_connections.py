@@ -25,7 +25,7 @@ Endpoints = tuple[Any, Any]
 
 
 @dataclass(eq=False, slots=True)
-class Connection:
+class HttpConnection:
     """One accepted connection.
 
     Attributes:
@@ -64,8 +64,8 @@ class Connections:
     reserve: int = RESERVE
     opening_seconds: float = 15.0
     count: Callable[[str], None] = lambda _reason: None
-    _open: dict[socket.socket, Connection] = field(default_factory=dict)
-    _by_endpoints: dict[Endpoints, Connection] = field(default_factory=dict)
+    _open: dict[socket.socket, HttpConnection] = field(default_factory=dict)
+    _by_endpoints: dict[Endpoints, HttpConnection] = field(default_factory=dict)
     _by_origin: Counter[str] = field(default_factory=Counter)
     _closing: set[socket.socket] = field(default_factory=set)
 
@@ -97,7 +97,7 @@ class Connections:
     def opened(self, connected: socket.socket, client: Any) -> None:
         """Count a connection that was just accepted."""
         loop = asyncio.get_running_loop()
-        one = Connection(connected, origin_of(client), (client, connected.getsockname()), loop.time())
+        one = HttpConnection(connected, origin_of(client), (client, connected.getsockname()), loop.time())
         one.deadline = loop.call_later(self.opening_seconds, self._overdue, one)
         self._open[connected] = self._by_endpoints[one.endpoints] = one
         self._by_origin[one.origin] += 1
@@ -134,22 +134,22 @@ class Connections:
             if one.deadline is not None:
                 self._shut(one)
 
-    def _of(self, transport: asyncio.BaseTransport) -> Connection | None:
+    def _of(self, transport: asyncio.BaseTransport) -> HttpConnection | None:
         return self._by_endpoints.get((transport.get_extra_info("peername"), transport.get_extra_info("sockname")))
 
-    def _rank(self, one: Connection) -> tuple[bool, int, float]:
+    def _rank(self, one: HttpConnection) -> tuple[bool, int, float]:
         waited_seconds = asyncio.get_running_loop().time() - (one.waiting_since or 0.0)
         return waited_seconds >= GRACE_SECONDS, self._by_origin[one.origin], waited_seconds
 
-    def _evict(self, one: Connection) -> None:
+    def _evict(self, one: HttpConnection) -> None:
         self.count("evicted")
         self._shut(one)
 
-    def _overdue(self, one: Connection) -> None:
+    def _overdue(self, one: HttpConnection) -> None:
         one.deadline = None
         self._shut(one)
 
-    def _shut(self, one: Connection) -> None:
+    def _shut(self, one: HttpConnection) -> None:
         """Have the event loop close a connection; its socket stays until then."""
         if self._open.pop(one.connected, None) is None:
             return
@@ -158,7 +158,7 @@ class Connections:
         with contextlib.suppress(OSError):
             one.connected.shutdown(socket.SHUT_RDWR)
 
-    def _forget(self, one: Connection) -> None:
+    def _forget(self, one: HttpConnection) -> None:
         if one.deadline is not None:
             one.deadline.cancel()
         self._by_endpoints.pop(one.endpoints, None)

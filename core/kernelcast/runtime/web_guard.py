@@ -12,7 +12,7 @@ from kernelcast.runtime.web_buckets import Bucket
 from kernelcast.runtime.web_config import RateLimit, WebConfig
 from kernelcast.runtime.web_connections import origin_of
 from kernelcast.runtime.web_counts import WebCounts
-from kernelcast.runtime.web_logins import Logins, Verdict
+from kernelcast.runtime.web_logins import LoginResult, Logins
 from kernelcast.runtime.web_watched import WatchedConfig
 from kernelcast.wire.errors import ConfigurationError
 
@@ -26,8 +26,12 @@ _INVALID: Final = "the web configuration is invalid; the log says why\n"
 _FULL: Final = "the server has all the connections that it may have; try again in 1 s\n"
 _RATE: Final = "rate_limit of the web configuration is reached; try again later\n"
 _LOGINS: Final = {
-    Verdict.ADDRESS_LIMIT: (429, "too many logins of your address wait or have failed; try again in 1 s\n", "logins"),
-    Verdict.QUEUE_LIMIT: (503, "too many logins wait; try again in 1 s\n", "login_queue"),
+    LoginResult.ADDRESS_LIMIT: (
+        429,
+        "too many logins of your address wait or have failed; try again in 1 s\n",
+        "logins",
+    ),
+    LoginResult.QUEUE_LIMIT: (503, "too many logins wait; try again in 1 s\n", "login_queue"),
 }
 
 
@@ -115,9 +119,9 @@ class Guard:
         authorization = Headers(scope=scope).get("authorization", "")
         origin = origin_of(scope.get("client"))
         verdict = await self._logins.check(config.basic_auth_users, authorization, address=origin)
-        if verdict is Verdict.RIGHT:
+        if verdict is LoginResult.RIGHT:
             return None
-        if verdict is Verdict.WRONG:
+        if verdict is LoginResult.WRONG:
             return PlainTextResponse("Unauthorized\n", status_code=401, headers=_CHALLENGE)
         status, text, reason = _LOGINS[verdict]
         self._counts.refused(reason)

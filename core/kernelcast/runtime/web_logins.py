@@ -22,11 +22,11 @@ from kernelcast.runtime.web_buckets import Bucket
 
 CACHED_SUCCESSES: Final = 1000
 CACHED_FAILURES: Final = 100
-MOST_WAITING: Final = 64
+MAX_WAITING: Final = 64
 """Hashes that wait, over all addresses."""
-MOST_WAITING_OF_ONE: Final = 8
+MAX_WAITING_PER_ADDRESS: Final = 8
 """Hashes that wait for one address."""
-WRONG_AT_ONCE: Final = 10
+WRONG_PASSWORD_BURST: Final = 10
 """Wrong passwords that an address may send before it is slowed down to one in `WRONG_INTERVAL_SECONDS`."""
 WRONG_INTERVAL_SECONDS: Final = 1.0
 REMEMBERED_ADDRESSES: Final = 1000
@@ -35,7 +35,7 @@ _UNKNOWN_USER_HASH: Final = bcrypt.hashpw(os.urandom(16), bcrypt.gensalt(10))
 """Compared for users who do not exist, so that the time of an answer does not tell who does."""
 
 
-class Verdict(Enum):
+class LoginResult(Enum):
     """Result of a login."""
 
     RIGHT = "right"
@@ -49,7 +49,7 @@ class Verdict(Enum):
 class QueueFullError(Exception):
     """A hash may not wait in line."""
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: LoginResult) -> None:
         super().__init__(verdict)
         self.verdict = verdict
 
@@ -74,10 +74,10 @@ class Logins:
         self._wrong = _Recent(CACHED_FAILURES)
         self._secret = os.urandom(32)
         self._line = HashLine()
-        self._running: dict[bytes, asyncio.Future[Verdict]] = {}
+        self._running: dict[bytes, asyncio.Future[LoginResult]] = {}
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
-    async def check(self, users: dict[str, str], authorization: str, *, address: str) -> Verdict:
+    async def check(self, users: dict[str, str], authorization: str, *, address: str) -> LoginResult:
         """Whether a header names a user with the right password.
 
         Args:
@@ -87,23 +87,23 @@ class Logins:
         """
         credentials = _credentials(authorization)
         if credentials is None:
-            return Verdict.WRONG
+            return LoginResult.WRONG
         user, password = credentials
         hashed = users.get(user, "").replace("$2y$", "$2b$", 1).encode() or _UNKNOWN_USER_HASH
         digest = hmac.digest(self._secret, b"\0".join((user.encode(), hashed, password)), "sha256")
         if self._right.knows(digest):
-            return Verdict.RIGHT
+            return LoginResult.RIGHT
         if self._wrong.knows(digest):
-            return Verdict.WRONG
+            return LoginResult.WRONG
         if (running := self._running.get(digest)) is not None:
             return await asyncio.shield(running)
         return await self._first(digest, lambda: self._matches(password, hashed) and user in users, address)
 
-    async def _first(self, digest: bytes, compare: Callable[[], bool], address: str) -> Verdict:
+    async def _first(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
         """Compare for all requests that carry the same credentials meanwhile."""
-        result: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[LoginResult] = asyncio.get_running_loop().create_future()
         self._running[digest] = result
-        verdict = Verdict.QUEUE_LIMIT
+        verdict = LoginResult.QUEUE_LIMIT
         try:
             verdict = await self._compare(digest, compare, address)
         finally:
@@ -111,10 +111,10 @@ class Logins:
             result.set_result(verdict)
         return verdict
 
-    async def _compare(self, digest: bytes, compare: Callable[[], bool], address: str) -> Verdict:
+    async def _compare(self, digest: bytes, compare: Callable[[], bool], address: str) -> LoginResult:
         bucket = self._bucket(address)
         if not bucket.take():
-            return Verdict.ADDRESS_LIMIT
+            return LoginResult.ADDRESS_LIMIT
         try:
             async with self._line.turn(address):
                 right = await asyncio.to_thread(compare)
@@ -124,10 +124,10 @@ class Logins:
         if right:
             bucket.give_back()
         (self._right if right else self._wrong).add(digest)
-        return Verdict.RIGHT if right else Verdict.WRONG
+        return LoginResult.RIGHT if right else LoginResult.WRONG
 
     def _bucket(self, address: str) -> Bucket:
-        bucket = self._buckets.setdefault(address, Bucket(WRONG_INTERVAL_SECONDS, WRONG_AT_ONCE, self._clock))
+        bucket = self._buckets.setdefault(address, Bucket(WRONG_INTERVAL_SECONDS, WRONG_PASSWORD_BURST, self._clock))
         self._buckets.move_to_end(address)
         while len(self._buckets) > REMEMBERED_ADDRESSES:
             self._buckets.popitem(last=False)
@@ -177,10 +177,10 @@ class HashLine:
 
     async def _wait(self, address: str) -> None:
         own = self._waiting.get(address, ())
-        if len(own) >= MOST_WAITING_OF_ONE:
-            raise QueueFullError(Verdict.ADDRESS_LIMIT)
-        if sum(map(len, self._waiting.values())) >= MOST_WAITING:
-            raise QueueFullError(Verdict.QUEUE_LIMIT)
+        if len(own) >= MAX_WAITING_PER_ADDRESS:
+            raise QueueFullError(LoginResult.ADDRESS_LIMIT)
+        if sum(map(len, self._waiting.values())) >= MAX_WAITING:
+            raise QueueFullError(LoginResult.QUEUE_LIMIT)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(address, deque()).append(turn)
         try:

@@ -31,7 +31,7 @@ def read_yaml(path: Path, *, option: str) -> dict[str, Any]:
     try:
         document = yaml.load(content, Loader=_OnceOnlyLoader)  # noqa: S506 - a SafeLoader that also refuses duplicates
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"{path} is not valid YAML: {_told(error)}") from None
+        raise ConfigurationError(f"{path} is not valid YAML: {_position_and_problem(error)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -52,7 +52,7 @@ class _OnceOnlyLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _position_and_problem(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

@@ -38,7 +38,7 @@ class ProgramSamples:
 
 
 @dataclass(slots=True)
-class Counts:
+class AggregatorCounts:
     """Counts of the aggregator since it started.
 
     Attributes:
@@ -62,7 +62,7 @@ class Counts:
     unmatched: int = 0
 
 
-class Member:
+class ProgramOnGpu:
     """One program on one GPU: its series and the processes that feed them.
 
     Attributes:
@@ -112,9 +112,9 @@ class Aggregator:
         self._detailed_kernels = detailed_kernels
         self._retire_after_ns = round(retire_after_seconds * NANOSECONDS_PER_SECOND)
         self.epoch_ns = epoch_ns
-        self.members: dict[SeriesKey, Member] = {}
+        self.members: dict[SeriesKey, ProgramOnGpu] = {}
         self.finished: OrderedDict[str, None] = OrderedDict()
-        self.counts = Counts()
+        self.counts = AggregatorCounts()
         self.energy = EnergyMeter()
 
     def report(self, report: ProcessReport) -> None:
@@ -190,14 +190,14 @@ class Aggregator:
         for (hostname, program), samples in groups.items():
             yield ProgramSamples(hostname, program, tuple(samples), now_ns)
 
-    def _member(self, key: SeriesKey, report: ProcessReport) -> Member | None:
+    def _member(self, key: SeriesKey, report: ProcessReport) -> ProgramOnGpu | None:
         member = self.members.get(key)
         if member is None and len(self.members) < MAX_PROGRAMS:
             start_ns = max(report.process.start_ns, self.epoch_ns)
-            member = self.members[key] = Member(ProgramSeries(key, report.device, start_ns))
+            member = self.members[key] = ProgramOnGpu(ProgramSeries(key, report.device, start_ns))
         return member
 
-    def _has_room(self, member: Member) -> bool:
+    def _has_room(self, member: ProgramOnGpu) -> bool:
         """Whether a further process may report; one that has not come back since an earlier run makes room."""
         if len(member.live) < MAX_PROCESSES:
             return True
@@ -207,7 +207,7 @@ class Aggregator:
         self._end(member, absent, member.live.pop(absent))
         return True
 
-    def _end(self, member: Member, nonce: str, process: ProcessTotals) -> None:
+    def _end(self, member: ProgramOnGpu, nonce: str, process: ProcessTotals) -> None:
         member.ended[nonce] = process
         while len(member.ended) > MAX_ENDED:
             oldest, _ = member.ended.popitem(last=False)
@@ -226,7 +226,7 @@ class Aggregator:
             elif now_ns - series.active_ns >= self._retire_after_ns:
                 self._forget(key, member, now_ns)
 
-    def _forget(self, key: SeriesKey, member: Member, now_ns: int) -> None:
+    def _forget(self, key: SeriesKey, member: ProgramOnGpu, now_ns: int) -> None:
         for nonce in member.ended:
             self._finish(nonce, key)
         del self.members[key]
@@ -234,7 +234,7 @@ class Aggregator:
         # The series of a program that comes back must start later than its points before.
         self.epoch_ns = max(self.epoch_ns, now_ns)
 
-    def _addressee(self, outcome: Outcome) -> Member | None:
+    def _addressee(self, outcome: Outcome) -> ProgramOnGpu | None:
         """The program that spoke; its GPU too, where the outcome names one that is known."""
         fitting = [
             (key.uuid == outcome.uuid, member)

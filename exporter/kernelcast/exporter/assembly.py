@@ -15,9 +15,9 @@ from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
-from kernelcast.exporter.daemon import Daemon, Parts
+from kernelcast.exporter.daemon import Daemon, DaemonParts
 from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, boot_id, open_nvml, pynvml_for
-from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints import HintInbox, HintReader
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
@@ -29,7 +29,7 @@ from kernelcast.exporter.outlet import outlet
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_server import ProbeServer
-from kernelcast.exporter.publish import SERVICE_NAME, Publisher
+from kernelcast.exporter.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.report import Source
 from kernelcast.exporter.schedule import phase_of
 from kernelcast.exporter.settings import ExporterSettings
@@ -116,14 +116,14 @@ def assembled(
         out = stack.enter_context(outlet(settings, hostname, registry))
         # A recording's GPUs are another machine's.
         own_boot_id = boot_id() if settings.nvml_recording is None else ""
-        publisher = Publisher(out.sender, hostname_label=settings.hostname_label, boot_id=own_boot_id)
-        exposition = Exposition(registry, hostname_label=settings.hostname_label)
+        publisher = SamplePublisher(out.sender, hostname_label=settings.hostname_label, boot_id=own_boot_id)
+        exposition = IntervalExposition(registry, hostname_label=settings.hostname_label)
         hints = None
         if out.producer is not None:
             inbox = _inbox(server, out.producer, counts, registry)
             hints = _hint_reader(settings, hostname, shutdown, inbox)
         outcomes = OutcomeRelay(server, aggregator, out.sender, hostname=hostname, count=counts.outcome)
-        parts = Parts(
+        parts = DaemonParts(
             pipeline=Pipeline(sources, aggregator, publisher, state, outcomes),
             aggregator=aggregator,
             exposition=exposition,

@@ -7,7 +7,7 @@ from typing import Final
 
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
-from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.schedule import Schedule
 from kernelcast.exporter.state import StateFile
@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class DaemonParts:
     """The parts of the daemon's loop.
 
     Attributes:
@@ -39,7 +39,7 @@ class Parts:
 
     pipeline: Pipeline
     aggregator: Aggregator
-    exposition: Exposition
+    exposition: IntervalExposition
     counts: DaemonCounts
     state: StateFile | None
     kafka_ready: ReadyCheck
@@ -59,7 +59,7 @@ class Daemon:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: DaemonParts,
         *,
         interval_seconds: float,
         clock: Callable[[], int] = time.time_ns,

@@ -15,7 +15,7 @@ from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.isolated import PYNVML
 from kernelcast.exporter.nvml.source import ErrorListener, Looker, NvmlSource
 from kernelcast.exporter.nvml.windows import EventCounts
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.catalogue.gpu import GPU_UP, UP_LABELS
@@ -231,17 +231,17 @@ class KnownGpus:
         self._written = written
         self._seen: dict[str, Labels] = {}
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """The samples, and which of the GPUs ever seen answered; or nothing."""
         batch = self._source.poll(now_ns)
         whole = [device for device in self._source.devices if not device.gi_id]
         unseen = [device for device in whole if device.uuid not in self._seen]
         self._seen |= {device.uuid: _up_labels(device, self._source.source) for device in unseen}
         if not self._written():
-            return Batch()
+            return SourceBatch()
         present = {device.uuid for device in whole} if self._source.answers else ()
         up = (Sample(GPU_UP, labels, now_ns, int(uuid in present)) for uuid, labels in self._seen.items())
-        return Batch(samples=(*batch.samples, *up))
+        return SourceBatch(samples=(*batch.samples, *up))
 
     def close(self) -> None:
         """Release NVML."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.growth import Launches, Timed
+from kernelcast.exporter.growth import LaunchTotals, Timed
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import MOST, KernelSeries, ProgramSeries
 from kernelcast.wire.catalogue import Metric, energy, kernel
@@ -102,7 +102,7 @@ class Emitter:
             shown.attributes[config] = made
         return made
 
-    def _launches(self, attributes: Labels, totals: Launches, *, detailed: bool) -> Iterator[Sample]:
+    def _launches(self, attributes: Labels, totals: LaunchTotals, *, detailed: bool) -> Iterator[Sample]:
         durations = totals.durations
         # The samples outlive this interval on other threads, while the totals go on growing: hand out a copy.
         shown = durations.copy() if detailed else DurationTotals(durations.count, durations.sum_ns)

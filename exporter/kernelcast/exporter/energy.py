@@ -33,7 +33,7 @@ class GpuKey(NamedTuple):
 
 
 @dataclass(slots=True)
-class Look:
+class EnergyReading:
     """One reading of a GPU's energy and power; None for a value that the GPU does not give."""
 
     time_ns: int
@@ -57,7 +57,7 @@ class GpuEnergy:
     start_ns: int
     active_uj: int = 0
     idle_uj: int = 0
-    last: Look | None = None
+    last: EnergyReading | None = None
 
 
 class EnergyMeter:
@@ -80,7 +80,7 @@ class EnergyMeter:
         Returns:
             The energy of each GPU among the samples; for one in MIG mode the reason why there is none.
         """
-        looks, divided = _looks(samples)
+        looks, divided = _readings(samples)
         users: dict[GpuKey, list[ProgramSeries]] = {}
         for series in programs:
             users.setdefault(GpuKey(series.key.hostname, series.key.uuid, series.key.source), []).append(series)
@@ -96,7 +96,7 @@ class EnergyMeter:
                 shown.extend(_samples(key, found, look.time_ns))
         return shown
 
-    def _measured(self, key: GpuKey, index: str, look: Look, users: list[ProgramSeries]) -> GpuEnergy | None:
+    def _measured(self, key: GpuKey, index: str, look: EnergyReading, users: list[ProgramSeries]) -> GpuEnergy | None:
         known = self.gpus.get(key)
         if known is None:
             if (look.energy_mj is None and look.power_w is None) or len(self.gpus) >= MAX_GPUS:
@@ -132,7 +132,7 @@ def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
     return active_uj
 
 
-def _used_uj(last: Look, now: Look) -> int | None:
+def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
     """Energy between two looks; None where the counter fell, or there is none and no power either."""
     if last.energy_mj is not None and now.energy_mj is not None:
         used_mj = now.energy_mj - last.energy_mj
@@ -143,15 +143,15 @@ def _used_uj(last: Look, now: Look) -> int | None:
     return round((last.power_w + now.power_w) / 2 * elapsed_ns / NANOJOULES_PER_MICROJOULE)
 
 
-def _looks(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Look]], set[GpuKey]]:
+def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
     """Readings by GPU, with its index; and the GPUs that are divided into instances."""
-    looks: dict[GpuKey, tuple[str, Look]] = {}
+    looks: dict[GpuKey, tuple[str, EnergyReading]] = {}
     divided: set[GpuKey] = set()
     places: dict[Labels, tuple[GpuKey, str, bool]] = {}
     seen: Labels | None = None
     for sample in samples:
         # The rows of a GPU share their labels: behind the first, only those that tell its energy say anything new.
-        if sample.attributes is seen and not _tells_energy(sample.metric):
+        if sample.attributes is seen and not _is_energy_or_power(sample.metric):
             continue
         if not sample.metric.otlp_name.startswith("DCGM_FI_"):
             continue
@@ -163,7 +163,7 @@ def _looks(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Look]], s
         if instance:
             divided.add(key)
             continue
-        _, look = looks.setdefault(key, (index, Look(sample.time_ns)))
+        _, look = looks.setdefault(key, (index, EnergyReading(sample.time_ns)))
         if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
             look.energy_mj = int(sample.value)
         elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):
@@ -171,7 +171,7 @@ def _looks(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, Look]], s
     return looks, divided
 
 
-def _tells_energy(metric: Metric) -> bool:
+def _is_energy_or_power(metric: Metric) -> bool:
     return metric is device.TOTAL_ENERGY or metric is device.POWER_USAGE
 
 

@@ -24,7 +24,7 @@ _BOUNDS: Final = tuple(repr(bound).removesuffix(".0") for bound in LADDER_BOUNDS
 """As exporters in Go write them in this format (`1`, where OpenMetrics has `1.0`), and the bridge."""
 
 
-class Exposition:
+class IntervalExposition:
     """Answers `/metrics` with the samples of the last interval and the daemon's own metrics.
 
     Args:

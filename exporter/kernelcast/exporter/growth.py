@@ -13,7 +13,7 @@ VariantGrowth = tuple[str, str, int, int, int]
 
 
 @dataclass(slots=True)
-class Launches:
+class LaunchTotals:
     """Launches of a kernel, and what those that were timed add up to.
 
     Attributes:
@@ -31,7 +31,7 @@ class Launches:
     graph_launches: int = 0
 
     @classmethod
-    def of(cls, row: KernelRow) -> "Launches":
+    def of(cls, row: KernelRow) -> "LaunchTotals":
         """The totals in a row; a source may go on counting in the object it reported, so they are a copy."""
         queue = (row.queue_delays, row.queue_delay_ns, row.graph_launches)
         return cls(row.launches, row.durations.copy(), *queue)
@@ -47,7 +47,7 @@ class Launches:
         timed = self.durations.count
         return self.durations.sum_ns * self.launches // timed if timed else 0
 
-    def add(self, other: "Launches") -> None:
+    def add(self, other: "LaunchTotals") -> None:
         """Add another set of launches to this one."""
         self.launches += other.launches
         self.durations.add(other.durations)
@@ -67,7 +67,7 @@ class Launches:
             and durations == told
         )
 
-    def since(self, before: "Launches") -> "Launches | None":
+    def since(self, before: "LaunchTotals") -> "LaunchTotals | None":
         """The increment since `before`; None where any total is lower than before."""
         launches = self.launches - before.launches
         queue_delays = self.queue_delays - before.queue_delays
@@ -78,7 +78,7 @@ class Launches:
         durations = difference(self.durations, before.durations)
         if durations is None:
             return None
-        return Launches(launches, durations, queue_delays, queue_delay_ns, graph_launches)
+        return LaunchTotals(launches, durations, queue_delays, queue_delay_ns, graph_launches)
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Timed:
 
 
 @dataclass(slots=True)
-class Growth:
+class ReportIncrement:
     """The increment of one report to the series of its program.
 
     Attributes:
@@ -116,7 +116,7 @@ class Growth:
         refused: Totals that were ignored because the process reports more things than are kept for one.
     """
 
-    kernels: dict[str, Launches] = field(default_factory=dict)
+    kernels: dict[str, LaunchTotals] = field(default_factory=dict)
     variants: list[VariantGrowth] = field(default_factory=list)
     counters: dict[CounterKey, int] = field(default_factory=dict)
     gaps: DurationTotals | None = None

@@ -27,7 +27,7 @@ MAX_MESSAGES: Final = 500
 _log = get_logger(__name__)
 
 
-class Reader(Protocol):
+class HintConsumer(Protocol):
     """The part of a consumer that is needed here."""
 
     def partitions(self, topic: str) -> list[Any]:
@@ -137,7 +137,7 @@ class HintReader:
         shutdown: Ends it.
     """
 
-    def __init__(self, connect: Callable[[], Reader], inbox: Callable[[], HintInbox], shutdown: Shutdown) -> None:
+    def __init__(self, connect: Callable[[], HintConsumer], inbox: Callable[[], HintInbox], shutdown: Shutdown) -> None:
         self._connect = connect
         self._inbox = inbox
         self._shutdown = shutdown
@@ -165,7 +165,7 @@ class HintReader:
             self._shutdown.wait(self._wait_seconds)
             self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
-    def _read(self, reader: Reader) -> None:
+    def _read(self, reader: HintConsumer) -> None:
         """Read for as long as it works; not at all where there is no such topic yet."""
         partitions = reader.partitions(HINTS.name)
         self._trouble = ""
@@ -191,7 +191,7 @@ class HintReader:
 class Behind:
     """The messages that were written before reading began and are not read yet."""
 
-    def __init__(self, reader: Reader, partitions: Sequence[Any]) -> None:
+    def __init__(self, reader: HintConsumer, partitions: Sequence[Any]) -> None:
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
         for partition in partitions:

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.publish import SERVICE_NAME, Sender
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
-from kernelcast.exporter.spool import Backlog, DiskSpool
-from kernelcast.exporter.spool.backlog import ENDLESS, Limits
+from kernelcast.exporter.spool import DiskSpool, SpoolBacklog
+from kernelcast.exporter.spool.backlog import ENDLESS, SpoolLimits
 from kernelcast.exporter.spool.counts import SpoolCounts
 from kernelcast.exporter.spool.pump import Pump
 from kernelcast.runtime.logging import get_logger
@@ -27,7 +27,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class KafkaOutput:
     """The producer and the spool before it.
 
     Attributes:
@@ -47,20 +47,20 @@ class Unsent:
 
 
 @contextmanager
-def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[Outlet]:
+def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[KafkaOutput]:
     """The way to Kafka for as long as the block lasts.
 
     Raises:
         ConfigurationError: librdkafka refuses a property, or the spool's directory cannot be used.
     """
     if settings.to_kafka == "off":
-        yield Outlet(None, Unsent())
+        yield KafkaOutput(None, Unsent())
         return
     directory = spool_directory(settings)
     if directory is None:
         producer = _producer(settings, hostname, registry, spooling=False)
         try:
-            yield Outlet(producer, producer)
+            yield KafkaOutput(producer, producer)
         finally:
             if lost := producer.close(FLUSH_SECONDS):
                 _log.warning("Kafka did not take the last messages", messages=lost)
@@ -71,11 +71,11 @@ def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistr
         directory, max_bytes=spool.max_bytes, max_age_seconds=spool.max_age_seconds, on_drop=counts.drop
     ).open(SPOOLED)
     producer = _producer(settings, hostname, registry, spooling=True)
-    backlog = Backlog(producer, disk, _limits(spool), counts)
+    backlog = SpoolBacklog(producer, disk, _limits(spool), counts)
     counts.show(backlog.on_disk)
     try:
         with Pump(backlog):
-            yield Outlet(producer, backlog)
+            yield KafkaOutput(producer, backlog)
     finally:
         if left := backlog.close(FLUSH_SECONDS):
             _log.warning("Kafka did not take the last messages; they stay on disk", messages=left, path=str(directory))
@@ -99,8 +99,8 @@ def _producer(settings: ExporterSettings, hostname: str, registry: CollectorRegi
     )
 
 
-def _limits(spool: SpoolSettings) -> Limits:
-    return Limits(
+def _limits(spool: SpoolSettings) -> SpoolLimits:
+    return SpoolLimits(
         memory_bytes=spool.memory_bytes,
         memory_seconds=spool.memory_seconds,
         replay_bytes_per_second=spool.replay_bytes_per_second,

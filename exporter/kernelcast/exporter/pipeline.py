@@ -6,11 +6,11 @@ from typing import Protocol
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
-from kernelcast.exporter.publish import Publisher, Tally
+from kernelcast.exporter.publish import SamplePublisher, Tally
 from kernelcast.exporter.report import Source
 
 
-class State(Protocol):
+class StateStore(Protocol):
     """Saves the aggregator's totals, so that they survive a crash."""
 
     def save(self, aggregator: Aggregator) -> None:
@@ -18,7 +18,7 @@ class State(Protocol):
         ...
 
 
-class Outcomes(Protocol):
+class OutcomeSource(Protocol):
     """Relays the outcomes of hints."""
 
     def relay(self, now_ns: int) -> None:
@@ -60,9 +60,9 @@ class Pipeline:
         self,
         sources: Sequence[Source],
         aggregator: Aggregator,
-        publisher: Publisher,
-        state: State | None = None,
-        outcomes: Outcomes | None = None,
+        publisher: SamplePublisher,
+        state: StateStore | None = None,
+        outcomes: OutcomeSource | None = None,
     ) -> None:
         self._sources = list(sources)
         self._aggregator = aggregator

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kernelcast.exporter.final_reports import Departure, FinalReports, sync
-from kernelcast.exporter.probe_places import Connection
+from kernelcast.exporter.probe_places import ProgramConnection
 from kernelcast.exporter.probe_registry import ProbeRegistry
 
 WRITE_INTERVAL_SECONDS: Final = 0.1
@@ -31,11 +31,11 @@ class Leaving:
         self._registry = registry
         self._lock = lock
         self._clock = clock
-        self._connections: list[Connection] = []
+        self._connections: list[ProgramConnection] = []
         self._next_write = 0.0
         self.final_reports: FinalReports | None = None
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ProgramConnection) -> None:
         """Close a connection, at once where the state on disk lacks nothing of its process."""
         session = connection.session
         if self.final_reports is None or session is None or not session.has_unsaved:

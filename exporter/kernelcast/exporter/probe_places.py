@@ -11,7 +11,7 @@ from kernelcast.exporter.probe_socket import Peer
 
 
 @dataclass(slots=True)
-class Connection:
+class ProgramConnection:
     """One connection.
 
     Attributes:
@@ -31,7 +31,7 @@ class Connection:
     writing: bool = False
 
 
-class Places:
+class ConnectionPlaces:
     """A bounded number of places for connections, shared between the users of the node. Not thread-safe.
 
     One user alone may have all of them. When all are taken, the user with the most connections gives one up to a user
@@ -48,7 +48,7 @@ class Places:
         self._limit = limit
         self._hello_seconds = hello_seconds
         self._clock = clock
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ProgramConnection] = {}
         self._silent: dict[int, None] = {}
 
     def __len__(self) -> int:
@@ -65,14 +65,14 @@ class Places:
         """The file descriptors of all connections, the oldest first."""
         return list(self._connections)
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: ProgramConnection) -> None:
         """Give a connection a place; it counts as silent until `greeted`."""
         number = connection.socket.fileno()
         connection.since = self._clock()
         self._connections[number] = connection
         self._silent[number] = None
 
-    def get(self, number: int) -> Connection | None:
+    def get(self, number: int) -> ProgramConnection | None:
         """The connection with this file descriptor."""
         return self._connections.get(number)
 
@@ -80,7 +80,7 @@ class Places:
         """A connection has sent its `Hello`."""
         self._silent.pop(number, None)
 
-    def remove(self, number: int) -> Connection:
+    def remove(self, number: int) -> ProgramConnection:
         """Take a connection's place away."""
         self._silent.pop(number, None)
         return self._connections.pop(number)

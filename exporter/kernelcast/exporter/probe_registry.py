@@ -29,7 +29,7 @@ Resolver = Callable[[DeviceClaim], Device]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RejectedProcess:
     """A process that cannot be taken in: the reason as it is counted, and a sentence for people."""
 
     reason: str
@@ -85,7 +85,7 @@ class ProbeRegistry:
         self._outcomes: deque[Outcome] = deque()
         self._departed: list[ProbeSession] = []
 
-    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | Refusal:
+    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | RejectedProcess:
         """Register a process, or reconnect it to its session.
 
         Returns:
@@ -98,16 +98,16 @@ class ProbeRegistry:
         known = self._entries.get(hello.nonce)
         if known and not known.session.ended:
             if known.peer != peer:
-                return Refusal("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
+                return RejectedProcess("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
             known.connection = connection
             known.session.rejoin(hello)
             return known.session
         if len(self._entries) >= self._limits.processes and not self._make_room(peer.uid):
-            return Refusal("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
+            return RejectedProcess("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
         try:
             devices = tuple(self._devices(claim) for claim in hello.devices or (UNNAMED,))
         except DeviceError as error:
-            return Refusal("device", str(error))
+            return RejectedProcess("device", str(error))
         session = ProbeSession(process, hello, devices, self._limits, keep_unsaved=self.keep_unsaved)
         session.uid = peer.uid
         self._entries[hello.nonce] = Entry(session, peer, connection)

@@ -18,12 +18,12 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_leaving import Leaving
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_places import Connection, Places
+from kernelcast.exporter.probe_places import ConnectionPlaces, ProgramConnection
 from kernelcast.exporter.probe_process import ProbeProcess
-from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal, Resolver
+from kernelcast.exporter.probe_registry import ProbeRegistry, RejectedProcess, Resolver
 from kernelcast.exporter.probe_socket import ProbeSocket, peer_of
 from kernelcast.exporter.refusal_log import RefusalLog
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
@@ -74,7 +74,7 @@ class ProbeServer:
         self._registry = ProbeRegistry(devices, self._limits, self._counts)
         self._lock = threading.Lock()
         self._leaving = Leaving(self._registry, self._lock)
-        self._places = Places(self._limits.connections, self._limits.hello_seconds)
+        self._places = ConnectionPlaces(self._limits.connections, self._limits.hello_seconds)
         self._refusals = RefusalLog()
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
@@ -110,12 +110,12 @@ class ProbeServer:
         self._selector.register(self._wake_read, selectors.EVENT_READ)
         self._thread.start()
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """New reports of every process since the last call."""
         with self._lock:
             if self._leaving.final_reports is not None:
                 self._leaving.final_reports.mark()
-            return Batch(reports=self._registry.reports(now_ns))
+            return SourceBatch(reports=self._registry.reports(now_ns))
 
     def saved(self) -> None:
         """Note that the state on disk holds the reports of the last poll."""
@@ -217,7 +217,7 @@ class ProbeServer:
             self._stopping.wait(ERROR_PAUSE_SECONDS)
             return False
         accepted.setblocking(False)
-        connection = Connection(accepted, peer_of(accepted))
+        connection = ProgramConnection(accepted, peer_of(accepted))
         if self._has_place(connection):
             self._places.add(connection)
             self._selector.register(accepted, selectors.EVENT_READ)
@@ -226,7 +226,7 @@ class ProbeServer:
             accepted.close()
         return True
 
-    def _has_place(self, connection: Connection) -> bool:
+    def _has_place(self, connection: ProgramConnection) -> bool:
         """Whether a program may connect; if need be, another one has given up its place."""
         uid = connection.peer.uid
         if self._allowed_uids is not None and uid not in self._allowed_uids:
@@ -241,7 +241,7 @@ class ProbeServer:
         self._part(displaced, "displaced", f"all {len(self._places)} places are taken; user {uid} needs one")
         return True
 
-    def _refused(self, connection: Connection, reason: str, message: str) -> None:
+    def _refused(self, connection: ProgramConnection, reason: str, message: str) -> None:
         self._counts.refused[reason].inc()
         self._refusals.write(reason, message, uid=connection.peer.uid, pid=connection.peer.pid)
 
@@ -280,11 +280,11 @@ class ProbeServer:
             self._drop(number)
         return not ended
 
-    def _take(self, number: int, connection: Connection, frame: Frame) -> Refusal | None:
+    def _take(self, number: int, connection: ProgramConnection, frame: Frame) -> RejectedProcess | None:
         with self._lock:
             if isinstance(frame, Hello):
                 joined = self._registry.join(frame, connection.peer, number)
-                if isinstance(joined, Refusal):
+                if isinstance(joined, RejectedProcess):
                     return joined
                 connection.session = joined
                 self._places.greeted(number)
@@ -296,7 +296,7 @@ class ProbeServer:
                     self._to_send.add(number)
         return None
 
-    def _bad_frame(self, number: int, connection: Connection, error: FrameError) -> bool:
+    def _bad_frame(self, number: int, connection: ProgramConnection, error: FrameError) -> bool:
         self._counts.frames_bad.inc()
         connection.bad_frames += 1
         if connection.bad_frames < self._limits.bad_frames:

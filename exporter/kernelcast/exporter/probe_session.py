@@ -71,7 +71,7 @@ class ProbeSession:
         self._limits = limits
         self._names: dict[int, KernelName] = {}
         self._names_bytes = 0
-        self._told: dict[int, dict[int, KernelName]] = {}
+        self._announced_names: dict[int, dict[int, KernelName]] = {}
         self._new = PendingTotals()
         self._taken = PendingTotals()
         self._keep_unsaved = keep_unsaved
@@ -254,7 +254,7 @@ class ProbeSession:
 
     def _report(self, device: int) -> ProcessReport:
         rows = tuple(self._new.rows.get(device, {}).values())
-        told = self._told.setdefault(device, {})
+        told = self._announced_names.setdefault(device, {})
         variants = self._new.variants.get(device, {})
         names = {
             kernel: self._names[kernel] for kernel in [*(row.kernel for row in rows), *(key[0] for key in variants)]

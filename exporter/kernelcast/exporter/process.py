@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kernelcast.exporter.growth import CounterKey, Growth, Launches, difference, variant_growth
+from kernelcast.exporter.growth import CounterKey, LaunchTotals, ReportIncrement, difference, variant_growth
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
@@ -51,7 +51,7 @@ class ProcessTotals:
 
     def __init__(self) -> None:
         self.names: dict[int, KernelName] = {}
-        self.rows: dict[int, Launches] = {}
+        self.rows: dict[int, LaunchTotals] = {}
         self.variants: dict[tuple[int, str], VariantRow] = {}
         self.counters: dict[CounterKey, int] = {}
         self.gaps: DurationTotals | None = None
@@ -62,9 +62,9 @@ class ProcessTotals:
         self.version = ""
         self.confirmed = True
 
-    def advance(self, report: ProcessReport) -> Growth:
+    def advance(self, report: ProcessReport) -> ReportIncrement:
         """Store a report; returns its increment over the process's last one."""
-        growth = Growth()
+        growth = ReportIncrement()
         self.confirmed = True
         self._describe(report)
         for name in report.names:
@@ -93,7 +93,7 @@ class ProcessTotals:
         if report.tunables is not None:
             self.tunables = report.tunables[:MAX_TUNABLES]
 
-    def _learn(self, name: KernelName, growth: Growth) -> None:
+    def _learn(self, name: KernelName, growth: ReportIncrement) -> None:
         if name.kernel not in self.names and len(self.names) >= MAX_TRACKED:
             growth.refused += 1
             return
@@ -102,15 +102,15 @@ class ProcessTotals:
         self.names[name.kernel] = learned
         growth.configs.append(learned)
 
-    def _advance_row(self, row: KernelRow, growth: Growth) -> None:
+    def _advance_row(self, row: KernelRow, growth: ReportIncrement) -> None:
         before = self.rows.get(row.kernel)
         if before is None and len(self.rows) >= MAX_TRACKED:
             growth.refused += 1
             return
         if before is not None and before.tells(row):
             return
-        now = Launches.of(row)
-        grown = now.since(before or Launches())
+        now = LaunchTotals.of(row)
+        grown = now.since(before or LaunchTotals())
         if grown is None:
             growth.fallen += 1
             return
@@ -119,7 +119,7 @@ class ProcessTotals:
         if known is not grown:
             known.add(grown)
 
-    def _advance_variant(self, key: tuple[int, str], now: VariantRow, growth: Growth) -> None:
+    def _advance_variant(self, key: tuple[int, str], now: VariantRow, growth: ReportIncrement) -> None:
         before = self.variants.get(key)
         if now == before:
             return
@@ -133,7 +133,7 @@ class ProcessTotals:
         self.variants[key] = now
         growth.variants.append(grown)
 
-    def _advance_gaps(self, now: DurationTotals, growth: Growth) -> None:
+    def _advance_gaps(self, now: DurationTotals, growth: ReportIncrement) -> None:
         grown = difference(now, self.gaps or DurationTotals())
         if grown is None:
             growth.fallen += 1
@@ -141,7 +141,7 @@ class ProcessTotals:
         self.gaps = now.copy()
         growth.gaps = grown
 
-    def _advance_counter(self, key: CounterKey, total: int, growth: Growth) -> None:
+    def _advance_counter(self, key: CounterKey, total: int, growth: ReportIncrement) -> None:
         before = self.counters.get(key)
         if before is None and len(self.counters) >= MAX_COUNTERS:
             growth.refused += 1

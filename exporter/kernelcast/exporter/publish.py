@@ -41,7 +41,7 @@ class Tally:
     copies: int = 0
 
 
-class Publisher:
+class SamplePublisher:
     """Encodes samples and hands them to a producer.
 
     Args:

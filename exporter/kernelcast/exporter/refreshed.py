@@ -16,7 +16,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RefreshPolicy:
     """Interval between fetches, and the time for which an answer is valid.
 
     Attributes:
@@ -47,7 +47,7 @@ class Refreshed(Generic[_Value]):
         fetch: Callable[[], _Value | None],
         empty: _Value,
         *,
-        pace: Pace,
+        pace: RefreshPolicy,
         on_error: Callable[[str], None],
     ) -> None:
         self.source = source

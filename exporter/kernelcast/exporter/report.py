@@ -40,7 +40,7 @@ class ProcessReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SourceBatch:
     """Reports and samples of a source at one moment.
 
     Attributes:
@@ -57,7 +57,7 @@ class Batch:
 class Source(Protocol):
     """An input of the exporter: NVML, the probe socket, a replay, a simulation."""
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Everything new up to `now_ns` (Unix nanoseconds). Does not block; a missing value is absent, not an error."""
         ...
 

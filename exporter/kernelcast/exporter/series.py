@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kernelcast.exporter.admission import admit
-from kernelcast.exporter.growth import CounterKey, Growth, Launches, Timed, VariantGrowth
+from kernelcast.exporter.growth import CounterKey, LaunchTotals, ReportIncrement, Timed, VariantGrowth
 from kernelcast.exporter.process import MAX_TRACKED
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.histogram import DurationTotals
@@ -53,8 +53,8 @@ class KernelSeries:
     gpu_time_ns: int = 0
     admitted: bool = False
     detailed: bool = False
-    totals: Launches = field(default_factory=Launches)
-    pending: Launches = field(default_factory=Launches)
+    totals: LaunchTotals = field(default_factory=LaunchTotals)
+    pending: LaunchTotals = field(default_factory=LaunchTotals)
     variants: dict[str, Timed] = field(default_factory=dict)
     pending_variants: dict[str, Timed] = field(default_factory=dict)
     config: KernelName | None = None
@@ -115,7 +115,7 @@ class ProgramSeries:
         self.counted = 0
         self.active_ns = 0
         self.kernels: dict[str, KernelSeries] = {}
-        self.other: dict[str, Launches] = {}
+        self.other: dict[str, LaunchTotals] = {}
         self.counters: dict[CounterKey, int] = {}
         self.gaps: DurationTotals | None = None
         self.spent_ns: dict[str, int] = {}
@@ -134,7 +134,7 @@ class ProgramSeries:
         """Kernels with a series of their own."""
         return [kernel for kernel in self.kernels.values() if kernel.admitted]
 
-    def grow(self, growth: Growth) -> int:
+    def grow(self, growth: ReportIncrement) -> int:
         """Add the increments of a report; returns the number of totals that found no room."""
         refused = 0
         for signature, grown in growth.kernels.items():
@@ -180,8 +180,8 @@ class ProgramSeries:
             if kernel.admitted:
                 kernel.totals.add(kernel.pending)
             else:
-                self.other.setdefault(kernel.kernel_class, Launches()).add(kernel.pending)
-            kernel.pending = Launches()
+                self.other.setdefault(kernel.kernel_class, LaunchTotals()).add(kernel.pending)
+            kernel.pending = LaunchTotals()
         if kernel.pending_energy_uj:
             if kernel.admitted:
                 kernel.energy_uj += kernel.pending_energy_uj

@@ -4,9 +4,9 @@ from collections import OrderedDict
 from itertools import chain
 from typing import Any, Final
 
-from kernelcast.exporter.aggregate import Aggregator, Member
+from kernelcast.exporter.aggregate import Aggregator, ProgramOnGpu
 from kernelcast.exporter.energy import GpuEnergy, GpuKey
-from kernelcast.exporter.growth import Launches, Timed
+from kernelcast.exporter.growth import LaunchTotals, Timed
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.series import KernelSeries, ProgramSeries, SeriesKey
 from kernelcast.wire.frames import KernelName, VariantRow
@@ -55,7 +55,7 @@ def restore(aggregator: Aggregator, document: Document) -> None:
     aggregator.members = {member.series.key: member for member in members}
 
 
-def _member(member: Member) -> Document:
+def _member(member: ProgramOnGpu) -> Document:
     series = member.series
     numbers = {signature: number for number, signature in enumerate(series.kernels)}
     return {
@@ -76,7 +76,7 @@ def _member(member: Member) -> Document:
     }
 
 
-def _restored_member(item: Document) -> Member:
+def _restored_member(item: Document) -> ProgramOnGpu:
     series = ProgramSeries(SeriesKey(*item["key"]), Device(**item["device"]), int(item["start_ns"]))
     kernels = [_restored_kernel(kernel) for kernel in item["kernels"]]
     series.kernels = {kernel.signature: kernel for kernel in kernels}
@@ -89,7 +89,7 @@ def _restored_member(item: Document) -> Member:
     series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
     ratios = item["measured"].items()
     series.measured = {str(tunable): float(ratio) for tunable, ratio in ratios if ratio is not None}
-    member = Member(series)
+    member = ProgramOnGpu(series)
     for restored, stored in ((member.live, item["live"]), (member.ended, item["ended"])):
         for nonce, process in stored.items():
             restored[nonce] = _restored_process(process, kernels)
@@ -149,7 +149,7 @@ def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTot
     return process
 
 
-def _launches(totals: Launches) -> list[Any]:
+def _launches(totals: LaunchTotals) -> list[Any]:
     durations = totals.durations
     return [
         totals.launches,
@@ -164,10 +164,10 @@ def _launches(totals: Launches) -> list[Any]:
     ]
 
 
-def _restored_launches(item: list[Any]) -> Launches:
+def _restored_launches(item: list[Any]) -> LaunchTotals:
     """The totals of a kernel; state files of version 1 end with the durations."""
     launches, durations, queue = item[0], item[1 : 1 + _DURATION_FIELDS], item[1 + _DURATION_FIELDS :]
-    return Launches(int(launches), _restored_durations(durations), *map(int, queue))
+    return LaunchTotals(int(launches), _restored_durations(durations), *map(int, queue))
 
 
 def _durations(totals: DurationTotals) -> list[Any]:

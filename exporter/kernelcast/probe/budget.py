@@ -13,7 +13,7 @@ from typing import Final
 NANOSECONDS: Final = 1_000_000_000
 
 
-class Level(IntEnum):
+class SamplingLevel(IntEnum):
     """Amount of measuring; each level costs less than the one before."""
 
     FULL = 0
@@ -69,11 +69,11 @@ class Budget:
         """The share at which it was switched off last."""
         self._rest_seconds = self._policy.first_rest_seconds
         self._off_since_ns = 0
-        self.level = Level.FULL
+        self.level = SamplingLevel.FULL
         self.ratio = 0.0
         """The share of wall time in the window, as of the last reading."""
 
-    def feed(self, now_ns: int, spent_ns: int) -> Level:
+    def feed(self, now_ns: int, spent_ns: int) -> SamplingLevel:
         """Judge once more.
 
         Args:
@@ -90,7 +90,7 @@ class Budget:
         since_ns, spent_then_ns = self._readings[0]
         passed_ns = now_ns - since_ns
         self.ratio = (spent_ns - spent_then_ns) / passed_ns if passed_ns > 0 else 0.0
-        if self.level is Level.OFF:
+        if self.level is SamplingLevel.OFF:
             self._rest(now_ns, spent_ns)
         elif passed_ns >= policy.settle_seconds * NANOSECONDS:
             self._judge(now_ns, spent_ns)
@@ -100,24 +100,24 @@ class Budget:
         policy = self._policy
         if self.ratio >= policy.off_ratio:
             self.off_at = self.ratio
-            self._change(Level.OFF, now_ns, spent_ns)
+            self._change(SamplingLevel.OFF, now_ns, spent_ns)
         elif self.ratio >= policy.back_off_ratio:
             self.off_at = self.ratio
-            self._change(Level(self.level + 1), now_ns, spent_ns)
-        elif self.ratio >= policy.calm_ratio or self.level is Level.FULL:
+            self._change(SamplingLevel(self.level + 1), now_ns, spent_ns)
+        elif self.ratio >= policy.calm_ratio or self.level is SamplingLevel.FULL:
             self._calm_since_ns = None
         elif self._calm_since_ns is None:
             self._calm_since_ns = now_ns
         elif now_ns - self._calm_since_ns >= policy.calm_seconds * NANOSECONDS:
-            self._change(Level(self.level - 1), now_ns, spent_ns)
+            self._change(SamplingLevel(self.level - 1), now_ns, spent_ns)
 
     def _rest(self, now_ns: int, spent_ns: int) -> None:
         if now_ns - self._off_since_ns < self._rest_seconds * NANOSECONDS:
             return
         self._rest_seconds = min(2 * self._rest_seconds, self._policy.longest_rest_seconds)
-        self._change(Level.COUNTS, now_ns, spent_ns)
+        self._change(SamplingLevel.COUNTS, now_ns, spent_ns)
 
-    def _change(self, level: Level, now_ns: int, spent_ns: int) -> None:
+    def _change(self, level: SamplingLevel, now_ns: int, spent_ns: int) -> None:
         """Set the level and empty the window: the cost of one level does not predict another's."""
         self.level = level
         self._off_since_ns = now_ns

@@ -26,7 +26,7 @@ GRACE_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 0.5
 
 
-class LifeLine:
+class ExporterLifetime:
     """Counts the connected programs; used by one thread.
 
     Args:
@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
         listener.bind(str(path))
         listener.listen(128)
         listener.setblocking(False)
-        threading.Thread(target=_watch, args=(LifeLine(listener),), name="life-line", daemon=True).start()
+        threading.Thread(target=_watch, args=(ExporterLifetime(listener),), name="life-line", daemon=True).start()
         sys.argv = ["kernelcast", *exporter_arguments(directory, port)]
         try:
             runpy.run_module("kernelcast.cli", run_name="__main__", alter_sys=True)
@@ -117,7 +117,7 @@ def exporter_arguments(directory: Path, port: str) -> list[str]:
     ]
 
 
-def _watch(line: LifeLine) -> None:
+def _watch(line: ExporterLifetime) -> None:
     while not line.abandoned():
         pass
     os.kill(os.getpid(), signal.SIGTERM)

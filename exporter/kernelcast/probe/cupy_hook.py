@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kernelcast.probe.demangle import demangled
-from kernelcast.probe.events import EventTimer, Sample, TokenBucket
+from kernelcast.probe.events import EventTimer, SamplingBucket, TimedLaunch
 from kernelcast.probe.regions import current
 from kernelcast.probe.traced import Configuration, Traced, TracedKernels
 
@@ -44,7 +44,7 @@ class FunctionStandIn(ModuleType):
         return getattr(self.kernelcast_real, name)
 
 
-class Launches:
+class LaunchObserver:
     """Counts and times launches for the subclasses.
 
     Args:
@@ -61,7 +61,7 @@ class Launches:
         current_stream: Callable[[], Any],
         kernels: TracedKernels,
         timer: EventTimer,
-        bucket: TokenBucket,
+        bucket: SamplingBucket,
     ) -> None:
         self._runtime = runtime
         self._current_stream = current_stream
@@ -120,7 +120,7 @@ class Launches:
 
     def _begin(
         self, function: Any, read: Callable[..., Configuration], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[Sample | None, int]:
+    ) -> tuple[TimedLaunch | None, int]:
         try:
             traced: Traced = function.traced
             if not self.bucket.take():
@@ -134,7 +134,7 @@ class Launches:
             pair = self.timer.begin(traced.device, stream)
             if pair is None:
                 return None, 0
-            return Sample(key, pair, stay.totals if stay else None, weight), stream
+            return TimedLaunch(key, pair, stay.totals if stay else None, weight), stream
         except Exception:  # noqa: BLE001  a launch that cannot be timed is launched all the same
             self.failures += 1
             return None, 0
@@ -145,7 +145,7 @@ class Launches:
         return pointer
 
 
-def probed_function(base: type[Any], launches: Launches) -> type[Any]:
+def probed_function(base: type[Any], launches: LaunchObserver) -> type[Any]:
     """A subclass of CuPy's `Function` that counts and times its launches.
 
     With `retire()` both ways to launch are CuPy's own again, at no cost at all.
@@ -194,7 +194,7 @@ def probed_function(base: type[Any], launches: Launches) -> type[Any]:
     return ProbedFunction
 
 
-def probed_module(base: type[Any], function: type[Any], launches: Launches) -> type[Any]:
+def probed_module(base: type[Any], function: type[Any], launches: LaunchObserver) -> type[Any]:
     """A subclass of CuPy's `Module` whose functions are counted."""
 
     class ProbedModule(base):  # type: ignore[misc]
@@ -238,7 +238,7 @@ def calibrate(clock: Callable[[], int] = perf_counter_ns) -> float:
         linear_launch = __call__
 
     probed = probed_function(
-        Empty, Launches(None, _nothing, TracedKernels(), EventTimer(None, _nothing), TokenBucket(0))
+        Empty, LaunchObserver(None, _nothing, TracedKernels(), EventTimer(None, _nothing), SamplingBucket(0))
     )
     plain, counted = Empty(), probed()
     counted.traced = Traced("calibration", 0)

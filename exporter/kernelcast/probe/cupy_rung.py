@@ -7,9 +7,9 @@ from importlib import import_module
 from time import perf_counter_ns
 from typing import Any, Final
 
-from kernelcast.probe.cupy_hook import FunctionStandIn, Launches, calibrate, probed_function, probed_module
+from kernelcast.probe.cupy_hook import FunctionStandIn, LaunchObserver, calibrate, probed_function, probed_module
 from kernelcast.probe.driver import loaded_driver
-from kernelcast.probe.events import EventTimer, TokenBucket
+from kernelcast.probe.events import EventTimer, SamplingBucket
 from kernelcast.probe.imports import ImportWatch
 from kernelcast.probe.launch_facts import LaunchFacts
 from kernelcast.probe.pools import read_pools
@@ -53,7 +53,7 @@ class CupyRung:
         self._unpatch: Callable[[], None] = _nothing
         self._facts: LaunchFacts | None = None
         self._kernels = TracedKernels()
-        self._launches: Launches | None = None
+        self._launches: LaunchObserver | None = None
         self._count_ns = 0.0
         self._charged = (0, 0, 0)
         self._polled_ns = clock()
@@ -141,8 +141,8 @@ class CupyRung:
         runtime, driver = import_module(RUNTIME), import_module(DRIVER)
         stream = import_module(STREAM)
         timer = EventTimer(runtime, loaded_driver)
-        bucket = TokenBucket(self._rate(self._sampling), self._clock)
-        launches = Launches(runtime, stream.get_current_stream, self._kernels, timer, bucket)
+        bucket = SamplingBucket(self._rate(self._sampling), self._clock)
+        launches = LaunchObserver(runtime, stream.get_current_stream, self._kernels, timer, bucket)
         self._count_ns = self._calibrated()
         self._function = probed_function(real.Function, launches)
         self._attending = True
@@ -152,7 +152,7 @@ class CupyRung:
         self._facts = LaunchFacts(driver, runtime)
         self._launches = launches
 
-    def _tell_times(self, launches: Launches) -> None:
+    def _tell_times(self, launches: LaunchObserver) -> None:
         summed: dict[tuple[Traced, Configuration, str], tuple[Any, DurationTotals]] = {}
         for sample, duration_ns in launches.timer.finished():
             function, traced, configuration = sample.key
@@ -172,7 +172,7 @@ class CupyRung:
                 variant=_variant(configuration, region),
             )
 
-    def _tell_counts(self, launches: Launches) -> None:
+    def _tell_counts(self, launches: LaunchObserver) -> None:
         waiting = Counter(sample.key[1] for sample in launches.timer.pending())
         for traced in self._kernels:
             untimed = traced.launched - traced.told - waiting[traced]
@@ -184,7 +184,7 @@ class CupyRung:
                 traced.told_captured += captured
                 self._recorder.unseen("graph", captured, device=traced.device)
 
-    def _charge(self, launches: Launches) -> None:
+    def _charge(self, launches: LaunchObserver) -> None:
         launched, spent_ns, samples = self.launched, launches.spent_ns, launches.samples
         before, spent_before_ns, samples_before = self._charged
         self._charged = (launched, spent_ns, samples)
@@ -206,7 +206,7 @@ def _variant(configuration: Configuration, region: str) -> str:
     return variant(grid, block, shared_memory_bytes=configuration.shared, region=region)
 
 
-def _watch_captures(stream: Any, launches: Launches) -> Callable[[], None]:
+def _watch_captures(stream: Any, launches: LaunchObserver) -> Callable[[], None]:
     """Know when CuPy captures a graph, so that only then each launch is asked whether it is one.
 
     Returns:

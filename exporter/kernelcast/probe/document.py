@@ -32,7 +32,7 @@ PUBLIC_MEMBERS: Final = MappingProxyType(
 
 _CONSTRUCTORS: Final = frozenset(("Args", name) for name in PUBLIC_MEMBERS)
 """Arguments that only the package itself passes."""
-MOST_CHARACTERS: Final = 100
+MAX_CHARACTERS: Final = 100
 _MODULES: Final = re.compile(r"(?:\w+\.)+(?=\w)|[~+](?=\w)")
 _SECTIONS: Final = frozenset({"Args", "Attributes", "Returns", "Raises"})
 _PREAMBLE: Final = """\
@@ -103,7 +103,7 @@ def signature(name: str, thing: Any) -> str:
     parts = list(_parameters(shown))
     result = "" if isinstance(thing, type) else f" -> {_annotation(shown.return_annotation)}"
     line = f"{name}({', '.join(parts)}){result}"
-    if len(line) <= MOST_CHARACTERS:
+    if len(line) <= MAX_CHARACTERS:
         return line
     return "\n".join([f"{name}(", *(f"    {part}," for part in parts), f"){result}"])
 

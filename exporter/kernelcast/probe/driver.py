@@ -26,7 +26,7 @@ Load = Callable[[], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class DriverPaths:
     """Paths that show that a machine has an NVIDIA driver.
 
     Attributes:
@@ -93,7 +93,7 @@ def active_devices(load: Load = loaded_driver) -> tuple[int, ...]:
 
 
 def may_be_loaded(
-    environ: Mapping[str, str], places: Places = Places(), mapped: Callable[[], bool] | None = None
+    environ: Mapping[str, str], places: DriverPaths = DriverPaths(), mapped: Callable[[], bool] | None = None
 ) -> bool:
     """Whether this process has the driver library or could load it; False only where nothing points to a driver.
 

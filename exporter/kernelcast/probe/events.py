@@ -22,7 +22,7 @@ from kernelcast.probe.regions import RegionTotals
 
 PAIRS: Final = 64
 """Event pairs of a device; with polls a second apart this many launches can be under way."""
-MOST_PAIRS: Final = 512
+MAX_PAIRS: Final = 512
 NANOSECONDS_PER_MILLISECOND: Final = 1e6
 NANOSECONDS: Final = 1_000_000_000
 BURST_SECONDS: Final = 0.25
@@ -38,7 +38,7 @@ class Pair(NamedTuple):
     device: int
 
 
-class Sample(NamedTuple):
+class TimedLaunch(NamedTuple):
     """A launch that is being timed: its key, and the events that will give its duration."""
 
     key: Any
@@ -47,7 +47,7 @@ class Sample(NamedTuple):
     weight: int
 
 
-class TokenBucket:
+class SamplingBucket:
     """A token bucket: limits samples per second, with a burst of a quarter of a second.
 
     Args:
@@ -106,7 +106,7 @@ class EventTimer:
         self._driver = driver
         self._free: dict[int, deque[Pair]] = {}
         self._made: dict[int, int] = {}
-        self._under_way: deque[Sample] = deque()
+        self._under_way: deque[TimedLaunch] = deque()
         self._relaxed = False
         self.failures = 0
         """Samples lost to an error of CUDA's."""
@@ -124,7 +124,7 @@ class EventTimer:
         self._runtime.eventRecord(pair.start, stream)
         return pair
 
-    def end(self, sample: Sample, stream: int) -> None:
+    def end(self, sample: TimedLaunch, stream: int) -> None:
         """Record the end of a launch. On the program's thread.
 
         Raises:
@@ -145,7 +145,7 @@ class EventTimer:
         """
         free = self._free.setdefault(device, deque())
         made = self._made.get(device, 0)
-        if made >= MOST_PAIRS or len(free) > made // 4:
+        if made >= MAX_PAIRS or len(free) > made // 4:
             return
         self._enter(device)
         for _ in range(PAIRS):
@@ -153,7 +153,7 @@ class EventTimer:
             free.append(Pair(create(0), create(0), device))
         self._made[device] = made + PAIRS
 
-    def finished(self) -> Iterator[tuple[Sample, int]]:
+    def finished(self) -> Iterator[tuple[TimedLaunch, int]]:
         """Samples whose launch has ended, with nanoseconds; on the probe's own thread."""
         for _ in range(len(self._under_way)):
             sample = self._under_way.popleft()
@@ -169,7 +169,7 @@ class EventTimer:
             self.give_back(sample.pair)
             yield sample, round(milliseconds * NANOSECONDS_PER_MILLISECOND)
 
-    def pending(self) -> list[Sample]:
+    def pending(self) -> list[TimedLaunch]:
         """Samples whose time is not known yet."""
         return list(self._under_way)
 

@@ -25,7 +25,7 @@ REPORT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RunLimits:
     """Limits of a run; None for no limit."""
 
     steps: int | None
@@ -55,7 +55,7 @@ class Example:
         self._sweep_ns = 0
         self._sweeps = 0
 
-    def run(self, limits: Limits, stopping: threading.Event) -> None:
+    def run(self, limits: RunLimits, stopping: threading.Event) -> None:
         """Step until a limit or the event."""
         began = reported = time.monotonic()
         steps = 0
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     if plate.source:
         say('no GPU is used: its series carry source="simulated"')
-    Example(plate, running, block).run(Limits(options.steps, options.seconds), stopping)
+    Example(plate, running, block).run(RunLimits(options.steps, options.seconds), stopping)
     probe.stop()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kernelcast.probe.canary import Canary, Trial
-from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable, TunableSet, text
 from kernelcast.probe.verdict import CanaryPolicy, Decision, Verdict
@@ -25,7 +25,7 @@ MAX_SEEN: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class RejectionReason:
     """What a hint must fit.
 
     Attributes:
@@ -47,10 +47,12 @@ class Ground:
     policy: CanaryPolicy = field(default_factory=CanaryPolicy)
 
 
-class HintDesk:
+class HintReceiver:
     """Receives hints, refuses those that do not fit, and carries out the others."""
 
-    def __init__(self, tunables: TunableSet, recorder: Recorder, outcomes: Outcomes, ground: Ground) -> None:
+    def __init__(
+        self, tunables: TunableSet, recorder: Recorder, outcomes: OutcomeQueue, ground: RejectionReason
+    ) -> None:
         self._tunables = tunables
         self._recorder = recorder
         self._outcomes = outcomes
@@ -105,7 +107,9 @@ class HintDesk:
 
     def _let_in(self, hint: Hint) -> None:
         tunable = self._tunables.get(hint.tunable)
-        refusal = self._misfit(hint) or (self._objection(hint, tunable) if tunable else self._unknown(hint))
+        refusal = self._reason_not_for_this_process(hint) or (
+            self._reason_to_reject(hint, tunable) if tunable else self._unknown(hint)
+        )
         if refusal or not tunable:
             state = OutcomeState.EXPIRED if self._expired(hint) else OutcomeState.REJECTED
             self._refuse(hint, refusal, state)
@@ -118,7 +122,7 @@ class HintDesk:
                 self._refuse(older, f"hint {hint.hint_id} came before it took effect", OutcomeState.SUPERSEDED)
             self._waiting[hint.tunable] = hint
 
-    def _misfit(self, hint: Hint) -> str:
+    def _reason_not_for_this_process(self, hint: Hint) -> str:
         ground = self._ground
         model = ground.device_model()
         if ground.environ.get(SWITCH, "").strip().lower() in OFF:
@@ -133,7 +137,7 @@ class HintDesk:
             return f"it expired {(ground.clock() - hint.expires_at_ns) / 1e9:.1f} s ago"
         return ""
 
-    def _objection(self, hint: Hint, tunable: AnyTunable) -> str:
+    def _reason_to_reject(self, hint: Hint, tunable: AnyTunable) -> str:
         terms = tunable.terms
         if stale := _stale(hint, tunable):
             return stale

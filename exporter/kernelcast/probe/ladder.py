@@ -9,8 +9,8 @@ import threading
 from logging import getLogger
 from typing import Final
 
-from kernelcast.probe.budget import Level
-from kernelcast.probe.means import CuptiRung, Means
+from kernelcast.probe.budget import SamplingLevel
+from kernelcast.probe.means import CuptiMethod, MethodEnvironment
 from kernelcast.probe.others import other_profiler, silent_libraries
 from kernelcast.probe.recorder import Recorder
 
@@ -29,7 +29,7 @@ FRAMEWORKS: Final = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow
 _log = getLogger("kernelcast.probe")
 
 
-class Ladder:
+class MethodSelection:
     """Selects the method, watches its cost and other profilers, and reports its state.
 
     `begin`, `stop` and `forked` run on the program's thread, `poll` and `finish` on the probe's; a lock orders them.
@@ -40,12 +40,12 @@ class Ladder:
         means: What to work with.
     """
 
-    def __init__(self, recorder: Recorder, method: str = "auto", means: Means | None = None) -> None:
+    def __init__(self, recorder: Recorder, method: str = "auto", means: MethodEnvironment | None = None) -> None:
         self._recorder = recorder
         self._wanted = method
-        self._means = means or Means()
+        self._means = means or MethodEnvironment()
         self._cupy = self._means.cupy(recorder)
-        self._cupti: CuptiRung | None = None
+        self._cupti: CuptiMethod | None = None
         self._cupti_reason = ""
         self._other = ""
         self._libraries: frozenset[str] = frozenset()
@@ -133,7 +133,7 @@ class Ladder:
         budget = self._means.budget
         before = budget.level
         level = budget.feed(self._means.clock(), self._recorder.overhead_ns)
-        if level is Level.OFF and before is not level:
+        if level is SamplingLevel.OFF and before is not level:
             self._say_off()
         self._apply(level)
         if self._cupti is not None:
@@ -148,16 +148,16 @@ class Ladder:
             self._libraries = means.libraries()
         self._other = other_profiler(means.environ, self._libraries, means.modules)
 
-    def _apply(self, level: Level) -> None:
-        if self._cupti is not None and level is not Level.FULL:
+    def _apply(self, level: SamplingLevel) -> None:
+        if self._cupti is not None and level is not SamplingLevel.FULL:
             self._drop_cupti("CUPTI cost too much")
         elif self._cupti is not None and self._cupti.state == OFF:
             self._drop_cupti(self._cupti.reason)
         quiet = self._wanted == "count" or self._other or self._cupti is not None
         self._cupy.sample(0.0 if quiet else level.sampling)
-        self._cupy.attend(wanted=level is not Level.OFF and self._cupti is None)
+        self._cupy.attend(wanted=level is not SamplingLevel.OFF and self._cupti is None)
 
-    def _report(self, level: Level) -> None:
+    def _report(self, level: SamplingLevel) -> None:
         if self._cupti is not None:
             self._recorder.status("cupti", self._cupti.state, self._cupti.reason, 1.0)
             return
@@ -165,16 +165,16 @@ class Ladder:
         method = "event" if timing else "count"
         self._recorder.status(method, self._state(level), self._reason(level), self._cupy.sampled_ratio)
 
-    def _state(self, level: Level) -> str:
-        if level is Level.OFF or not self._cupy.hooked:
+    def _state(self, level: SamplingLevel) -> str:
+        if level is SamplingLevel.OFF or not self._cupy.hooked:
             return OFF
         if self._other and self._wanted != "count":
             return YIELDED
-        return ACTIVE if level is Level.FULL else BACKED_OFF
+        return ACTIVE if level is SamplingLevel.FULL else BACKED_OFF
 
-    def _reason(self, level: Level) -> str:
+    def _reason(self, level: SamplingLevel) -> str:
         parts = [self._other] if self._other else []
-        if level is not Level.FULL:
+        if level is not SamplingLevel.FULL:
             parts.append("measuring took more of the program's time than it may")
         if self._cupti_reason:
             parts.append(self._cupti_reason)

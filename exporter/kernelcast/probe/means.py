@@ -16,7 +16,7 @@ from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import RegionTable, table
 
 
-class CuptiRung(Protocol):
+class CuptiMethod(Protocol):
     """CUPTI's activity records, as `kernelcast.probe.cupti` offers them; it yields to other profilers by itself."""
 
     state: str
@@ -35,13 +35,13 @@ class CuptiRung(Protocol):
         """Drop the reference without a CUPTI call."""
 
 
-def open_cupti(recorder: Recorder) -> CuptiRung:
+def open_cupti(recorder: Recorder) -> CuptiMethod:
     """The CUPTI rung.
 
     Raises:
         ImportError: It is not installed.
     """
-    rung: CuptiRung = importlib.import_module("kernelcast.probe.cupti").CuptiRung(recorder)
+    rung: CuptiMethod = importlib.import_module("kernelcast.probe.cupti").CuptiRung(recorder)
     return rung
 
 
@@ -50,7 +50,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class MethodEnvironment:
     """Dependencies of the method selection.
 
     Attributes:
@@ -71,7 +71,7 @@ class Means:
     contexts: Callable[[], tuple[int, ...]] = active_devices
     libraries: Callable[[], frozenset[str]] = mapped_libraries
     modules: Mapping[str, Any] = field(default_factory=lambda: sys.modules)
-    cupti: Callable[[Recorder], CuptiRung] = open_cupti
+    cupti: Callable[[Recorder], CuptiMethod] = open_cupti
     cupy: Callable[[Recorder], CupyRung] = CupyRung
     budget: Budget = field(default_factory=Budget)
     regions: RegionTable = table

@@ -25,7 +25,7 @@ class Sign(NamedTuple):
     records: bool = True
 
 
-class State(NamedTuple):
+class RunningProfiler(NamedTuple):
     """A sign that a profiler which Python starts is running.
 
     Attributes:
@@ -60,10 +60,12 @@ LIBRARIES: Final = (
 )
 """Libraries that these tools load into the program."""
 RUNNING: Final = (
-    State("torch.autograd.profiler", "_is_profiler_enabled", "PyTorch's profiler runs"),
-    State("torch.profiler._cupti.monitor", "CuptiMonitor", "PyTorch's CUPTI monitor is loaded", records=False),
-    State("jax._src.profiler", "_profile_state.profile_session", "JAX's profiler runs"),
-    State("jax._src.profiler", "_profiler_server", "JAX's profiler server runs", records=False),
+    RunningProfiler("torch.autograd.profiler", "_is_profiler_enabled", "PyTorch's profiler runs"),
+    RunningProfiler(
+        "torch.profiler._cupti.monitor", "CuptiMonitor", "PyTorch's CUPTI monitor is loaded", records=False
+    ),
+    RunningProfiler("jax._src.profiler", "_profile_state.profile_session", "JAX's profiler runs"),
+    RunningProfiler("jax._src.profiler", "_profiler_server", "JAX's profiler server runs", records=False),
 )
 SILENT: Final = {
     "libcublas.so": "cuBLAS",
@@ -123,7 +125,7 @@ def _any(libraries: frozenset[str], prefix: str) -> bool:
     return any(name.startswith(prefix) for name in libraries)
 
 
-def _is_true(modules: Mapping[str, Any], state: State) -> bool:
+def _is_true(modules: Mapping[str, Any], state: RunningProfiler) -> bool:
     value: Any = modules.get(state.module)
     for name in state.path.split("."):
         value = getattr(value, name, None)

@@ -11,7 +11,7 @@ MAX_WAITING: Final = 256
 MAX_HISTORY: Final = 64
 
 
-class Outcomes:
+class OutcomeQueue:
     """A bounded queue of outcome events; the oldest goes first when it overflows, and is counted.
 
     Args:

@@ -8,13 +8,13 @@ from time import monotonic, time_ns
 from typing import Final
 
 from kernelcast.probe.driver import claims
-from kernelcast.probe.hints import Ground, HintDesk
-from kernelcast.probe.ladder import Ladder
+from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.ladder import MethodSelection
 from kernelcast.probe.link import Link
-from kernelcast.probe.means import Means
-from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.means import MethodEnvironment
+from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recorder import Recorder, plain
-from kernelcast.probe.sender import Sender, Subject
+from kernelcast.probe.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.verdict import CanaryPolicy
 from kernelcast.wire.events import Outcome
@@ -97,7 +97,7 @@ class Probe:
         self.steps = 0
         self.recorder = Recorder()
         self._tunables = TunableSet()
-        ground = Ground(
+        ground = RejectionReason(
             settings.program,
             settings.rank,
             settings.code_version,
@@ -106,12 +106,14 @@ class Probe:
             clock,
             settings.policy,
         )
-        self._outcomes = Outcomes(settings.program, settings.rank, clock, self._wake)
-        self._desk = HintDesk(self._tunables, self.recorder, self._outcomes, ground)
-        self.ladder = Ladder(self.recorder, settings.method, Means(each_poll=each_interval) if each_interval else None)
-        subject = Subject(self.recorder, self._tunables, self._outcomes, self._desk, self.ladder)
+        self._outcomes = OutcomeQueue(settings.program, settings.rank, clock, self._wake)
+        self._desk = HintReceiver(self._tunables, self.recorder, self._outcomes, ground)
+        self.ladder = MethodSelection(
+            self.recorder, settings.method, MethodEnvironment(each_poll=each_interval) if each_interval else None
+        )
+        subject = ReportedProcess(self.recorder, self._tunables, self._outcomes, self._desk, self.ladder)
         link = Link(settings.socket_path, monotonic)
-        self._sender = Sender(subject, link, settings.interval_seconds, self._hello)
+        self._sender = ReportSender(subject, link, settings.interval_seconds, self._hello)
         self.observe = self.recorder.observe
         self.count = self.recorder.count
         self.sync = self.recorder.sync

@@ -10,9 +10,9 @@ from logging import getLogger
 from time import monotonic, sleep, thread_time_ns
 from typing import Final, Protocol
 
-from kernelcast.probe.hints import HintDesk
+from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.link import Link, Sent
-from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recorder import Cell, Recorder
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
@@ -65,17 +65,17 @@ class Unmeasured:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReportedProcess:
     """The parts of a process that the sender reports, and the receiver of its hints."""
 
     recorder: Recorder
     tunables: TunableSet
-    outcomes: Outcomes
-    desk: HintDesk
+    outcomes: OutcomeQueue
+    desk: HintReceiver
     measuring: Measuring = field(default_factory=Unmeasured)
 
 
-class Sender:
+class ReportSender:
     """Owns the probe's thread and its connection; other threads may call `start`, `wake`, `stop` and `abandon`.
 
     Args:
@@ -85,7 +85,9 @@ class Sender:
         hello: Makes the first frame, when there is something to say.
     """
 
-    def __init__(self, subject: Subject, link: Link, interval_seconds: float, hello: Callable[[], Hello]) -> None:
+    def __init__(
+        self, subject: ReportedProcess, link: Link, interval_seconds: float, hello: Callable[[], Hello]
+    ) -> None:
         self._subject = subject
         self._link = link
         self._interval_seconds = interval_seconds

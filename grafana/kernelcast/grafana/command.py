@@ -41,7 +41,7 @@ def generate(
     """Write dashboards, rules, and example configurations."""
     chosen = replace(_profile(profile), dashboard_url=dashboard_url, runbooks_url=runbooks_url)
     if not check:
-        with _told():
+        with _exit_on_configuration_error():
             written = output.write(directory, chosen)
         for path in written:
             typer.echo(path)
@@ -62,7 +62,7 @@ def files(
     `generate` makes the same dashboards and rules with addresses and a profile of your choice.
     """
     here = Path(__file__)
-    with _told():
+    with _exit_on_configuration_error():
         source = package_files(here.parent, here.parents[2])
         written = copy_files(source, directory, without=(_CODE,))
     runbooks_file = directory / _RUNBOOKS
@@ -104,18 +104,18 @@ def alertmanager_config(
     profile: ProfileName = rules.PRODUCTION.name,
 ) -> None:
     """Print a configuration for Alertmanager: routing, inhibition, the bridge's webhook."""
-    with _told():
+    with _exit_on_configuration_error():
         text = alertmanager.render(webhook_url, _profile(profile))
     typer.echo(text, nl=False)
 
 
 def _profile(name: str) -> rules.Profile:
-    with _told():
+    with _exit_on_configuration_error():
         return rules.profile_named(name)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _exit_on_configuration_error() -> Iterator[None]:
     """Say what is wrong in one line, and end with the code for configuration."""
     try:
         yield

@@ -11,7 +11,7 @@ import numpy as np
 from kernelcast.predictor.blocks import BoolArray
 from kernelcast.predictor.cases import Case
 from kernelcast.predictor.judge import Judge
-from kernelcast.predictor.regimes import Regimes, Watch
+from kernelcast.predictor.regimes import Regimes, WatchReason
 from kernelcast.predictor.screen import Screening, ScreenOptions, screen
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.subjects import DeviceKey, Subject
@@ -27,7 +27,7 @@ _WIDE_SHARE: Final = 0.5
 
 
 @dataclass
-class Survey:
+class ScreeningResult:
     """What one sweep saw.
 
     Attributes:
@@ -78,7 +78,7 @@ class Surveyor:
         self._options = ScreenOptions(settings.min_points, settings.judge.drift_z)
         self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
 
-    def survey(self, *, now_seconds: float, redeployed: set[str]) -> Survey:
+    def survey(self, *, now_seconds: float, redeployed: set[str]) -> ScreeningResult:
         """Screen every series that still speaks.
 
         Args:
@@ -95,7 +95,7 @@ class Surveyor:
             survey.cases += self._cases(survey, chunk, flagged, wide_rows)
         return survey
 
-    def _census(self, now_seconds: float) -> Survey:
+    def _census(self, now_seconds: float) -> ScreeningResult:
         with self._lock:
             rows = self._windows.rows()
             rows = rows[self._windows.touched[rows] >= now_seconds - self._stale_seconds]
@@ -103,17 +103,17 @@ class Surveyor:
             generations = self._windows.generation[rows]
             self._regimes.sync(rows, generations, subjects)
             self._judge.know_devices(subjects)
-        return Survey(rows, generations, subjects)
+        return ScreeningResult(rows, generations, subjects)
 
-    def _begin_program(self, survey: Survey, program: str) -> int:
+    def _begin_program(self, survey: ScreeningResult, program: str) -> int:
         rows = self._regimes.program_rows(survey.rows, program)
         with self._lock:
             newest = self._windows.newest[rows]
         self._regimes.begin(rows, newest)
         return len(rows)
 
-    def _chunks(self, survey: Survey) -> Iterator[Chunk]:
-        watched = survey.rows[self._regimes.watch[survey.rows] != Watch.NOTHING]
+    def _chunks(self, survey: ScreeningResult) -> Iterator[Chunk]:
+        watched = survey.rows[self._regimes.watch[survey.rows] != WatchReason.NOTHING]
         for begin in range(0, len(watched), CHUNK_ROWS):
             rows = watched[begin : begin + CHUNK_ROWS]
             with self._lock:
@@ -126,10 +126,10 @@ class Surveyor:
         baseline = self._regimes.baseline[chunk.rows]
         over = chunk.seen.level > baseline * (1 + self._settings.judge.kernel_slowdown_ratio)
         watch = self._regimes.watch[chunk.rows]
-        flagged: BoolArray = (chunk.seen.drift & (watch != Watch.CLOCK)) | ((watch == Watch.KERNEL) & over)
+        flagged: BoolArray = (chunk.seen.drift & (watch != WatchReason.CLOCK)) | ((watch == WatchReason.KERNEL) & over)
         return flagged
 
-    def _cases(self, survey: Survey, chunk: Chunk, flagged: BoolArray, wide: BoolArray) -> Iterator[Case]:
+    def _cases(self, survey: ScreeningResult, chunk: Chunk, flagged: BoolArray, wide: BoolArray) -> Iterator[Case]:
         seen = chunk.seen
         for index in np.flatnonzero(flagged).tolist():
             at = int(np.searchsorted(survey.rows, chunk.rows[index]))
@@ -138,7 +138,7 @@ class Surveyor:
                 row=int(chunk.rows[index]),
                 generation=int(survey.generations[at]),
                 subject=subject,
-                watch=Watch(int(self._regimes.watch[chunk.rows[index]])),
+                watch=WatchReason(int(self._regimes.watch[chunk.rows[index]])),
                 window=chunk.window[index].astype(np.float64),
                 newest=int(chunk.newest[index]),
                 span=int(seen.span[index]),
@@ -150,7 +150,7 @@ class Surveyor:
                 shared_device=bool(wide[index]) and subject.device in survey.shared,
             )
 
-    def _program_wide(self, survey: Survey, chunks: list[Chunk]) -> list[BoolArray]:
+    def _program_wide(self, survey: ScreeningResult, chunks: list[Chunk]) -> list[BoolArray]:
         """Kernels of programs most of whose kernels changed; a step that they share begins a new regime."""
         if not chunks:
             return []
@@ -158,7 +158,7 @@ class Surveyor:
         level = np.concatenate([chunk.seen.level for chunk in chunks])
         stepped = np.concatenate([chunk.seen.step_age for chunk in chunks])
         newest = np.concatenate([chunk.newest for chunk in chunks])
-        judged = (self._regimes.watch[rows] == Watch.KERNEL) & np.isfinite(self._regimes.baseline[rows])
+        judged = (self._regimes.watch[rows] == WatchReason.KERNEL) & np.isfinite(self._regimes.baseline[rows])
         changed = judged & (np.abs(level / self._regimes.baseline[rows] - 1) > _CHANGED_RATIO)
         program = self._regimes.program[rows]
         size = int(program.max(initial=0)) + 1
@@ -178,7 +178,7 @@ class Surveyor:
                     _forget_finding(chunks, index)
         return np.split(wide, np.cumsum([len(chunk.rows) for chunk in chunks])[:-1])
 
-    def _explained(self, survey: Survey, rows: IntArray) -> bool:
+    def _explained(self, survey: ScreeningResult, rows: IntArray) -> bool:
         """Whether a lower clock or a second program on the GPU explains it: then it is no deploy."""
         subject = survey.subjects[int(np.searchsorted(survey.rows, rows[0]))]
         with self._lock:

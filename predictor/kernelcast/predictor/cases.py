@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.regimes import Watch
+from kernelcast.predictor.regimes import WatchReason
 from kernelcast.predictor.subjects import Subject
 
 FloatArray = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Case:
     row: int
     generation: int
     subject: Subject
-    watch: Watch
+    watch: WatchReason
     window: FloatArray
     newest: int
     span: int
@@ -77,7 +77,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Finding:
     """What a case is taken for: a cause and a threshold, or the reason to abstain.
 
     Attributes:
@@ -93,6 +93,6 @@ class Verdict:
     evidence: tuple[tuple[str, float], ...] = ()
 
 
-def abstain(reason: Abstention) -> Verdict:
+def abstain(reason: Abstention) -> Finding:
     """The verdict that says nothing, and why."""
-    return Verdict(abstention=reason)
+    return Finding(abstention=reason)

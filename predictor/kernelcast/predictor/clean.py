@@ -21,7 +21,7 @@ _SCALE_FLOOR: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class CleanSegment:
     """What a model is given.
 
     Attributes:
@@ -46,7 +46,7 @@ class Segment:
         return values * self.scale + self.centre
 
 
-def prepare(window: FloatArray, *, span: int) -> Segment:
+def prepare(window: FloatArray, *, span: int) -> CleanSegment:
     """Clean the last part of a window.
 
     Args:
@@ -77,7 +77,7 @@ def prepare(window: FloatArray, *, span: int) -> Segment:
     scale = float(np.ptp(condensed))
     if scale <= _SCALE_FLOOR * max(abs(centre), 1e-30):
         scale = 0.0
-    return Segment((condensed - centre) / (scale or 1.0), centre, scale, intervals)
+    return CleanSegment((condensed - centre) / (scale or 1.0), centre, scale, intervals)
 
 
 def winsorise(values: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ QUANTILES: Final = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class FirstPassage:
     """When a threshold is crossed.
 
     Attributes:
@@ -34,13 +34,13 @@ class Degradation:
     subject: Subject
     cause: Cause
     threshold: float
-    passage: Passage
+    passage: FirstPassage
     evidence: tuple[tuple[str, float], ...] = ()
 
 
 def first_passage(
     paths: FloatArray, threshold: float, *, step_seconds: float, horizons_seconds: tuple[float, ...]
-) -> Passage:
+) -> FirstPassage:
     """When simulated paths rise over a threshold, for two steps in a row: one noisy value is no crossing.
 
     Args:
@@ -56,9 +56,9 @@ def first_passage(
     times = np.where(crosses, (np.argmax(lasting, axis=1) + 1) * step_seconds, np.inf)
     probability = {horizon: float((times <= horizon).mean()) for horizon in horizons_seconds}
     reached = {quantile: float(np.quantile(times, quantile, method="higher")) for quantile in QUANTILES}
-    return Passage(probability, {quantile: time for quantile, time in reached.items() if np.isfinite(time)})
+    return FirstPassage(probability, {quantile: time for quantile, time in reached.items() if np.isfinite(time)})
 
 
-def already_passed(horizons_seconds: tuple[float, ...]) -> Passage:
+def already_passed(horizons_seconds: tuple[float, ...]) -> FirstPassage:
     """The passage of a series that is over its threshold now."""
-    return Passage(dict.fromkeys(horizons_seconds, 1.0), dict.fromkeys(QUANTILES, 0.0))
+    return FirstPassage(dict.fromkeys(horizons_seconds, 1.0), dict.fromkeys(QUANTILES, 0.0))

@@ -8,12 +8,12 @@ import numpy as np
 
 from kernelcast.columnar import Decoded, Decoder
 from kernelcast.predictor.hints import HintBook, Issued
-from kernelcast.predictor.intake import Intake
+from kernelcast.predictor.intake import WindowFeed
 from kernelcast.predictor.online import OnlineState
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.predictor.snapshot import Saved, Snapshot
+from kernelcast.predictor.snapshot import PartitionSnapshot, Saved
 from kernelcast.predictor.sweep import Sweeper, SweepReport
-from kernelcast.predictor.tunables import GpuTime, Tunables
+from kernelcast.predictor.tunables import GpuTime, TunableReports
 from kernelcast.predictor.windows import NOT_ADMITTED, Windows
 
 Partition = tuple[str, int]
@@ -43,13 +43,13 @@ class Engine:
         self.windows = Windows(
             interval_ns=settings.interval_ns, points=settings.window_points, max_series=settings.max_series
         )
-        self.tunables = Tunables()
+        self.tunables = TunableReports()
         self.hints = HintBook(settings.hints)
         self.sweeper = Sweeper(settings, self.windows, self._lock)
         self.offsets: dict[Partition, int] = {}
         self._online = OnlineState()
         self._stirred: set[int] = set()
-        self._intake = Intake(self.windows, self._decoder, self.tunables, self._online)
+        self._intake = WindowFeed(self.windows, self._decoder, self.tunables, self._online)
 
     @property
     def ignored(self) -> int:
@@ -117,7 +117,7 @@ class Engine:
             for partition in partitions:
                 self.offsets.pop(partition, None)
 
-    def snapshot(self, partition: Partition) -> Snapshot | None:
+    def snapshot(self, partition: Partition) -> PartitionSnapshot | None:
         """What is known from one partition; None before anything was read from it."""
         with self._lock:
             offset = self.offsets.get(partition)
@@ -127,9 +127,11 @@ class Engine:
             rows = rows[self.windows.last_ns[rows] > 0]
             matrix = self.windows.matrix(rows)
             series = tuple(self._saved(row, matrix[index]) for index, row in enumerate(rows.tolist()))
-        return Snapshot(str(uuid.uuid4()), offset, self._settings.interval_ns, self._settings.window_points, series)
+        return PartitionSnapshot(
+            str(uuid.uuid4()), offset, self._settings.interval_ns, self._settings.window_points, series
+        )
 
-    def restore(self, partition: Partition, snapshot: Snapshot) -> int:
+    def restore(self, partition: Partition, snapshot: PartitionSnapshot) -> int:
         """Put a snapshot's windows back; returns how many series found room."""
         now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
         owner = self._owner(partition)

@@ -9,7 +9,7 @@ from typing import Final
 
 from kernelcast.predictor.rules import RULES, Proposal
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, HintSettings
-from kernelcast.predictor.tunables import GpuTime, Key, Tunable
+from kernelcast.predictor.tunables import GpuTime, Key, ReportedTunable
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState
 
 ANSWERED: Final = frozenset(
@@ -78,7 +78,7 @@ class HintBook:
         while len(self._answers) > MAX_REMEMBERED:
             del self._answers[next(iter(self._answers))]
 
-    def propose(self, tunables: Iterable[Tunable], gpu_time: GpuTime, *, now_ns: int) -> list[Issued]:
+    def propose(self, tunables: Iterable[ReportedTunable], gpu_time: GpuTime, *, now_ns: int) -> list[Issued]:
         """New hints, at most one per tunable.
 
         Args:
@@ -103,7 +103,9 @@ class HintBook:
             found.append(Issued(hint, proposal.rule))
         return found
 
-    def _reason_against(self, tunable: Tunable, proposal: Proposal, gpu_time: GpuTime, now_ns: int) -> Withheld | None:
+    def _reason_against(
+        self, tunable: ReportedTunable, proposal: Proposal, gpu_time: GpuTime, now_ns: int
+    ) -> Withheld | None:
         key = tunable.key
         if self._is_open(key, now_ns):
             return Withheld.OPEN
@@ -128,7 +130,7 @@ class HintBook:
             while len(self._cooling) > MAX_REMEMBERED:
                 del self._cooling[next(iter(self._cooling))]
 
-    def _hint(self, tunable: Tunable, proposal: Proposal, now_ns: int) -> Hint:
+    def _hint(self, tunable: ReportedTunable, proposal: Proposal, now_ns: int) -> Hint:
         return Hint(
             hint_id=self._new_id(),
             program=tunable.program,

@@ -32,7 +32,7 @@ class Role(IntEnum):
     TUNABLE = 5
 
 
-class Identities(Protocol):
+class IdentityLookup(Protocol):
     """The part of a decoder that is needed here."""
 
     def identity(self, number: int) -> SeriesIdentity:
@@ -55,7 +55,7 @@ _SKIPPED: Final = frozenset({Kind.INFO})
 _FORMS: Final = {Kind.GAUGE: Form.LEVEL, Kind.COUNTER: Form.RATE, Kind.HISTOGRAM: Form.MEAN}
 
 
-class Intake:
+class WindowFeed:
     """Feeds one `Windows` from one decoder.
 
     Attributes:
@@ -63,7 +63,7 @@ class Intake:
     """
 
     def __init__(
-        self, windows: Windows, identities: Identities, tunables: TunableListener, online: OnlineState
+        self, windows: Windows, identities: IdentityLookup, tunables: TunableListener, online: OnlineState
     ) -> None:
         self._windows = windows
         self._online = online

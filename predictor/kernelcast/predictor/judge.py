@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.blocks import MAD_TO_SIGMA
-from kernelcast.predictor.cases import Abstention, Case, Cause, Verdict, abstain
-from kernelcast.predictor.regimes import Regimes, Watch
+from kernelcast.predictor.cases import Abstention, Case, Cause, Finding, abstain
+from kernelcast.predictor.regimes import Regimes, WatchReason
 from kernelcast.predictor.settings import JudgeSettings
 from kernelcast.predictor.subjects import DeviceKey, Subject
 from kernelcast.predictor.windows import Windows
@@ -53,17 +53,17 @@ class Judge:
         """Learn which series speak for which GPU, so that a kernel finds its clock."""
         self._devices = {one.device: one for one in subjects if one.metric == device.SM_CLOCK.prometheus_name}
 
-    def judge(self, case: Case) -> Verdict:
+    def judge(self, case: Case) -> Finding:
         """What a case is taken for."""
-        if case.watch is Watch.TEMPERATURE:
+        if case.watch is WatchReason.TEMPERATURE:
             return self._temperature(case)
-        if case.watch is Watch.MEMORY:
+        if case.watch is WatchReason.MEMORY:
             return self._memory(case)
-        if case.watch is Watch.KERNEL:
+        if case.watch is WatchReason.KERNEL:
             return self._kernel(case)
-        return Verdict()
+        return Finding()
 
-    def _temperature(self, case: Case) -> Verdict:
+    def _temperature(self, case: Case) -> Finding:
         threshold = self._settings.thresholds.get(case.subject.metric)
         if threshold is None:
             threshold = self._last(case.subject.sibling(device.SLOWDOWN_TEMP.prometheus_name))
@@ -78,9 +78,9 @@ class Judge:
             return abstain(Abstention.LOAD_CHANGED)
         evidence = [("slope_per_interval", case.slope), ("level", case.level)]
         evidence += [("power_change_ratio", change.ratio) for change in power[:1]]
-        return Verdict(Cause.THERMAL, threshold, evidence=tuple(evidence))
+        return Finding(Cause.THERMAL, threshold, evidence=tuple(evidence))
 
-    def _memory(self, case: Case) -> Verdict:
+    def _memory(self, case: Case) -> Finding:
         threshold = self._settings.thresholds.get(case.subject.metric)
         if threshold is None:
             threshold = self._memory_limit(case.subject, case.level)
@@ -93,11 +93,11 @@ class Judge:
         before = case.window[: -case.span]
         if np.isfinite(before).any() and case.level <= np.nanmax(before):
             return abstain(Abstention.REFILLING)
-        return Verdict(
+        return Finding(
             Cause.MEMORY_LEAK, threshold, evidence=(("slope_per_interval", case.slope), ("level", case.level))
         )
 
-    def _kernel(self, case: Case) -> Verdict:
+    def _kernel(self, case: Case) -> Finding:
         _, baseline, spread = self._regimes.known(case.row)
         if not np.isfinite(baseline) or baseline <= 0:
             return abstain(Abstention.NO_BASELINE)
@@ -109,14 +109,14 @@ class Judge:
             return abstain(Abstention.RECOVERING if case.slope <= 0 else Abstention.SETTLING)
         return self._slow_kernel(case, baseline, threshold)
 
-    def _slow_kernel(self, case: Case, baseline: float, threshold: float) -> Verdict:
+    def _slow_kernel(self, case: Case, baseline: float, threshold: float) -> Finding:
         if self.clock_fell_on(case.subject.device):
             return abstain(Abstention.CLOCK_FELL)
         evidence = (("baseline", baseline), ("ratio_to_baseline", case.level / baseline))
         if not case.program_wide:
-            return Verdict(Cause.KERNEL_SLOWDOWN, threshold, evidence=evidence)
+            return Finding(Cause.KERNEL_SLOWDOWN, threshold, evidence=evidence)
         if case.shared_device:
-            return Verdict(Cause.CONTENTION, threshold, evidence=evidence)
+            return Finding(Cause.CONTENTION, threshold, evidence=evidence)
         return abstain(Abstention.PROGRAM_WIDE)
 
     def clock_fell_on(self, key: DeviceKey) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from kernelcast.predictor.hints import HintBook
-from kernelcast.runtime.replay import Reader
+from kernelcast.runtime.replay import ReplayConsumer
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import decode_event, hint_from, outcome_from
 from kernelcast.wire.topics import HINTS, OUTCOMES
@@ -40,7 +40,7 @@ class Ledger:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ReplayConsumer,
         book: HintBook,
         aside: Aside,
         *,

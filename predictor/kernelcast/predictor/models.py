@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
-from kernelcast.predictor.clean import Segment, robust_line
+from kernelcast.predictor.clean import CleanSegment, robust_line
 
 FloatArray = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class Forecast:
 
 
 def forecast(
-    segment: Segment,
+    segment: CleanSegment,
     *,
     intervals: int,
     damped: bool,
@@ -144,7 +144,7 @@ def _drift_paths(endog: FloatArray, steps: int, rng: np.random.Generator) -> Flo
 
 
 def _in_unit(
-    segment: Segment, model: str, paths: FloatArray, *, parameters: FloatArray | None = None, failed: bool = False
+    segment: CleanSegment, model: str, paths: FloatArray, *, parameters: FloatArray | None = None, failed: bool = False
 ) -> Forecast:
     paths = segment.restore(paths)
     lower, upper = np.quantile(paths, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.measures import Measures
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.predictor.snapshot import Snapshot
+from kernelcast.predictor.snapshot import PartitionSnapshot
 from kernelcast.predictor.state import SnapshotStore
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import BrokerError, WireError
@@ -169,7 +169,7 @@ class Partitions:
             found = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions]
         return {(one.topic, one.partition): one.offset for one in found}
 
-    def _read(self, mine: list[Partition]) -> dict[Partition, Snapshot]:
+    def _read(self, mine: list[Partition]) -> dict[Partition, PartitionSnapshot]:
         try:
             found = self._store.read(mine)
         except BrokerError as error:
@@ -178,7 +178,7 @@ class Partitions:
             return {}
         return {one: snapshot for one, loaded in found.items() if (snapshot := self._usable(one, loaded)) is not None}
 
-    def _usable(self, partition: Partition, loaded: Snapshot | WireError) -> Snapshot | None:
+    def _usable(self, partition: Partition, loaded: PartitionSnapshot | WireError) -> PartitionSnapshot | None:
         if isinstance(loaded, WireError):
             self._measures.snapshot_failures.labels("unusable").inc()
             _log.warning("snapshot not used", topic=partition[0], partition=partition[1], reason=str(loaded))

@@ -20,7 +20,7 @@ PATIENCE_SWEEPS: Final = 3
 """A prediction may be left out of a sweep when time is short; only after so many is it withdrawn."""
 
 
-class Publisher:
+class ForecastPublisher:
     """Writes forecasts and hints under one identity."""
 
     def __init__(self, settings: PredictorSettings, producer: Sender, *, clock_ns: Callable[[], int]) -> None:

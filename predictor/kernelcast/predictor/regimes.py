@@ -23,7 +23,7 @@ MAX_PROGRAMS: Final = 10_000
 """Names known before those that are gone are forgotten: a name with a job's number in it comes only once."""
 
 
-class Watch(IntEnum):
+class WatchReason(IntEnum):
     """What a series is watched for."""
 
     NOTHING = 0
@@ -34,7 +34,7 @@ class Watch(IntEnum):
     CLOCK = 5
 
 
-_WITH_BASELINE: Final = (Watch.KERNEL, Watch.CLOCK)
+_WITH_BASELINE: Final = (WatchReason.KERNEL, WatchReason.CLOCK)
 
 
 class Regimes:
@@ -70,7 +70,7 @@ class Regimes:
         if len(changed) and self._with_variants:
             whole = [row for row, one in zip(rows.tolist(), subjects, strict=True) if one in self._with_variants]
             # A kernel as a whole mixes its variants, so its mean follows the mixture, not the speed.
-            self.watch[whole] = Watch.NOTHING
+            self.watch[whole] = WatchReason.NOTHING
         if len(self._with_variants) > MAX_FORMER:
             self._with_variants &= set(subjects)
 
@@ -85,7 +85,7 @@ class Regimes:
     def program_rows(self, rows: IntArray, program: str) -> IntArray:
         """The judged kernels of a program among these rows."""
         number = self._programs.get(program, -1)
-        mine: IntArray = rows[(self.program[rows] == number) & (self.watch[rows] == Watch.KERNEL)]
+        mine: IntArray = rows[(self.program[rows] == number) & (self.watch[rows] == WatchReason.KERNEL)]
         return mine
 
     def learn(self, rows: IntArray, window: WindowArray, *, min_points: int) -> None:
@@ -139,16 +139,16 @@ class Regimes:
         """The programs that are known."""
         return list(self._programs)
 
-    def _watch_of(self, subject: Subject) -> Watch:
+    def _watch_of(self, subject: Subject) -> WatchReason:
         if subject.metric == device.GPU_TEMP.prometheus_name:
-            return Watch.TEMPERATURE
+            return WatchReason.TEMPERATURE
         if subject.metric == device.FB_USED.prometheus_name:
-            return Watch.MEMORY
+            return WatchReason.MEMORY
         if subject.metric == device.SM_CLOCK.prometheus_name:
-            return Watch.CLOCK
+            return WatchReason.CLOCK
         if subject.is_judged_kernel:
-            return Watch.KERNEL
-        return Watch.FORECAST if subject.metric in _FORECAST_ONLY else Watch.NOTHING
+            return WatchReason.KERNEL
+        return WatchReason.FORECAST if subject.metric in _FORECAST_ONLY else WatchReason.NOTHING
 
     def _grow(self, size: int) -> None:
         old = len(self.since)

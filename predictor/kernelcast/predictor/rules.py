@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kernelcast.predictor.tunables import Tunable
+from kernelcast.predictor.tunables import ReportedTunable
 from kernelcast.wire.events import Evidence
 
 WARP: Final = 32
@@ -37,10 +37,10 @@ class Proposal:
     evidence: tuple[Evidence, ...]
 
 
-Rule = Callable[[Tunable], Proposal | None]
+Rule = Callable[[ReportedTunable], Proposal | None]
 
 
-def block_size_not_warp_multiple(tunable: Tunable) -> Proposal | None:
+def block_size_not_warp_multiple(tunable: ReportedTunable) -> Proposal | None:
     """A block that is no multiple of 32 leaves lanes of its last warp idle: (1/warps)(1 - r/32) of its time."""
     size = _whole(tunable.value)
     if tunable.kind != "block_size" or size is None or size < 1 or size % WARP == 0:
@@ -57,7 +57,7 @@ def block_size_not_warp_multiple(tunable: Tunable) -> Proposal | None:
     return Proposal("block_size_not_warp_multiple", value, ratio, (ratio, 1.0), 0.7, evidence)
 
 
-def block_size_small(tunable: Tunable) -> Proposal | None:
+def block_size_small(tunable: ReportedTunable) -> Proposal | None:
     """Under 64 threads a block, the limit of resident blocks keeps a multiprocessor from filling up."""
     size = _whole(tunable.value)
     if tunable.kind != "block_size" or size is None or size < 1 or size % WARP or size >= SMALLEST_BLOCK:
@@ -77,7 +77,7 @@ def _whole(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def _better_block(tunable: Tunable, size: int) -> str | None:
+def _better_block(tunable: ReportedTunable, size: int) -> str | None:
     """The allowed multiple of 32 in 128 to 256 that is nearest to the present one, else the nearest from 64 up."""
     sizes = {number: text for text in tunable.allowed if (number := _whole(text)) is not None}
     fit = [number for number in sizes if number % WARP == 0 and SMALLEST_BLOCK <= number <= LARGEST_BLOCK]

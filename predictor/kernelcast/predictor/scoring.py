@@ -24,7 +24,7 @@ MAX_WIDENING: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Claim:
+class ForecastClaim:
     """One interval that was forecast.
 
     Attributes:
@@ -71,13 +71,13 @@ class Scores:
     """
 
     def __init__(self) -> None:
-        self._pending: dict[tuple[int, int], list[Claim]] = {}
+        self._pending: dict[tuple[int, int], list[ForecastClaim]] = {}
         self._count = 0
         self._hits: dict[str, deque[bool]] = {}
         self._needed: dict[tuple[str, float], deque[float]] = {}
         self.dropped = 0
 
-    def claim(self, claim: Claim) -> None:
+    def claim(self, claim: ForecastClaim) -> None:
         """Remember an interval until its time comes."""
         if self._count >= MAX_PENDING:
             self.dropped += 1
@@ -111,7 +111,7 @@ class Scores:
         rank = min(math.ceil((len(needed) + 1) * LEVEL), len(needed))
         return float(np.clip(np.partition(needed, rank - 1)[rank - 1], 1.0, MAX_WIDENING))
 
-    def _score(self, claim: Claim, value: Callable[[int, int], float] | None) -> None:
+    def _score(self, claim: ForecastClaim, value: Callable[[int, int], float] | None) -> None:
         self._count -= 1
         seen = value(claim.row, claim.due) if value is not None else float("nan")
         if not np.isfinite(seen):

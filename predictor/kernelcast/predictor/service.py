@@ -14,7 +14,7 @@ from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.ledger import Ledger
 from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.partitions import Partitions
-from kernelcast.predictor.publish import Publisher
+from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state import SnapshotStore
 from kernelcast.runtime.deadletter import DeadLetters
@@ -60,7 +60,7 @@ class Predictor:
         self._dead = DeadLetters(self._producer, registry=self.registry)
         self._dead.expect(*TOPICS, OUTCOMES.name, HINTS.name)
         self._engine = Engine(settings, clock_ns=clock_ns)
-        self._publisher = Publisher(settings, self._producer, clock_ns=clock_ns)
+        self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
         store = SnapshotStore(settings.group_id, self._producer, self._reader)
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
         self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, clock_ns=clock_ns)

@@ -53,7 +53,7 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PartitionSnapshot:
     """All series of one partition, and the offset of the next message to be read.
 
     Attributes:
@@ -70,14 +70,14 @@ class Snapshot:
     series: tuple[Saved, ...]
 
 
-def dump(snapshot: Snapshot) -> list[bytes]:
+def dump(snapshot: PartitionSnapshot) -> list[bytes]:
     """A snapshot in parts; at least one, even without series."""
     per_part = max(1, PART_BYTES // (4 * snapshot.points))
     groups = [snapshot.series[begin : begin + per_part] for begin in range(0, len(snapshot.series), per_part)] or [()]
     return [_dump_part(snapshot, group, number, len(groups)) for number, group in enumerate(groups)]
 
 
-def load(parts: Sequence[bytes]) -> Snapshot:
+def load(parts: Sequence[bytes]) -> PartitionSnapshot:
     """The snapshot whose newest parts these are.
 
     Raises:
@@ -97,10 +97,10 @@ def load(parts: Sequence[bytes]) -> Snapshot:
             f"snapshot has {len(mine)} of its {first['parts']} parts; the windows are read again from Kafka"
         )
     series = tuple(saved for text, values in mine for saved in _series(text, values))
-    return Snapshot(first["identity"], first["offset"], first["interval_ns"], first["points"], series)
+    return PartitionSnapshot(first["identity"], first["offset"], first["interval_ns"], first["points"], series)
 
 
-def _dump_part(snapshot: Snapshot, group: Sequence[Saved], number: int, parts: int) -> bytes:
+def _dump_part(snapshot: PartitionSnapshot, group: Sequence[Saved], number: int, parts: int) -> bytes:
     text = json.dumps(
         {
             "identity": snapshot.identity,

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.predictor.engine import Partition
-from kernelcast.predictor.snapshot import Snapshot, dump, load
+from kernelcast.predictor.snapshot import PartitionSnapshot, dump, load
 from kernelcast.runtime.producer import Headers
-from kernelcast.runtime.replay import Reader, to_end
+from kernelcast.runtime.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 
@@ -29,7 +29,7 @@ class SnapshotStore:
         self,
         group_id: str,
         producer: Sender,
-        open_reader: Callable[[], Reader],
+        open_reader: Callable[[], ReplayConsumer],
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -38,14 +38,14 @@ class SnapshotStore:
         self._open_reader = open_reader
         self._monotonic = monotonic
 
-    def write(self, partition: Partition, snapshot: Snapshot) -> int:
+    def write(self, partition: Partition, snapshot: PartitionSnapshot) -> int:
         """Queue a snapshot's parts; returns their bytes. The first goes last: a snapshot counts once it is whole."""
         parts = dump(snapshot)
         for number in reversed(range(len(parts))):
             self._producer.send(STATE.name, key=self._key(partition, number), value=parts[number])
         return sum(map(len, parts))
 
-    def read(self, partitions: Iterable[Partition]) -> dict[Partition, Snapshot | WireError]:
+    def read(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionSnapshot | WireError]:
         """The newest snapshot of each partition that has one, or why it is of no use."""
         wanted = {self._prefix(partition): partition for partition in partitions}
         found: dict[Partition, dict[bytes, bytes]] = {}
@@ -75,7 +75,7 @@ class SnapshotStore:
         return self._prefix(partition) + f"|{part}".encode()
 
 
-def _load(parts: list[bytes]) -> Snapshot | WireError:
+def _load(parts: list[bytes]) -> PartitionSnapshot | WireError:
     try:
         return load(parts)
     except WireError as error:

@@ -10,14 +10,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.candidates import Survey, Surveyor
-from kernelcast.predictor.cases import Abstention, Case, Verdict
+from kernelcast.predictor.candidates import ScreeningResult, Surveyor
+from kernelcast.predictor.cases import Abstention, Case, Finding
 from kernelcast.predictor.clean import prepare
-from kernelcast.predictor.degradation import Degradation, Passage, already_passed, first_passage
+from kernelcast.predictor.degradation import Degradation, FirstPassage, already_passed, first_passage
 from kernelcast.predictor.judge import Judge
 from kernelcast.predictor.models import ETS, ETS_DAMPED, Forecast, forecast
 from kernelcast.predictor.regimes import Regimes
-from kernelcast.predictor.scoring import Claim, Scores
+from kernelcast.predictor.scoring import ForecastClaim, Scores
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.windows import Windows
 from kernelcast.wire.errors import WindowError
@@ -142,7 +142,7 @@ class Sweeper:
         with self._lock:
             self.scores.settle(newest, self._windows.at)
 
-    def _choose(self, survey: Survey, report: SweepReport) -> list[tuple[Case, Verdict]]:
+    def _choose(self, survey: ScreeningResult, report: SweepReport) -> list[tuple[Case, Finding]]:
         """Cases that have been flagged for long enough, the nearest to their threshold first."""
         judged = [(case, self._judged(case)) for case in survey.cases]
         report.abstentions.update(verdict.abstention for _, verdict in judged if verdict.abstention is not None)
@@ -158,12 +158,12 @@ class Sweeper:
         chosen = [(case, verdict) for case, verdict in judged if case.row in raised]
         return sorted(chosen, key=lambda pair: _intervals_left(*pair))
 
-    def _judged(self, case: Case) -> Verdict:
+    def _judged(self, case: Case) -> Finding:
         """One verdict under the lock: thousands in one go would keep the reading of Kafka waiting."""
         with self._lock:
             return self._judge.judge(case)
 
-    def _fit_all(self, chosen: list[tuple[Case, Verdict]], report: SweepReport, now_seconds: float) -> None:
+    def _fit_all(self, chosen: list[tuple[Case, Finding]], report: SweepReport, now_seconds: float) -> None:
         allowed = self._settings.max_fits_per_sweep
         budget_seconds = self._settings.fit_share_ratio * self._settings.sweep_every_seconds
         begun = self._timer()
@@ -176,7 +176,7 @@ class Sweeper:
                 report.predictions.append(prediction)
         report.fit_seconds = self._timer() - begun
 
-    def _predict(self, case: Case, verdict: Verdict, report: SweepReport, now_seconds: float) -> Prediction | None:
+    def _predict(self, case: Case, verdict: Finding, report: SweepReport, now_seconds: float) -> Prediction | None:
         horizons = self._horizons(case)
         try:
             segment = prepare(case.window, span=case.span)
@@ -215,14 +215,14 @@ class Sweeper:
         return tuple(horizon for horizon in self._settings.horizons_seconds if horizon <= reach)
 
     def _degradation(
-        self, case: Case, verdict: Verdict, found: Forecast, horizons: tuple[float, ...]
+        self, case: Case, verdict: Finding, found: Forecast, horizons: tuple[float, ...]
     ) -> Degradation | None:
         if verdict.cause is None:
             return None
         passage = self._passage(case, verdict, found, horizons)
         return Degradation(case.subject, verdict.cause, verdict.threshold, passage, verdict.evidence)
 
-    def _passage(self, case: Case, verdict: Verdict, found: Forecast, horizons: tuple[float, ...]) -> Passage:
+    def _passage(self, case: Case, verdict: Finding, found: Forecast, horizons: tuple[float, ...]) -> FirstPassage:
         if case.level > verdict.threshold:
             return already_passed(horizons)
         step_seconds = found.intervals * self._settings.interval_seconds
@@ -240,7 +240,7 @@ class Sweeper:
         """Mean, lower and upper bound at a horizon, remembered until it is known how they came out."""
         step = -(-round(horizon_seconds / self._settings.interval_seconds) // found.intervals) - 1
         metric = case.subject.without_variant.metric
-        claim = Claim(
+        claim = ForecastClaim(
             due=case.newest + (step + 1) * found.intervals,
             row=case.row,
             generation=case.generation,
@@ -255,7 +255,7 @@ class Sweeper:
         return claim.bounds
 
 
-def _intervals_left(case: Case, verdict: Verdict) -> float:
+def _intervals_left(case: Case, verdict: Finding) -> float:
     """A straight line's time to the threshold, in intervals; series without a threshold come last."""
     if verdict.cause is None:
         return float("inf")

@@ -18,7 +18,7 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Tunable:
+class ReportedTunable:
     """A tunable as a program last reported it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Tunable:
         return self.program, self.name, self.device_model
 
 
-class Tunables:
+class TunableReports:
     """The latest report of each tunable.
 
     Attributes:
@@ -56,7 +56,7 @@ class Tunables:
     """
 
     def __init__(self) -> None:
-        self._latest: dict[Key, Tunable] = {}
+        self._latest: dict[Key, ReportedTunable] = {}
         self._heard_ns: dict[Key, int] = {}
         self._versions: dict[str, dict[str, int]] = {}
         self.redeployed: set[str] = set()
@@ -68,7 +68,7 @@ class Tunables:
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
         """Take a point of `kernelcast.tunable.info`."""
         words = dict(attributes)
-        tunable = Tunable(
+        tunable = ReportedTunable(
             program=words.get("program", ""),
             name=words.get("tunable", ""),
             value=words.get("value", ""),
@@ -90,14 +90,14 @@ class Tunables:
         self._heard_ns[tunable.key] = now_ns
         self._notice_version(tunable, now_ns)
 
-    def _notice_version(self, tunable: Tunable, now_ns: int) -> None:
+    def _notice_version(self, tunable: ReportedTunable, now_ns: int) -> None:
         before = self._versions.get(tunable.program, {})
         running = {version: heard_ns for version, heard_ns in before.items() if heard_ns >= now_ns - VERSION_SILENT_NS}
         if before and tunable.code_version not in running and list(before) != [tunable.code_version]:
             self.redeployed.add(tunable.program)
         self._versions[tunable.program] = {**running, tunable.code_version: now_ns}
 
-    def current(self) -> list[Tunable]:
+    def current(self) -> list[ReportedTunable]:
         """All of them."""
         return list(self._latest.values())
 

@@ -8,8 +8,8 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from tests.service.conftest import Broker
 
 from kernelcast.cli.doctor.broker import check_broker
-from kernelcast.cli.doctor.finding import Level
-from kernelcast.runtime.admin import Admin, Outcome, apply_topics, list_topics
+from kernelcast.cli.doctor.finding import Severity
+from kernelcast.runtime.admin import Admin, TopicResult, apply_topics, list_topics
 from kernelcast.runtime.consumer import Consumer
 from kernelcast.runtime.deadletter import MAX_VALUE_BYTES, DeadLetters
 from kernelcast.runtime.producer import Producer
@@ -43,10 +43,10 @@ def test_topics_are_made_kept_and_mended(settings: KafkaSettings) -> None:
     moved = {change.topic: change for change in apply_topics(settings, partitions=3)}
     found = list_topics(settings)
 
-    assert {change.outcome for change in first} == {Outcome.CREATED}
-    assert {change.outcome for change in second} == {Outcome.UNCHANGED}
-    assert mended[DEVICE.name].outcome is Outcome.ALTERED
-    assert {change.outcome for change in moved.values()} == {Outcome.DIFFERS}
+    assert {change.outcome for change in first} == {TopicResult.CREATED}
+    assert {change.outcome for change in second} == {TopicResult.UNCHANGED}
+    assert mended[DEVICE.name].outcome is TopicResult.ALTERED
+    assert {change.outcome for change in moved.values()} == {TopicResult.DIFFERS}
     for topic in TOPICS:
         assert found[topic.name].partitions == topic.partitions
         assert found[topic.name].config.items() >= topic.config.items()
@@ -69,7 +69,7 @@ def test_a_topic_that_refuses_everything_makes_the_producer_unready_until_its_li
     assert DEVICE.name in reason
     assert "Message size too large" in reason
 
-    assert [change.outcome for change in apply_topics(settings, [DEVICE])] == [Outcome.ALTERED]
+    assert [change.outcome for change in apply_topics(settings, [DEVICE])] == [TopicResult.ALTERED]
     while not producer.ready()[0] and time.monotonic() < deadline:
         producer.send(DEVICE.name, key=b"node-1", value=os.urandom(5_000))
         producer.flush(DEADLINE_SECONDS)
@@ -118,5 +118,5 @@ def test_the_doctor_finds_kafka_its_topics_and_its_clock_well(settings: KafkaSet
     apply_topics(settings)
     whole = {finding.check: finding.level for finding in check_broker(settings, probe_clock=True)}
 
-    assert missing == {"kafka": Level.OK, "topics": Level.FAIL}
-    assert whole == {"kafka": Level.OK, "topics": Level.OK, "clock": Level.OK}
+    assert missing == {"kafka": Severity.OK, "topics": Severity.FAIL}
+    assert whole == {"kafka": Severity.OK, "topics": Severity.OK, "clock": Severity.OK}

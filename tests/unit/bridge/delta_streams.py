@@ -13,7 +13,7 @@ from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.columnar import Decoded, Decoder
 
-ORDER = Order(tolerance_ns=10_000_000_000, settle_ms=300_000, most_gaps=128)
+ORDER = Order(tolerance_ns=10_000_000_000, settle_ms=300_000, max_gaps=128)
 LATE_MS = 1_000_000
 """An append time that makes none of the tests' times one of the future."""
 
@@ -67,7 +67,7 @@ def sums(
 class Meter:
     """An accumulator behind a decoder, fed message by message."""
 
-    totals: Accumulator = field(default_factory=lambda: Accumulator(ORDER, most_series=1000))
+    totals: Accumulator = field(default_factory=lambda: Accumulator(ORDER, max_series=1000))
     decoder: Decoder = field(default_factory=Decoder)
     offset: int = 0
     counted: dict[str, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.consume import Intake, Parts, Policy
+from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
 from kernelcast.bridge.series.columns import MessageColumns, Rules
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import DEFAULT_RULES, SeriesStore
@@ -182,7 +182,7 @@ class Site:
             DeltaInstruments(self.registry),
             self.clock,
         )
-        parts = Parts(self.kafka, self.selection, self.store, self.shelf, self.instruments, self.clock, totals)
+        parts = IntakeParts(self.kafka, self.selection, self.store, self.shelf, self.instruments, self.clock, totals)
         self.intake = Intake(parts, policy)
 
     def export(

@@ -10,7 +10,7 @@ from tests.unit.bridge.prometheus_protobuf import Request, WriteRequest
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.remote_write import request_v1, request_v2
 from kernelcast.bridge.push.rows import WritePayload
 from kernelcast.bridge.push.settings import PushSettings
@@ -30,7 +30,7 @@ class Bench:
         self.registry = CollectorRegistry()
         destination = PushSettings(name="d", kind="remote_write", url="http://receiver", **changes)
         metrics = DestinationMetrics(PushMetrics(self.registry), "d")
-        self.conversion = Conversion(destination, metrics, Reading(formats=formats or {}))
+        self.conversion = Conversion(destination, metrics, ReaderSettings(formats=formats or {}))
 
     def payloads(self, *bodies: bytes, topic: str = KERNELS.name) -> list[WritePayload]:
         messages = [Record((topic, 0, offset), body, append_ms=10) for offset, body in enumerate(bodies)]

@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry
 from tests.unit.bridge.list_kafka import ManualClock, Record
 from tests.unit.bridge.prometheus_protobuf import Request, WriteRequest
 
-from kernelcast.bridge.push.backlog import Backlog
+from kernelcast.bridge.push.backlog import PushBacklog
 from kernelcast.bridge.push.backoff import Backoff
 from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.delivery import Delivery, Surroundings
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
-from kernelcast.bridge.push.otlp import OtlpSender, Passage
+from kernelcast.bridge.push.otlp import OtlpSender, PayloadConverter
 from kernelcast.bridge.push.pusher import Pusher, Stages
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.remote_write import WriteSender
 from kernelcast.bridge.push.settings import PushSettings
@@ -63,11 +63,11 @@ class GroupMember:
     due: list[Callable[[], None]] = field(default_factory=list)
     takes_commits: bool = True
 
-    def join(self, backlog: Backlog, *keys: Key) -> None:
+    def join(self, backlog: PushBacklog, *keys: Key) -> None:
         for start in backlog.assigned([TopicPartition(*key) for key in keys]):
             self.position[start.topic, start.partition] = start.offset
 
-    def leave(self, backlog: Backlog, *keys: Key, lost: bool = False) -> None:
+    def leave(self, backlog: PushBacklog, *keys: Key, lost: bool = False) -> None:
         for key in keys:
             del self.position[key]
         backlog.revoked([TopicPartition(*key) for key in keys], lost=lost)
@@ -208,20 +208,20 @@ class PushSite:
         self.metrics = DestinationMetrics(PushMetrics(self.registry), "d")
         self.member = GroupMember(self.log, self.clock)
         self.stopping = False
-        self.backlog = Backlog(self.member, self.metrics, self.clock, start=self.settings.start)
+        self.backlog = PushBacklog(self.member, self.metrics, self.clock, start=self.settings.start)
         self.waits: list[float] = []
         surroundings = Surroundings(self.metrics, Backoff(lambda: 0.5), self.clock, self._wait)
         http = Receiver(self.settings, clock=self.clock, transport=httpx.MockTransport(receiver))
         if self.settings.kind == "otlp":
             stages = Stages(
                 self.backlog,
-                Passage(self.settings, self.metrics, Reading()),
+                PayloadConverter(self.settings, self.metrics, ReaderSettings()),
                 Delivery(OtlpSender(http, self.settings), surroundings),
             )
         else:
             stages = Stages(
                 self.backlog,
-                Conversion(self.settings, self.metrics, Reading()),
+                Conversion(self.settings, self.metrics, ReaderSettings()),
                 Delivery(WriteSender(http, self.settings), surroundings),
             )
         self.pusher = Pusher(stages, self.settings, self.metrics, lambda: self.stopping)

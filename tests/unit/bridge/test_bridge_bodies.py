@@ -12,7 +12,7 @@ from kernelcast.bridge.expose import bodies as module
 from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, Request
 from kernelcast.bridge.expose.compress import Packing
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.series.layout import Snapshot
+from kernelcast.bridge.series.layout import StoreSnapshot
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.series.view import ALL, View
 
@@ -29,7 +29,7 @@ def bodies_of(store: SeriesStore) -> tuple[Bodies, list[int]]:
 
 
 def test_slow_readers_of_a_large_page_share_it_and_nobody_else_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_KEPT_BYTES", 0)
+    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 0)
     store = exposed_store()
     updated(store, 1)
     bodies, encoded = bodies_of(store)
@@ -52,7 +52,7 @@ def test_pages_that_are_kept_are_those_of_the_newest_version_within_the_limit(
     for request in requests * 2:
         bodies.body(request)
     assert len(encoded) == len(requests)
-    monkeypatch.setattr(module, "MOST_KEPT", 2)
+    monkeypatch.setattr(module, "MAX_KEPT", 2)
     updated(store, 2)
     for request in requests:
         bodies.body(request)
@@ -76,7 +76,7 @@ class SlowSource:
     def version(self) -> int:
         return self._store.version
 
-    def snapshot(self, view: View) -> Snapshot:
+    def snapshot(self, view: View) -> StoreSnapshot:
         snapshot = self._store.snapshot(view)
         self.begun.release()
         self.go.acquire()

@@ -186,7 +186,7 @@ class Site:
 
     def __init__(self, **settings: Any) -> None:
         self.decoder = Decoder()
-        self.totals = Accumulator(Order(0, 0, 1), most_series=10)
+        self.totals = Accumulator(Order(0, 0, 1), max_series=10)
         translator = Translator(TranslationSettings(**settings))
         self.store = SeriesStore(SeriesLimits(), translator=translator, producers=ProducerRules())
         self.store.expose(0, exposed=True)
@@ -197,7 +197,7 @@ class Site:
         origin = come_from(0, offset, APPEND_MS)
         cumulative, _ = self.totals.accumulate(decoded, origin, self.decoder)
         outcomes = self.store.apply(cumulative, origin, self.decoder)
-        self.store.look_after_producers({0: APPEND_MS + 1_500})
+        self.store.judge_producers({0: APPEND_MS + 1_500})
         return outcomes
 
     def body(self) -> str:

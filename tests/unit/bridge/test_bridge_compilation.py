@@ -15,7 +15,7 @@ from kernelcast.bridge.compilation import Compilation, Machine
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import example_points
-from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, Part
+from kernelcast.bridge.warm_up import NEEDED_LATER, NEEDED_TO_BE_READY, PARTS, CompilationUnit
 from kernelcast.columnar import Decoder
 from kernelcast.columnar.compiled import code_cache
 
@@ -40,7 +40,7 @@ class Site:
     stopped: int = 0
 
     def compilation(self) -> Compilation:
-        parts = {name: Part((name,), lambda name=name: self._compile(name)) for name in PLANNED}  # type: ignore[misc]
+        parts = {name: CompilationUnit((name,), lambda name=name: self._compile(name)) for name in PLANNED}  # type: ignore[misc]
         return Compilation(Machine(self.cores, self._missing, lambda: self.is_writable, self._start), parts)
 
     def _missing(self, modules: Sequence[str]) -> list[str]:
@@ -137,7 +137,7 @@ def test_every_function_of_the_bridge_belongs_to_a_part_and_is_compiled_by_it() 
 def test_the_check_of_an_image_fails_and_names_what_was_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(warm_up, "PARTS", {"decoder": Part((), lambda: None)})
+    monkeypatch.setattr(warm_up, "PARTS", {"decoder": CompilationUnit((), lambda: None)})
     monkeypatch.setattr(example_run, "take_messages_through", lambda: None)
     monkeypatch.setattr(code_cache, "compiled_here", list)
     assert warm_up.main(["--check"]) == 0
@@ -173,7 +173,7 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
     example_run.take_messages_through()
     decoder = Decoder()
     _, messages = example_points()
-    Accumulator(Order(0, 1, 1), most_series=3).accumulate(decoder.decode([delta_message()]), messages, decoder)
+    Accumulator(Order(0, 1, 1), max_series=3).accumulate(decoder.decode([delta_message()]), messages, decoder)
     assert signatures() == before
 
 

@@ -13,8 +13,8 @@ from tests.unit.bridge.delta_streams import ORDER, Meter, request
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.freeze import freeze, thaw
-from kernelcast.bridge.delta.snapshot import Part, Snapshot, load
-from kernelcast.bridge.series.exponential import MOST_BUCKETS
+from kernelcast.bridge.delta.snapshot import SnapshotPart, TotalsSnapshot, load
+from kernelcast.bridge.series.exponential import MAX_BUCKETS
 from kernelcast.columnar import HAS_SUM, HistogramColumns
 
 
@@ -143,7 +143,7 @@ def test_a_total_never_has_more_buckets_than_it_may() -> None:
     meter = Meter()
     out = meter.take(exponential(0, [1e-200], 20), exponential(1, [1e200], 20)).histograms
     length = int(out.positive_indptr[2] - out.positive_indptr[1])
-    assert length <= MOST_BUCKETS
+    assert length <= MAX_BUCKETS
     assert side(out, 1, "positive") == buckets_of([1e-200, 1e200], int(out.scale[1]))
 
 
@@ -198,9 +198,9 @@ def restarted(meter: Meter) -> Meter:
     """Another accumulator, from a snapshot of the first; other series numbers, too."""
     rows = meter.totals.rows
     columns = freeze(rows, rows.with_total(rows.in_use()), {0: 0})
-    parts = Snapshot(b"12345678", 5, ((("t", 0), meter.offset),), columns).dump()
-    again = load([Part.of(part) for part in parts])
-    totals = Accumulator(ORDER, most_series=1000)
+    parts = TotalsSnapshot(b"12345678", 5, ((("t", 0), meter.offset),), columns).dump()
+    again = load([SnapshotPart.of(part) for part in parts])
+    totals = Accumulator(ORDER, max_series=1000)
     assert thaw(totals.rows, again.columns, {0: 0}) == len(columns["kind"])
     totals.at(0, again.positions[0][1])
     np.testing.assert_array_equal(again.columns["last_ns"], columns["last_ns"])

@@ -10,15 +10,15 @@ import cramjam
 import pytest
 from tests.fuzz.documents import snapshot
 
-from kernelcast.bridge.delta.snapshot import MAGIC, VERSION, Part, load
+from kernelcast.bridge.delta.snapshot import MAGIC, VERSION, SnapshotPart, load
 from kernelcast.wire.errors import WireError
 
 
-def part_of(content: bytes, *, number: int = 0, count: int = 1, inflated_bytes: int | None = None) -> Part:
+def part_of(content: bytes, *, number: int = 0, count: int = 1, inflated_bytes: int | None = None) -> SnapshotPart:
     packed = bytes(cramjam.zstd.compress(content, 1))
     length = len(content) if inflated_bytes is None else inflated_bytes
     head = struct.pack("<4sH8sIIQI", MAGIC, VERSION, b"identity", number, count, length, zlib.crc32(packed))
-    return Part.of(head + packed)
+    return SnapshotPart.of(head + packed)
 
 
 def content_with(head: Any) -> bytes:

@@ -155,7 +155,7 @@ def test_a_series_without_a_value_for_now_goes_on_with_its_total() -> None:
 
 
 def test_series_beyond_the_limit_have_no_value_and_come_in_once_there_is_room() -> None:
-    meter = Meter(Accumulator(ORDER, most_series=1))
+    meter = Meter(Accumulator(ORDER, max_series=1))
     meter.sums(Delta(10, 20, 1, "a"))
     assert meter.take(sums([Delta(10, 20, 1, "b")])).numbers.flags.tolist() == [NO_RECORDED_VALUE]
     assert meter.counted["limit"] == 1
@@ -164,7 +164,7 @@ def test_series_beyond_the_limit_have_no_value_and_come_in_once_there_is_room() 
 
 
 def test_resting_totals_make_room_for_live_series_the_longest_resting_first() -> None:
-    meter = Meter(Accumulator(ORDER, most_series=3))
+    meter = Meter(Accumulator(ORDER, max_series=3))
     for i, name in enumerate("abc"):
         meter.sums(Delta(10, 20, 1 + i, name), append_ms=LATE_MS + i)
     assert not len(meter.totals.expired({0: LATE_MS + 2}, kept_ms=1000))
@@ -211,7 +211,7 @@ def test_a_series_that_comes_from_two_partitions_in_turn_shows_no_value_until_it
 
 
 def test_gaps_are_forgotten_oldest_first_and_counted() -> None:
-    meter = Meter(Accumulator(ORDER._replace(most_gaps=2), most_series=10))
+    meter = Meter(Accumulator(ORDER._replace(max_gaps=2), max_series=10))
     points = line(*[1] * 9)
     meter.sums(*points[::2])
     assert meter.totals.forgotten_gaps == 2
@@ -247,7 +247,7 @@ def test_any_points_in_any_order_come_to_what_the_slow_way_says(points: list[Del
 
 
 def test_a_partition_that_is_read_later_than_another_is_not_taken_for_a_clock_that_was_put_right() -> None:
-    meter = Meter(Accumulator(Order(10 * 10**9, settle_ms=0, most_gaps=128), most_series=10))
+    meter = Meter(Accumulator(Order(10 * 10**9, settle_ms=0, max_gaps=128), max_series=10))
     for begin, end, partition in ((100, 110, 0), (170, 180, 0), (110, 140, 1), (140, 170, 1), (180, 190, 0)):
         meter.sums(Delta(begin * 10**9, end * 10**9, 1), partition=partition, append_ms=end * 1000)
     assert meter.counted == {"first": 1, "gap": 1, "filled": 2, "added": 1}

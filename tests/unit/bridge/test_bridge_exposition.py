@@ -28,7 +28,7 @@ from tests.unit.bridge.test_bridge_histograms import Shown, explicit
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.formats import text as lines
 from kernelcast.bridge.expose.negotiate import PLAIN_TEXT, PROTOBUF, Format
-from kernelcast.bridge.series.layout import Snapshot
+from kernelcast.bridge.series.layout import StoreSnapshot
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.series.view import View
 from kernelcast.columnar import Attributes, Decoder, PointType, Temporality
@@ -132,7 +132,7 @@ class CompilingStore:
 
     version = 1
 
-    def snapshot(self, view: View) -> Snapshot:
+    def snapshot(self, view: View) -> StoreSnapshot:
         raise AssertionError(f"a scrape of {view} waits for the compiler")
 
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from kernelcast.bridge import command
 from kernelcast.bridge.inputs.otlp_json import OtlpJson
 from kernelcast.bridge.inputs.parsing import Parsing
-from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.inputs.rows import BatchRows
 
 
 class SeeingParser(Parsing):
@@ -23,7 +23,7 @@ class SeeingParser(Parsing):
         super().__init__()
         self.seen: list[bool] = []
 
-    def read(self, _message: bytes, _rows: Rows) -> None:
+    def read(self, _message: bytes, _rows: BatchRows) -> None:
         self.seen.append(gc.isenabled())
 
 

@@ -11,8 +11,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.unit.bridge.fleet import RESOURCE, come_from, exposed_store, page, samples
 
 from kernelcast.bridge.series.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
-from kernelcast.bridge.series.exponential import HEADER_WORDS, MOST_BUCKETS, MOST_SCALE, block_words
-from kernelcast.bridge.series.schemas import MOST_BOUNDS, Schemas
+from kernelcast.bridge.series.exponential import HEADER_WORDS, MAX_BUCKETS, MAX_SCALE, block_words
+from kernelcast.bridge.series.schemas import MAX_BOUNDS, Schemas
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
@@ -225,10 +225,10 @@ def test_an_exponential_histogram_is_kept_as_it_came_at_a_scale_that_has_room(
         assert (kept.threshold, kept.zero) == (0.25, 3)
         assert kept.positive == merged(*positive, steps)
         assert kept.negative == merged(*negative, steps)
-        assert kept.scale <= MOST_SCALE
+        assert kept.scale <= MAX_SCALE
         most = max(len(merged(*side, steps - 1)) for side in (positive, negative)) if steps else 0
-        assert steps == max(scale - MOST_SCALE, 0) or most > MOST_BUCKETS
-        assert max(len(kept.positive), len(kept.negative)) <= MOST_BUCKETS
+        assert steps == max(scale - MAX_SCALE, 0) or most > MAX_BUCKETS
+        assert max(len(kept.positive), len(kept.negative)) <= MAX_BUCKETS
 
 
 def test_explicit_bounds_are_shown_as_they_came() -> None:
@@ -316,5 +316,5 @@ def test_sets_of_bounds_are_limited_by_their_size_too() -> None:
     wide = [np.arange(i, i + 9_000, dtype=np.float64) for i in range(50)]
     numbers = [schemas.number(bounds) for bounds in wide]
     assert numbers.count(None) > 0
-    assert len(schemas.bounds) <= MOST_BOUNDS
+    assert len(schemas.bounds) <= MAX_BOUNDS
     assert schemas.number(wide[0]) == numbers[0]

@@ -8,11 +8,11 @@ from tests.unit.bridge.delta_streams import Delta, sums
 from tests.unit.bridge.fleet import LAUNCHES, Site, launches, page, samples
 from tests.unit.bridge.rivals import EPOCH_SECONDS, KINDS, SECOND_NS, Producers, export
 
-from kernelcast.bridge.by_producer import IDLE_SECONDS, MOST_PRODUCERS, CountedByProducer
+from kernelcast.bridge.by_producer import IDLE_SECONDS, MAX_PRODUCERS, CountedByProducer
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.series.columns import OLDER, SECOND_WRITER
 from kernelcast.exporter.aggregate import ProgramSamples
-from kernelcast.exporter.publish import Publisher
+from kernelcast.exporter.publish import SamplePublisher
 from kernelcast.wire.catalogue import bridge as rows
 
 CUMULATIVE = KINDS[1:]
@@ -117,7 +117,7 @@ def test_exporters_of_one_host_name_in_two_data_centres_are_noticed_and_do_not_m
     site = Site(formats={name: TopicFormat(format="otlp_proto") for name in ("east", "west")})
     site.kafka.assign(site.intake, ("east", 0), ("west", 0))
     site.read_all()
-    east, west = (Publisher(Mirrored(site, name), boot_id=f"boot of {name}") for name in ("east", "west"))
+    east, west = (SamplePublisher(Mirrored(site, name), boot_id=f"boot of {name}") for name in ("east", "west"))
     began_ns = site.clock.now_ns()
     for number in range(1, 11):
         for publisher, offset, age_ns in ((east, 1000, 1000 * SECOND_NS), (west, 0, 5 * SECOND_NS)):
@@ -203,7 +203,7 @@ def test_delta_points_lost_to_a_clock_that_is_set_back_are_counted_by_producer()
 def test_a_producer_that_is_idle_gives_its_place_in_the_counter_to_another() -> None:
     registry, now_seconds = CollectorRegistry(), 0.0
     counted = CountedByProducer(rows.LOST_DELTA_POINTS, ("older",), registry, monotonic=lambda: now_seconds)
-    for number in range(MOST_PRODUCERS):
+    for number in range(MAX_PRODUCERS):
         counted.count(("shop", str(number)), "older", 1)
     counted.count(("shop", "late"), "older", 2)
 

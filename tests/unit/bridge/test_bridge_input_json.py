@@ -8,7 +8,7 @@ from tests.unit.bridge.input_reading import one, read
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.json_mapping import JsonMapped
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.columnar import Limits
+from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.settings import load
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import ConfigurationError
@@ -86,7 +86,7 @@ def test_a_message_that_is_no_json_or_has_a_wrong_time_is_refused(message: bytes
 
 def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:
     mapping = TopicFormat.model_validate({"points": "$.p[*]", "name": "m", "value": "@", "labels_from": ["$.tags"]})
-    source = JsonMapped(mapping, limits=Limits(message_bytes=1024 * 1024))
+    source = JsonMapped(mapping, limits=DecoderLimits(message_bytes=1024 * 1024))
     message = text({"tags": {f"k{i}": "x" * 50 for i in range(1_000)}, "p": list(range(50_000))})
     [(_, error)] = source.decode([message]).failures
     assert "bytes of labels" in str(error)

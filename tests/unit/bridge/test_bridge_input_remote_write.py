@@ -14,7 +14,7 @@ from tests.unit.bridge.input_reading import one, read
 from kernelcast.bridge.inputs.remote_write import RemoteWrite
 from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
 from kernelcast.bridge.translation.translate import Placement
-from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE, Limits
+from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE, DecoderLimits
 from kernelcast.wire.catalogue import Kind
 
 MS = 1_000_000
@@ -146,7 +146,7 @@ def test_symbols_shared_by_many_series_cannot_make_gigabytes_of_labels() -> None
     request = REQUEST(symbols=["", "__name__", "up", "a", "x" * 60_000, *map(str, range(2_000))])
     for i in range(2_000):
         request.timeseries.add(labels_refs=[1, 2, 3, 4, i + 5, i + 5]).samples.add(value=1)
-    source = RemoteWrite(limits=Limits(message_bytes=1024 * 1024))
+    source = RemoteWrite(limits=DecoderLimits(message_bytes=1024 * 1024))
     [(_, error)] = source.decode([request.SerializeToString()]).failures
     assert "bytes of labels" in str(error)
     assert len(source.interner) == 0

@@ -18,7 +18,7 @@ from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.inputs.prometheus_text import PrometheusText
 from kernelcast.bridge.inputs.remote_write_schema import LABEL, WRITE_REQUEST
 from kernelcast.bridge.inputs.sniffing import sniff
-from kernelcast.columnar import Decoder, Limits, Sample
+from kernelcast.columnar import Decoder, DecoderLimits, Sample
 from kernelcast.wire.catalogue import kernel
 
 AUTO = TopicFormat(format="auto")
@@ -173,7 +173,7 @@ def bombs() -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("encoding", "body"), bombs().items())
 def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> None:
-    selection = Selection(Decoder(), {"t": AUTO}, limits=Limits(message_bytes=1_000_000))
+    selection = Selection(Decoder(), {"t": AUTO}, limits=DecoderLimits(message_bytes=1_000_000))
     [group] = selection.groups([Record(("t", 0, 0), body, 0, told=(("content-encoding", encoding.encode()),))])
     assert group.input is None
     assert "the limit is 1000000" in str(group.failures[0]) or "known are identity" in str(group.failures[0])

@@ -10,7 +10,7 @@ from tests.unit.bridge.fleet import come_from
 
 from kernelcast.bridge.expose.exemplars import Exemplar
 from kernelcast.bridge.series import kept_exemplars
-from kernelcast.bridge.series.kept_exemplars import MOST_OF_A_SERIES, UNREAD_POINTS
+from kernelcast.bridge.series.kept_exemplars import MAX_PER_SERIES, UNREAD_POINTS
 from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Decoder
@@ -164,7 +164,7 @@ def test_a_snapshot_shows_what_was_there_when_it_was_taken() -> None:
 def test_beyond_the_limit_those_go_that_have_had_none_for_longest_and_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_exemplars, "MOST_SERIES", 2)
+    monkeypatch.setattr(kept_exemplars, "MAX_SERIES", 2)
     site = Site()
     for name in ("a", "b", "a", "c"):
         site.count(exemplar(ord(name)), name=name)
@@ -191,7 +191,7 @@ def test_a_histogram_with_very_many_buckets_shows_its_newest_exemplars() -> None
     )
     histogram = metrics_pb2.Histogram(data_points=[point], aggregation_temporality=CUMULATIVE)
     site.send(metrics_pb2.Metric(name="latency", histogram=histogram))
-    assert site.values() == bounds[-MOST_OF_A_SERIES:]
+    assert site.values() == bounds[-MAX_PER_SERIES:]
 
 
 def test_snapshots_share_one_copy_of_the_exemplars_until_one_comes_or_goes() -> None:

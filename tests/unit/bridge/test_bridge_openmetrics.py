@@ -15,7 +15,7 @@ from kernelcast.bridge.expose.exemplars import Exemplar
 from kernelcast.bridge.expose.formats import openmetrics
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.own import OPENMETRICS_END, OwnMetrics
-from kernelcast.bridge.series.layout import Snapshot
+from kernelcast.bridge.series.layout import StoreSnapshot
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.series.view import ALL
 from kernelcast.bridge.translation.translate import Placement
@@ -23,11 +23,11 @@ from kernelcast.columnar import Attributes
 from kernelcast.wire.catalogue import Kind
 
 
-def written(snapshot: Snapshot, *, created: bool = False) -> str:
+def written(snapshot: StoreSnapshot, *, created: bool = False) -> str:
     return (b"".join(openmetrics(snapshot, created=created)) + OPENMETRICS_END).decode()
 
 
-def read(snapshot: Snapshot, *, created: bool = False) -> dict[str, Any]:
+def read(snapshot: StoreSnapshot, *, created: bool = False) -> dict[str, Any]:
     families = parsed(written(snapshot, created=created))  # type: ignore[no-untyped-call]
     return {family.name: family for family in families}
 

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 from tests.unit.bridge.fleet import Known, Point, come_from, counter, decoded, exposed_store, gauge, page, samples
 
 from kernelcast.bridge.series.columns import PRODUCER_LIMIT, SERIES_LIMIT, STORED, TYPE_CONFLICT
-from kernelcast.bridge.series.heartbeats import TOLD_AT_ONCE
+from kernelcast.bridge.series.heartbeats import NEW_PRODUCERS_PER_LOCK
 from kernelcast.bridge.series.occupancy import OccupancyCollector
 from kernelcast.bridge.series.producers import ProducerRules
 from kernelcast.bridge.series.share import Share
@@ -43,7 +43,7 @@ class Fleet:
         return self.store.apply(decoded(points), come_from(partition, self.offset, append_ms, key_hash), self.source)
 
     def look(self, *now_ms: int) -> None:
-        self.store.look_after_producers(dict(enumerate(now_ms)))
+        self.store.judge_producers(dict(enumerate(now_ms)))
 
     def shown(self, name: str) -> dict[str, float]:
         """Values by instance."""
@@ -342,6 +342,6 @@ def test_the_first_help_of_a_metric_stays_and_others_are_counted() -> None:
 
 def test_a_fleet_that_arrives_at_once_is_told_of_within_one_look() -> None:
     fleet = Fleet()
-    fleet.send(*(gauge(resource=resource(str(i))) for i in range(2 * TOLD_AT_ONCE + 1)), append_ms=10_000)
+    fleet.send(*(gauge(resource=resource(str(i))) for i in range(2 * NEW_PRODUCERS_PER_LOCK + 1)), append_ms=10_000)
     fleet.look(10_000)
-    assert len(fleet.shown(UP)) == 2 * TOLD_AT_ONCE + 1
+    assert len(fleet.shown(UP)) == 2 * NEW_PRODUCERS_PER_LOCK + 1

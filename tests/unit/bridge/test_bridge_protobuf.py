@@ -16,7 +16,7 @@ from kernelcast.bridge.expose import formats
 from kernelcast.bridge.expose.client_model import COUNTER, GAUGE, HISTOGRAM, MetricFamily
 from kernelcast.bridge.expose.exemplars import Exemplar
 from kernelcast.bridge.expose.formats import protobuf_pieces
-from kernelcast.bridge.series.layout import Snapshot
+from kernelcast.bridge.series.layout import StoreSnapshot
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Attributes
 
@@ -38,7 +38,7 @@ def families(body: bytes) -> Iterator[Any]:
         at += length
 
 
-def read(snapshot: Snapshot) -> list[Any]:
+def read(snapshot: StoreSnapshot) -> list[Any]:
     found = list(families(b"".join(bytes(piece) for piece in protobuf_pieces(snapshot))))
     names = [family.name for family in found]
     assert len(set(names)) == len(names), "a family stands twice"
@@ -188,7 +188,7 @@ def test_a_family_that_does_not_fit_into_a_chunk_stays_one_message(monkeypatch: 
     assert found == {i: i + 0.5 for i in range(100)}
 
 
-def marked(store: SeriesStore, *exemplars: Exemplar) -> Snapshot:
+def marked(store: SeriesStore, *exemplars: Exemplar) -> StoreSnapshot:
     return replace(store.snapshot(), exemplars_by_slot={0: exemplars})
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.unit.bridge.list_kafka import ManualClock
 
-from kernelcast.bridge.push.answer import Verdict, judge
+from kernelcast.bridge.push.answer import RetryDecision, judge
 from kernelcast.bridge.push.backoff import LONGEST_ASKED_SECONDS, LONGEST_SECONDS, Backoff, retry_after_seconds
 from kernelcast.bridge.push.receiver import LONGEST_RESPONSE_BYTES, Receiver
 from kernelcast.bridge.push.settings import PushSettings
@@ -65,7 +65,7 @@ def answer_with(status: int, body: bytes = b"", headers: dict[str, str] | None =
 def test_a_success_is_acknowledged_and_what_it_says_is_read() -> None:
     with server(answer_with(200, b"hello", {"X-Some": "thing"})) as url:
         answer = receiver(url).post(b"body", {})
-    assert (answer.verdict, answer.body, answer.headers["x-some"]) == (Verdict.ACKNOWLEDGED, b"hello", "thing")
+    assert (answer.verdict, answer.body, answer.headers["x-some"]) == (RetryDecision.ACKNOWLEDGED, b"hello", "thing")
 
 
 def test_a_server_that_hangs_is_given_up_after_the_timeout_and_asked_again() -> None:
@@ -79,14 +79,14 @@ def test_a_server_that_hangs_is_given_up_after_the_timeout_and_asked_again() -> 
         answer = receiver(url, timeout_seconds=0.2).post(b"body", {})
         ended.set()
     assert time.monotonic() - started < 5
-    assert (answer.verdict, answer.cause) == (Verdict.AGAIN, "network")
+    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
     assert "ReadTimeout" in answer.detail
 
 
 def test_a_server_that_closes_without_a_word_is_asked_again() -> None:
     with server(lambda handler: handler.connection.close()) as url:
         answer = receiver(url).post(b"body", {})
-    assert (answer.verdict, answer.cause) == (Verdict.AGAIN, "network")
+    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
 
 
 def test_nobody_there_is_asked_again() -> None:
@@ -98,7 +98,7 @@ def test_nobody_there_is_asked_again() -> None:
 def test_no_more_of_an_answer_is_read_than_anybody_needs() -> None:
     with server(answer_with(400, b"x" * (4 * LONGEST_RESPONSE_BYTES))) as url:
         answer = receiver(url).post(b"body", {})
-    assert answer.verdict is Verdict.REFUSED
+    assert answer.verdict is RetryDecision.REFUSED
     assert len(answer.body) == LONGEST_RESPONSE_BYTES
     assert len(answer.detail) < 400
 
@@ -126,7 +126,7 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
     assert [headers["authorization"] for headers in listener.seen] == ["Bearer first", "Bearer second"]
     file.unlink()
     answer = to.post(b"", {})
-    assert (answer.verdict, answer.cause) == (Verdict.AGAIN, "configuration")
+    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "configuration")
     assert len(listener.seen) == 2
 
 
@@ -188,23 +188,23 @@ def test_two_destinations_need_two_names_and_two_groups() -> None:
 @pytest.mark.parametrize(
     ("status", "text", "verdict", "cause"),
     [
-        (200, "", Verdict.ACKNOWLEDGED, ""),
-        (204, "", Verdict.ACKNOWLEDGED, ""),
-        (301, "", Verdict.AGAIN, "configuration"),
-        (400, "out of order sample", Verdict.REFUSED, "out_of_order"),
-        (400, "duplicate sample for timestamp", Verdict.REFUSED, "duplicate"),
-        (400, "label name is invalid", Verdict.REFUSED, "refused"),
-        (401, "", Verdict.AGAIN, "configuration"),
-        (408, "", Verdict.AGAIN, "network"),
-        (413, "", Verdict.REFUSED, "too_large"),
-        (415, "", Verdict.UNSUPPORTED, "configuration"),
-        (422, "", Verdict.REFUSED, "refused"),
-        (429, "", Verdict.AGAIN, "throttled"),
-        (500, "", Verdict.AGAIN, "server_error"),
-        (500, "native histograms are disabled", Verdict.AGAIN, "configuration"),
+        (200, "", RetryDecision.ACKNOWLEDGED, ""),
+        (204, "", RetryDecision.ACKNOWLEDGED, ""),
+        (301, "", RetryDecision.AGAIN, "configuration"),
+        (400, "out of order sample", RetryDecision.REFUSED, "out_of_order"),
+        (400, "duplicate sample for timestamp", RetryDecision.REFUSED, "duplicate"),
+        (400, "label name is invalid", RetryDecision.REFUSED, "refused"),
+        (401, "", RetryDecision.AGAIN, "configuration"),
+        (408, "", RetryDecision.AGAIN, "network"),
+        (413, "", RetryDecision.REFUSED, "too_large"),
+        (415, "", RetryDecision.UNSUPPORTED, "configuration"),
+        (422, "", RetryDecision.REFUSED, "refused"),
+        (429, "", RetryDecision.AGAIN, "throttled"),
+        (500, "", RetryDecision.AGAIN, "server_error"),
+        (500, "native histograms are disabled", RetryDecision.AGAIN, "configuration"),
     ],
 )
-def test_what_a_status_means(status: int, text: str, verdict: Verdict, cause: str) -> None:
+def test_what_a_status_means(status: int, text: str, verdict: RetryDecision, cause: str) -> None:
     assert judge(status, text) == (verdict, cause)
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.shapes import in_snappy
 
-from kernelcast.bridge.inputs.unpacking import MOST_GZIP_MEMBERS, unpacked
-from kernelcast.columnar import Limits
+from kernelcast.bridge.inputs.unpacking import MAX_GZIP_MEMBERS, unpacked
+from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.errors import DecodeError
 
-LIMITS = Limits()
+LIMITS = DecoderLimits()
 EMPTY = gzip.compress(b"", mtime=0)
 
 
@@ -51,7 +51,7 @@ def test_a_block_of_snappy_ends_where_it_says() -> None:
 
 @pytest.mark.parametrize("encoding", PACKERS)
 def test_the_limit_holds_for_all_members_together(encoding: str) -> None:
-    limits = Limits(message_bytes=1_000)
+    limits = DecoderLimits(message_bytes=1_000)
     member = PACKERS[encoding](bytes(400))
     assert len(unpacked(member * 2 + PACKERS[encoding](bytes(200)), encoding, limits)) == 1_000
     with pytest.raises(DecodeError, match="the limit is 1000"):
@@ -59,8 +59,8 @@ def test_the_limit_holds_for_all_members_together(encoding: str) -> None:
 
 
 def test_members_without_content_are_bounded() -> None:
-    assert unpacked(EMPTY * MOST_GZIP_MEMBERS, "gzip", LIMITS) == b""
+    assert unpacked(EMPTY * MAX_GZIP_MEMBERS, "gzip", LIMITS) == b""
     began = time.process_time()
-    with pytest.raises(DecodeError, match=f"the limit is {MOST_GZIP_MEMBERS}"):
+    with pytest.raises(DecodeError, match=f"the limit is {MAX_GZIP_MEMBERS}"):
         unpacked(EMPTY * (LIMITS.message_bytes // len(EMPTY)), "gzip", LIMITS)
     assert time.process_time() - began < 5  # 0.05 s on a quiet machine; each member once cost a copy of the rest

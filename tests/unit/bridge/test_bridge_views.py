@@ -15,7 +15,7 @@ from tests.unit.bridge.test_bridge_protobuf import families
 
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.http_sd import PATH, discovery
-from kernelcast.bridge.series.layout import MOST_LAYOUTS, Layouts
+from kernelcast.bridge.series.layout import MAX_LAYOUTS, Layouts
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.series.view import View
@@ -158,7 +158,7 @@ def test_views_are_kept_up_to_a_limit_and_the_last_ones_stay() -> None:
     kept = [layouts.of(view, store._slots, exposed) for view in views]
     assert layouts.of(views[-1], store._slots, exposed) is kept[-1]
     assert layouts.of(views[0], store._slots, exposed) is not kept[0]
-    assert len(layouts._kept) == MOST_LAYOUTS
+    assert len(layouts._kept) == MAX_LAYOUTS
 
 
 def found_targets(query: str, advertised: str = "", **headers: str) -> httpx.Response:

@@ -16,7 +16,7 @@ from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.webhook import (
     DEFAULT_ACKNOWLEDGEMENT_SECONDS,
     LARGEST_BODY_BYTES,
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     Webhook,
 )
 from kernelcast.runtime.kafka import Headers
@@ -251,14 +251,14 @@ def test_notifications_that_wait_for_kafka_do_not_take_the_threads_that_scrapes_
     async def ask() -> list[int]:
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://bridge") as client:
-            asked = [asyncio.create_task(client.post("/", json=PAYLOAD)) for _ in range(MOST_AT_ONCE + 3)]
+            asked = [asyncio.create_task(client.post("/", json=PAYLOAD)) for _ in range(MAX_AT_ONCE + 3)]
             refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
             assert {task.result().status_code for task in refused} == {503}
             await asyncio.sleep(0)
             producer.gate.set()
             return sorted([(await task).status_code for task in asked])
 
-    assert asyncio.run(ask()) == [200] * MOST_AT_ONCE + [503] * 3
+    assert asyncio.run(ask()) == [200] * MAX_AT_ONCE + [503] * 3
     assert registry.get_sample_value("kernelcast_bridge_alerts_total", {"outcome": "unacknowledged"}) == 3
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker, gpu, node, software
-from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.cli.doctor.finding import Finding, Severity
 from kernelcast.runtime.admin import TopicState
 from kernelcast.runtime.embedded import EmbeddedBroker
 from kernelcast.runtime.settings import KafkaSettings
@@ -47,28 +47,28 @@ def missing(name: str) -> ModuleType:
     raise ModuleNotFoundError(f"No module named '{name}'", name=name)
 
 
-def levels(findings: list[Finding]) -> list[Level]:
+def levels(findings: list[Finding]) -> list[Severity]:
     return [finding.level for finding in findings]
 
 
 def test_a_gpu_with_gpm_is_fine() -> None:
     found = list(gpu.check_gpu(nvml()))
 
-    assert levels(found) == [Level.OK, Level.OK]
+    assert levels(found) == [Severity.OK, Severity.OK]
     assert found[0].found == "driver 580.1, 1 GPU"
 
 
 def test_an_older_gpu_lacks_profiling_rows_only() -> None:
     found = list(gpu.check_gpu(nvml(gpm=False)))
 
-    assert levels(found) == [Level.OK, Level.WARN]
+    assert levels(found) == [Severity.OK, Severity.WARN]
     assert "Hopper" in found[1].remedy
 
 
 def test_no_gpu_is_a_warning_that_names_the_alternatives(tmp_path: Path) -> None:
     (found,) = gpu.check_gpu(nvml(broken="NVML Shared Library Not Found"), driver=tmp_path / "none")
 
-    assert found.level is Level.WARN
+    assert found.level is Severity.WARN
     assert "simulate" in found.remedy
 
 
@@ -77,7 +77,7 @@ def test_a_driver_without_its_library_is_a_failure(tmp_path: Path) -> None:
 
     (found,) = gpu.check_gpu(nvml(broken="NVML Shared Library Not Found"), driver=tmp_path / "version")
 
-    assert found.level is Level.FAIL
+    assert found.level is Severity.FAIL
 
 
 def test_counters_for_root_only_are_told_from_tracing(tmp_path: Path) -> None:
@@ -86,40 +86,41 @@ def test_counters_for_root_only_are_told_from_tracing(tmp_path: Path) -> None:
 
     cupti, counters = gpu.check_cupti(missing, parameters)
 
-    assert cupti.level is counters.level is Level.WARN
+    assert cupti.level is counters.level is Severity.WARN
     assert "NVreg_RestrictProfilingToAdminUsers=0" in counters.remedy
 
 
 def test_missing_extras_name_what_to_install() -> None:
     found = list(software.check_extras(lambda module: module != "statsmodels"))
 
-    assert [finding.check for finding in found if finding.level is Level.WARN] == ["extra predictor"]
+    assert [finding.check for finding in found if finding.level is Severity.WARN] == ["extra predictor"]
     assert all(software.EXTRAS)
 
 
 def test_an_old_python_fails() -> None:
-    assert levels(list(software.check_python((3, 10, 1)))) == [Level.FAIL]
+    assert levels(list(software.check_python((3, 10, 1)))) == [Severity.FAIL]
 
 
 def test_missing_tools_are_warnings() -> None:
-    assert levels(list(software.check_tools(lambda _tool: None))) == [Level.WARN, Level.WARN]
+    assert levels(list(software.check_tools(lambda _tool: None))) == [Severity.WARN, Severity.WARN]
 
 
 def test_missing_topics_fail_and_differing_ones_warn() -> None:
     lacking = {name: state for name, state in WHOLE.items() if name != DEVICE.name}
     differing = {**WHOLE, DEVICE.name: TopicState(DEVICE.name, 12, 3, {**DEVICE.config, "cleanup.policy": "compact"})}
 
-    assert levels(list(broker.check_topics(WHOLE))) == [Level.OK]
-    assert levels(list(broker.check_topics(lacking))) == [Level.FAIL]
+    assert levels(list(broker.check_topics(WHOLE))) == [Severity.OK]
+    assert levels(list(broker.check_topics(lacking))) == [Severity.FAIL]
     (found,) = broker.check_topics(differing)
-    assert (found.level, found.remedy) == (Level.WARN, "kernelcast topics apply")
+    assert (found.level, found.remedy) == (Severity.WARN, "kernelcast topics apply")
     assert "cleanup.policy=compact (should be delete)" in found.found
 
 
 @pytest.mark.parametrize(
-    ("broker_seconds", "level"), [(1_000.5, Level.OK), (1_010.0, Level.FAIL), (990.0, Level.FAIL), (None, Level.WARN)]
+    ("broker_seconds", "level"),
+    [(1_000.5, Severity.OK), (1_010.0, Severity.FAIL), (990.0, Severity.FAIL), (None, Severity.WARN)],
 )
-def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: Level) -> None:
+def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: Severity) -> None:
     times = iter([1_000.0, 1_001.0])
 
     assert broker.check_clock(lambda: broker_seconds, local_seconds=lambda: next(times)).level is level
@@ -130,7 +131,7 @@ def test_the_embedded_broker_is_reachable_and_has_the_topics_and_no_clock_of_its
         settings = KafkaSettings(bootstrap_servers=embedded.bootstrap_servers)
         found = {finding.check: finding.level for finding in broker.check_broker(settings, probe_clock=True)}
 
-    assert found == {"kafka": Level.OK, "topics": Level.OK}
+    assert found == {"kafka": Severity.OK, "topics": Severity.OK}
 
 
 def test_the_probes_socket_is_judged(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_the_probes_socket_is_judged(tmp_path: Path) -> None:
     path.touch()
     file = list(node.check_socket(path))
 
-    assert levels([*absent, *no_folder, *there, *file]) == [Level.WARN, Level.WARN, Level.OK, Level.FAIL]
+    assert levels([*absent, *no_folder, *there, *file]) == [Severity.WARN, Severity.WARN, Severity.OK, Severity.FAIL]
 
 
 def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: Path) -> None:
@@ -154,9 +155,9 @@ def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: P
     file.write_text("nonsense: 1\n")
 
     assert levels([*node.check_web_config(None), *open_door, *node.check_web_config(file)]) == [
-        Level.OK,
-        Level.WARN,
-        Level.FAIL,
+        Severity.OK,
+        Severity.WARN,
+        Severity.FAIL,
     ]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import gpu, rows, surroundings
-from kernelcast.cli.doctor.finding import Finding, Level, ok
+from kernelcast.cli.doctor.finding import Finding, Severity, ok
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
@@ -59,14 +59,14 @@ def nvml(**calls: Any) -> Callable[[str], ModuleType]:
     return lambda _name: module
 
 
-def levels(findings: list[Finding]) -> list[Level]:
+def levels(findings: list[Finding]) -> list[Severity]:
     return [finding.level for finding in findings]
 
 
 def test_a_gpu_that_tells_everything_is_one_line() -> None:
     (found,) = rows.check_rows(nvml())
 
-    assert (found.check, found.level, found.found) == ("rows gpu 0", Level.OK, f"{len(rows.CALLS)} of 10 kinds")
+    assert (found.check, found.level, found.found) == ("rows gpu 0", Severity.OK, f"{len(rows.CALLS)} of 10 kinds")
 
 
 def test_what_a_gpu_does_not_have_is_named_and_no_fault() -> None:
@@ -74,14 +74,14 @@ def test_what_a_gpu_does_not_have_is_named_and_no_fault() -> None:
 
     (found,) = rows.check_rows(nvml(nvmlDeviceGetEccMode=absent, nvmlDeviceGetRemappedRows=absent))
 
-    assert found.level is Level.OK
+    assert found.level is Severity.OK
     assert found.found == "8 of 10 kinds; this GPU has no remapped rows, ECC"
 
 
 def test_what_a_user_may_not_read_is_told_from_what_is_not_there() -> None:
     found = list(rows.check_rows(nvml(nvmlDeviceGetComputeRunningProcesses=raising(NVMLError_NoPermission("no")))))
 
-    assert levels(found) == [Level.OK, Level.WARN]
+    assert levels(found) == [Severity.OK, Severity.WARN]
     assert "processes" in found[1].found
     assert "NVIDIA_DRIVER_CAPABILITIES" in found[1].remedy
 
@@ -98,7 +98,7 @@ def test_an_older_binding_lacks_a_call_and_the_others_are_asked() -> None:
 def test_a_gpu_that_fell_off_the_bus_fails_and_names_the_xid() -> None:
     (found,) = rows.check_rows(nvml(nvmlDeviceGetPowerUsage=raising(NVMLError_GpuIsLost("GPU is lost"))))
 
-    assert (found.level, found.found) == (Level.FAIL, "GPU is lost")
+    assert (found.level, found.found) == (Severity.FAIL, "GPU is lost")
     assert "Xid 79" in found.remedy
 
 
@@ -117,8 +117,8 @@ def test_mig_instances_are_counted_and_a_waiting_change_is_told() -> None:
     undivided = list(rows.check_rows(nvml(**{**mig, "nvmlDeviceGetMigDeviceHandleByIndex": raising(NVMLError())})))[-1]
     waiting = list(rows.check_rows(nvml(nvmlDeviceGetMigMode=lambda _gpu: [0, 1])))[-1]
 
-    assert (divided.level, divided.found) == (Level.OK, "on, 2 instances")
-    assert undivided.level is waiting.level is Level.WARN
+    assert (divided.level, divided.found) == (Severity.OK, "on, 2 instances")
+    assert undivided.level is waiting.level is Severity.WARN
     assert "reset" in waiting.remedy
 
 
@@ -136,7 +136,7 @@ def test_a_driver_that_hangs_is_said_with_what_was_found_before() -> None:
     found = within(check, name="nvml", seconds=0.05)
     hanging.set()
 
-    assert levels(found) == [Level.OK, Level.FAIL]
+    assert levels(found) == [Severity.OK, Severity.FAIL]
     assert found[1].found == "no answer within 0.05 s"
     assert "Xid" in found[1].remedy
 
@@ -160,7 +160,7 @@ def test_the_kubelets_socket_is_judged(tmp_path: Path) -> None:
     path.touch()
     (file,) = surroundings.check_kubelet(path)
 
-    assert levels([absent, there, file]) == [Level.OK, Level.OK, Level.FAIL]
+    assert levels([absent, there, file]) == [Severity.OK, Severity.OK, Severity.FAIL]
     assert "not a Kubernetes node" in absent.found
 
 
@@ -172,7 +172,7 @@ def test_a_kubelet_that_only_root_may_ask_is_a_warning(tmp_path: Path) -> None:
         path.chmod(0)
         (found,) = surroundings.check_kubelet(path)
 
-    assert found.level is Level.WARN
+    assert found.level is Severity.WARN
 
 
 def test_job_files_are_counted_and_a_missing_directory_is_told(tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_job_files_are_counted_and_a_missing_directory_is_told(tmp_path: Path) -
     (there,) = surroundings.check_jobs(tmp_path)
     (missing,) = surroundings.check_jobs(tmp_path / "none")
 
-    assert (there.level, there.found) == (Level.OK, f"{tmp_path}, 1 files")
-    assert (missing.level, "prolog" in missing.remedy) == (Level.WARN, True)
+    assert (there.level, there.found) == (Severity.OK, f"{tmp_path}, 1 files")
+    assert (missing.level, "prolog" in missing.remedy) == (Severity.WARN, True)
     assert not list(surroundings.check_jobs(None))
 
 
@@ -194,7 +194,7 @@ def test_a_tpu_answers_only_while_a_program_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "accel0").touch()
     (silent,) = surroundings.check_tpu([port], devices=tmp_path)
 
-    assert levels([there, none, silent]) == [Level.OK, Level.OK, Level.WARN]
+    assert levels([there, none, silent]) == [Severity.OK, Severity.OK, Severity.WARN]
     assert f"port {port}" in there.found
     assert "tpu_ports" in silent.remedy
 
@@ -209,7 +209,7 @@ def test_without_a_port_the_runtimes_own_is_tried(tmp_path: Path) -> None:
     (found,) = surroundings.check_tpu((), devices=tmp_path, connect=connect)
 
     assert tried == [("127.0.0.1", 8431)]
-    assert found.level is Level.OK
+    assert found.level is Severity.OK
 
 
 def cupti(*, decoder: str = "", library: str = "") -> Callable[[str], ModuleType]:
@@ -229,10 +229,10 @@ def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:
     unbuilt = list(gpu.check_cupti(cupti(decoder="was not built"), none))
     missing = list(gpu.check_cupti(cupti(library="no libcupti was found; install kernelcast[cupti]"), none))
 
-    assert levels(both) == [Level.OK, Level.OK]
+    assert levels(both) == [Severity.OK, Severity.OK]
     assert "130500" in both[1].found
-    assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (Level.WARN, True)
-    assert (missing[1].level, "events" in missing[1].remedy) == (Level.WARN, True)
+    assert (unbuilt[0].level, "C compiler" in unbuilt[0].remedy) == (Severity.WARN, True)
+    assert (missing[1].level, "events" in missing[1].remedy) == (Severity.WARN, True)
 
 
 def test_a_dcgm_exporter_beside_us_is_told_with_the_way_out() -> None:
@@ -240,7 +240,7 @@ def test_a_dcgm_exporter_beside_us_is_told_with_the_way_out() -> None:
     (other,) = surroundings.check_dcgm_exporter("http://x", fetch=lambda _url: b"# HELP node_load1\n")
     (none,) = surroundings.check_dcgm_exporter("http://x", fetch=raising(ConnectionRefusedError()))
 
-    assert levels([there, other, none]) == [Level.WARN, Level.OK, Level.OK]
+    assert levels([there, other, none]) == [Severity.WARN, Severity.OK, Severity.OK]
     assert "device_metrics" in there.remedy
 
 
@@ -254,9 +254,9 @@ def test_a_disk_with_less_room_than_the_spool_may_take_is_a_warning(
         (found,) = surroundings.check_directory("spool", directory, needed_bytes=needed_bytes, without="what is lost")
         return found
 
-    assert check(100 * 2**20).level is Level.OK
-    assert (check(100 * 2**20 + 1).level, "100 MiB free" in check(2**30).found) == (Level.WARN, True)
-    assert (check(1, None).level, check(1, None).remedy) == (Level.WARN, "what is lost")
+    assert check(100 * 2**20).level is Severity.OK
+    assert (check(100 * 2**20 + 1).level, "100 MiB free" in check(2**30).found) == (Severity.WARN, True)
+    assert (check(1, None).level, check(1, None).remedy) == (Severity.WARN, "what is lost")
 
 
 def test_a_directory_that_cannot_be_written_names_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_a_directory_that_cannot_be_written_names_the_user(tmp_path: Path, monke
 
     (found,) = surroundings.check_directory("spool", tmp_path, needed_bytes=0, without="")
 
-    assert found.level is Level.WARN
+    assert found.level is Severity.WARN
     assert f"user {os.getuid()} cannot write" in found.found
 
 

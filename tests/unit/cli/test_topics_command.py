@@ -3,7 +3,7 @@
 import pytest
 
 from kernelcast.cli.app import run
-from kernelcast.runtime.admin import Outcome, TopicChange, TopicState
+from kernelcast.runtime.admin import TopicChange, TopicResult, TopicState
 from kernelcast.runtime.embedded import EmbeddedBroker
 from kernelcast.wire.topics import DEVICE, TOPICS
 
@@ -66,7 +66,7 @@ def test_apply_gives_one_reason_once_for_all_topics(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "3 replicas on 1 broker"
-    changes = [TopicChange(topic.name, Outcome.FAILED, remark=reason) for topic in TOPICS]
+    changes = [TopicChange(topic.name, TopicResult.FAILED, remark=reason) for topic in TOPICS]
     monkeypatch.setattr("kernelcast.cli.topics.apply_topics", lambda *_arguments, **_named: changes)
 
     assert run(["topics", "apply", "--replication-factor", "3"]) == 1

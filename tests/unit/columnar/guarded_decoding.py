@@ -19,7 +19,7 @@ if __name__ == "__main__":  # run as a program, there is no pytest to find the p
 from tests.unit.columnar.otlp_messages import random_message
 
 from kernelcast.columnar import Decoder
-from kernelcast.columnar.layout import Status
+from kernelcast.columnar.layout import MessageStatus
 
 UInt8Array = NDArray[np.uint8]
 PAGE = mmap.PAGESIZE
@@ -65,7 +65,7 @@ class GuardedDecoder(Decoder):
         self._room = GuardedRoom()
         self.walks = 0
 
-    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, Status]:
+    def _walk(self, joined: UInt8Array, ends: NDArray[np.int64], at: int) -> tuple[int, MessageStatus]:
         self.walks += 1
         place = self._room.at_start if self.walks % 4 == 0 else self._room.at_end
         content = place(joined[: int(ends[-1])])

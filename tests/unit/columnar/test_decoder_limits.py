@@ -6,7 +6,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from tests.unit.columnar.otlp_messages import delimited, varint
 
-from kernelcast.columnar import Decoder, Limits
+from kernelcast.columnar import Decoder, DecoderLimits
 
 
 def message(points: int = 1, *, name: str = "n", attribute: str = "v", distinct: bool = False) -> bytes:
@@ -37,23 +37,27 @@ def exponential(scale: int, offset: int, buckets: int) -> bytes:
 @pytest.mark.parametrize(
     ("limits", "refused", "words"),
     [
-        (Limits(message_bytes=60), message(3), "limit is 60"),
-        (Limits(points_per_message=2), message(3), "more than 2 points"),
-        (Limits(identity_bytes=50), message(attribute="x" * 50), "longer than 50 bytes"),
-        (Limits(identity_bytes=50), message(name="x" * 51), "longer than 50 bytes"),
-        (Limits(buckets_per_point=5), histogram(bucket_counts=[1] * 6, explicit_bounds=[1, 2, 3, 4, 5]), "more than 5"),
-        (Limits(buckets_per_point=5), exponential(0, 0, 6), "more than 5 buckets"),
-        (Limits(), exponential(21, 0, 1), "-10..20"),
-        (Limits(), exponential(-11, 0, 1), "-10..20"),
-        (Limits(), exponential(0, 2**31 - 1, 2), "above 2**31 - 1"),
-        (Limits(), histogram(bucket_counts=[1, 2], explicit_bounds=[1, 2]), "one count more than bounds"),
-        (Limits(), histogram(explicit_bounds=[1]), "one count more than bounds"),
-        (Limits(), histogram(bucket_counts=[1, 2, 3], explicit_bounds=[2, 1]), "do not rise"),
-        (Limits(), histogram(bucket_counts=[1, 2], explicit_bounds=[float("nan")]), "do not rise"),
+        (DecoderLimits(message_bytes=60), message(3), "limit is 60"),
+        (DecoderLimits(points_per_message=2), message(3), "more than 2 points"),
+        (DecoderLimits(identity_bytes=50), message(attribute="x" * 50), "longer than 50 bytes"),
+        (DecoderLimits(identity_bytes=50), message(name="x" * 51), "longer than 50 bytes"),
+        (
+            DecoderLimits(buckets_per_point=5),
+            histogram(bucket_counts=[1] * 6, explicit_bounds=[1, 2, 3, 4, 5]),
+            "more than 5",
+        ),
+        (DecoderLimits(buckets_per_point=5), exponential(0, 0, 6), "more than 5 buckets"),
+        (DecoderLimits(), exponential(21, 0, 1), "-10..20"),
+        (DecoderLimits(), exponential(-11, 0, 1), "-10..20"),
+        (DecoderLimits(), exponential(0, 2**31 - 1, 2), "above 2**31 - 1"),
+        (DecoderLimits(), histogram(bucket_counts=[1, 2], explicit_bounds=[1, 2]), "one count more than bounds"),
+        (DecoderLimits(), histogram(explicit_bounds=[1]), "one count more than bounds"),
+        (DecoderLimits(), histogram(bucket_counts=[1, 2, 3], explicit_bounds=[2, 1]), "do not rise"),
+        (DecoderLimits(), histogram(bucket_counts=[1, 2], explicit_bounds=[float("nan")]), "do not rise"),
     ],
 )
 def test_a_message_over_a_limit_is_refused_with_the_limit_and_the_rest_goes_on(
-    limits: Limits, refused: bytes, words: str
+    limits: DecoderLimits, refused: bytes, words: str
 ) -> None:
     decoder = Decoder(limits=limits)
     small = message(1)
@@ -65,7 +69,7 @@ def test_a_message_over_a_limit_is_refused_with_the_limit_and_the_rest_goes_on(
 
 
 def test_a_message_exactly_at_a_limit_is_used() -> None:
-    decoder = Decoder(limits=Limits(message_bytes=len(message(3)), points_per_message=3))
+    decoder = Decoder(limits=DecoderLimits(message_bytes=len(message(3)), points_per_message=3))
     assert decoder.decode([message(3)]).failures == ()
 
 

@@ -8,7 +8,7 @@ import yaml
 from kernelcast.cli.app import run
 from kernelcast.cli.demo import command
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
-from kernelcast.runtime.admin import Outcome, TopicChange
+from kernelcast.runtime.admin import TopicChange, TopicResult
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_place_that_cannot_be_written_is_said_at_once(
 def test_a_broker_on_which_the_topics_cannot_be_made_is_not_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refused = TopicChange("kernelcast.device", Outcome.FAILED, "not authorised")
+    refused = TopicChange("kernelcast.device", TopicResult.FAILED, "not authorised")
     monkeypatch.setattr(command, "apply_topics", lambda _settings: [refused])
     assert run(["demo", "--source", "simulate", "--broker", "kafka:9092"]) == 1
     assert "kernelcast.device could not be made or set: not authorised" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from kernelcast.cli.demo import summary, view
-from kernelcast.cli.demo.children import Child, Supervisor
+from kernelcast.cli.demo.children import DemoProcess, Supervisor
 from kernelcast.cli.demo.snapshot import KernelStats, read
 from kernelcast.cli.demo.sources import DemoSource, choose, find_gpu
 from kernelcast.cli.demo.state import DemoState
@@ -129,8 +129,10 @@ def test_the_summary_says_what_came_of_it(tmp_path: Path) -> None:
 def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -> None:
     supervisor = Supervisor()
     code = "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); time.sleep(60)"
-    steady = supervisor.start(Child("steady", (sys.executable, "-c", code), tmp_path / "steady.log"))
-    dying = supervisor.start(Child("dying", (sys.executable, "-c", "raise SystemExit('no luck')"), tmp_path / "d.log"))
+    steady = supervisor.start(DemoProcess("steady", (sys.executable, "-c", code), tmp_path / "steady.log"))
+    dying = supervisor.start(
+        DemoProcess("dying", (sys.executable, "-c", "raise SystemExit('no luck')"), tmp_path / "d.log")
+    )
     assert supervisor.wait_for(dying, 20)
     assert supervisor.failed() == [dying]
     assert "no luck" in dying.last_words()
@@ -140,7 +142,7 @@ def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -
 
 
 def test_a_child_stopped_before_it_could_listen_is_no_failure(tmp_path: Path) -> None:
-    child = Child("early", (sys.executable, "-c", "import time; time.sleep(60)"), tmp_path / "early.log")
+    child = DemoProcess("early", (sys.executable, "-c", "import time; time.sleep(60)"), tmp_path / "early.log")
     child.start()
     child.stop()
     assert (child.state, child.failed) == ("stopped", False)

@@ -7,7 +7,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter import aggregate
 from kernelcast.exporter.aggregate import MAX_ENDED, Aggregator
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.publish import Publisher
+from kernelcast.exporter.publish import SamplePublisher
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.events import Outcome, OutcomeState
@@ -283,7 +283,7 @@ def test_totals_that_no_program_can_reach_are_refused_and_the_nodes_export_goes_
             )
         )
     aggregator.report(report({"relu": [5]}, of=process("c", program="serve")))
-    publisher = Publisher(Producer())
+    publisher = SamplePublisher(Producer())
     for group in aggregator.samples(NOW_NS):
         publisher.kernels(group)
     assert publisher.points
@@ -346,7 +346,7 @@ def test_states_and_pools_that_ended_are_withdrawn_from_kafka() -> None:
             assert value is not None
             published.append(value)
 
-    publisher = Publisher(Producer())
+    publisher = SamplePublisher(Producer())
     counters = Counters(0, pools=(("device", "used", 9),))
     aggregator.report(report({"k": [1]}, counters=counters, status=Status("event", "active"), version="1"))
     aggregator.report(report({"k": [1]}, of=process("b")))

@@ -11,10 +11,10 @@ from tests.unit.exporter.gpus import GPU_0, GPU_1, INSTANCE
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.attribution import SOURCES
-from kernelcast.exporter.attribution.cgroup import Membership, parse, sees_host_pids
+from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pods import agreed
-from kernelcast.exporter.refreshed import Pace, Refreshed
+from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.settings import load
 
@@ -30,36 +30,36 @@ OUTER = "cd" * 32
     [
         (
             f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{FLAT}.slice/cri-containerd-{ID}.scope",
-            Membership(UID, ID),
+            CgroupMembership(UID, ID),
         ),
-        (f"/kubepods.slice/kubepods-pod{FLAT}.slice/crio-{ID}.scope/container", Membership(UID, ID)),
+        (f"/kubepods.slice/kubepods-pod{FLAT}.slice/crio-{ID}.scope/container", CgroupMembership(UID, ID)),
         (
             f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{FLAT}.slice/docker-{ID}.scope",
-            Membership(UID, ID),
+            CgroupMembership(UID, ID),
         ),
-        (f"/kubepods/burstable/pod{UID}/{ID}", Membership(UID, ID)),
+        (f"/kubepods/burstable/pod{UID}/{ID}", CgroupMembership(UID, ID)),
         (
             f"/system.slice/containerd.service/kubepods-burstable-pod{FLAT}.slice:cri-containerd:{ID}",
-            Membership(UID, ID),
+            CgroupMembership(UID, ID),
         ),
         (
             f"/docker/{OUTER}/kubelet.slice/kubelet-kubepods-pod{FLAT}.slice/cri-containerd-{ID}.scope",
-            Membership(UID, ID),
+            CgroupMembership(UID, ID),
         ),
-        (f"/../../kubepods-pod{STATIC}.slice/cri-containerd-{ID}.scope", Membership(STATIC, ID)),
-        (f"/docker/{ID}", Membership("", ID)),
-        (f"/system.slice/docker-{ID}.scope", Membership("", ID)),
-        (f"/machine.slice/libpod-{ID}.scope", Membership("", ID)),
-        ("/slurm/uid_1000/job_4242/step_0/task_0", Membership("", "", "4242")),
-        ("/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0", Membership("", "", "77")),
-        ("/system.slice/node7_slurmstepd.scope/job_78", Membership("", "", "78")),
-        ("/user.slice/user-1000.slice/session-3.scope", Membership()),
-        ("/podman/pod-of-mine", Membership()),
-        ("/", Membership()),
+        (f"/../../kubepods-pod{STATIC}.slice/cri-containerd-{ID}.scope", CgroupMembership(STATIC, ID)),
+        (f"/docker/{ID}", CgroupMembership("", ID)),
+        (f"/system.slice/docker-{ID}.scope", CgroupMembership("", ID)),
+        (f"/machine.slice/libpod-{ID}.scope", CgroupMembership("", ID)),
+        ("/slurm/uid_1000/job_4242/step_0/task_0", CgroupMembership("", "", "4242")),
+        ("/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0", CgroupMembership("", "", "77")),
+        ("/system.slice/node7_slurmstepd.scope/job_78", CgroupMembership("", "", "78")),
+        ("/user.slice/user-1000.slice/session-3.scope", CgroupMembership()),
+        ("/podman/pod-of-mine", CgroupMembership()),
+        ("/", CgroupMembership()),
     ],
 )
 @pytest.mark.parametrize("form", ["0::{}\n", "12:devices:{}\n11:memory:{}\n1:name=systemd:{}\n0::/\n"])
-def test_every_form_of_cgroup_tells_pod_container_and_job(path: str, expected: Membership, form: str) -> None:
+def test_every_form_of_cgroup_tells_pod_container_and_job(path: str, expected: CgroupMembership, form: str) -> None:
     assert parse(form.replace("{}", path).encode()) == expected
 
 
@@ -224,7 +224,7 @@ def test_an_answer_stands_until_it_is_too_old() -> None:
         return answer
 
     errors: list[str] = []
-    pace = Pace(10.0, 60.0, lambda: now[0])
+    pace = RefreshPolicy(10.0, 60.0, lambda: now[0])
     value: Refreshed[str] = Refreshed("kubelet", fetch, "", pace=pace, on_error=errors.append)
     assert (value.value, value.age_seconds) == ("", None)
     value.refresh()

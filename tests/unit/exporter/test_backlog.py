@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.spool.backlog import ENDLESS, WINDOW_MESSAGES, Backlog, Limits
+from kernelcast.exporter.spool.backlog import ENDLESS, WINDOW_MESSAGES, SpoolBacklog, SpoolLimits
 from kernelcast.exporter.spool.counts import SpoolCounts
 from kernelcast.exporter.spool.disk import REASONS, DiskSpool
-from kernelcast.exporter.spool.pace import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, Pace
+from kernelcast.exporter.spool.pace import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, SendThrottle
 from kernelcast.exporter.spool.pump import Pump
 from kernelcast.runtime.kafka import DeliveryListener
 from kernelcast.runtime.producer import Undelivered
@@ -94,8 +94,8 @@ class Node:
         disk = DiskSpool(self.directory, max_bytes=self.max_bytes, max_age_seconds=1e9, on_drop=counts.drop)
         disk.open([TOPIC, OTHER])
         self.disk = disk
-        limits = Limits(self.memory_bytes, MEMORY_SECONDS, self.rate, lambda: self.jitter)
-        self.backlog = Backlog(
+        limits = SpoolLimits(self.memory_bytes, MEMORY_SECONDS, self.rate, lambda: self.jitter)
+        self.backlog = SpoolBacklog(
             self.kafka, disk, limits, counts, clock=lambda: round(self.now * 1e9), monotonic=lambda: self.now
         )
         counts.show(self.backlog.on_disk)
@@ -302,7 +302,7 @@ def test_a_replay_keeps_to_its_rate(tmp_path: Path) -> None:
 
 
 def test_a_busy_node_catches_up_although_more_comes_in_than_the_rate() -> None:
-    pace = Pace(1_000, lambda: 0.0)
+    pace = SendThrottle(1_000, lambda: 0.0)
     pace.confirmed(0.0)
     waiting, now = 100_000, 0.0
     while waiting > 0:

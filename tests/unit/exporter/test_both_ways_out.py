@@ -11,12 +11,12 @@ from tests.unit.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.devices import KnownGpus
-from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import Publisher
-from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.publish import SamplePublisher
+from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import BY_OTLP_NAME
 from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
@@ -29,7 +29,7 @@ Series = tuple[str, frozenset[tuple[str, str]]]
 class Programs:
     """A program with one kernel in detail and many that are summed up."""
 
-    def poll(self, _now_ns: int) -> Batch:
+    def poll(self, _now_ns: int) -> SourceBatch:
         names = tuple(KernelName(number, f"kernel_{number}") for number in range(1, 6))
         report = ProcessReport(
             Process("train", "n", 1),
@@ -38,7 +38,7 @@ class Programs:
             tuple(map(self._row, range(1, 6))),
             method="cupti",
         )
-        return Batch((report,))
+        return SourceBatch((report,))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -96,12 +96,12 @@ def shown(text: str) -> Iterator[tuple[Series, float]]:
 
 
 def test_kafka_and_the_page_tell_the_same() -> None:
-    kafka, exposition = Kafka(), Exposition(CollectorRegistry())
+    kafka, exposition = Kafka(), IntervalExposition(CollectorRegistry())
     source = NvmlSource(Sampler(playing(node(gpu(), gpu("GPU-2", 1)))), hostname="node1", boot_ns=1).start()
     pipeline = Pipeline(
         [Programs(), KnownGpus(source, lambda: True)],
         Aggregator(max_kernels=3, detailed_kernels=1),
-        Publisher(kafka),
+        SamplePublisher(kafka),
     )
     for second in range(2):
         kafka.values.clear()

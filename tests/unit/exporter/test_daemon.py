@@ -6,13 +6,13 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
-from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, Parts
+from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, DaemonParts
 from kernelcast.exporter.energy import GpuEnergy, GpuKey
-from kernelcast.exporter.exposition import Exposition
+from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import Publisher
-from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.publish import SamplePublisher
+from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.exporter.schedule import Lateness, Schedule, phase_of
 from kernelcast.exporter.state import StateFile
 from kernelcast.runtime.lifecycle import Shutdown
@@ -45,13 +45,13 @@ class Node:
         self.fails = False
         self.launches = 0
 
-    def poll(self, _now_ns: int) -> Batch:
+    def poll(self, _now_ns: int) -> SourceBatch:
         if self.fails:
             raise SourceError("the socket is gone")
         totals = DurationTotals()
         totals.observe(1_000, self.launches)
         row = KernelRow(1, self.launches, totals)
-        return Batch((ProcessReport(Process("train", "n", 1), DEVICE, (KernelName(1, "gemm"),), (row,)),))
+        return SourceBatch((ProcessReport(Process("train", "n", 1), DEVICE, (KernelName(1, "gemm"),), (row,)),))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -74,10 +74,10 @@ class Assembled:
         aggregator = Aggregator()
         counts = DaemonCounts(self.registry)
         outcomes = OutcomeRelay(self.node, aggregator, self.node, hostname="node1", count=counts.outcome)
-        self.parts = Parts(
-            pipeline=Pipeline([self.node], aggregator, Publisher(self.node), state, outcomes),
+        self.parts = DaemonParts(
+            pipeline=Pipeline([self.node], aggregator, SamplePublisher(self.node), state, outcomes),
             aggregator=aggregator,
-            exposition=Exposition(self.registry),
+            exposition=IntervalExposition(self.registry),
             counts=counts,
             state=state,
             kafka_ready=lambda: self.kafka,

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.aggregate import ProgramSamples
-from kernelcast.exporter.exposition import Exposition, render
+from kernelcast.exporter.exposition import IntervalExposition, render
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.wire.catalogue import device, kernel
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals
@@ -89,7 +89,7 @@ def test_what_only_travels_is_left_out() -> None:
 def test_a_scrape_has_the_last_interval_and_the_daemons_own_metrics() -> None:
     registry = CollectorRegistry()
     Gauge("own", "The daemon's.", registry=registry).set(3)
-    exposition = Exposition(registry, hostname_label="hostname")
+    exposition = IntervalExposition(registry, hostname_label="hostname")
     app = Starlette(routes=[Route("/metrics", exposition.answer)])
     assert parsed(scrape(app).content) == {("own", frozenset()): 3}
     for value in (1, 2):

@@ -17,7 +17,7 @@ from kernelcast.exporter.nvml.recording import Recording
 from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.exporter.nvml.windows import MOST_BUCKETS, EventCounts, EventWindow
+from kernelcast.exporter.nvml.windows import MAX_BUCKETS, EventCounts, EventWindow
 from kernelcast.wire.catalogue import dcgm_exporter, device
 
 SECOND_NS = 1_000_000_000
@@ -111,7 +111,7 @@ def test_memory_of_a_window_is_bounded_however_long_it_is_and_however_often_it_i
     window = EventWindow(86_400)
     for step in range(20_000):
         window.add("a", NOW_NS + step * 10 * SECOND_NS)
-    assert len(window) <= MOST_BUCKETS + 1
+    assert len(window) <= MAX_BUCKETS + 1
     # A day holds 8,640 of these; a bucket is 1/600 of it.
     assert window.counts(NOW_NS + 20_000 * 10 * SECOND_NS)["a"] == pytest.approx(8_640, rel=0.003)
 

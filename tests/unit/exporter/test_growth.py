@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.growth import Launches, difference, variant_growth
+from kernelcast.exporter.growth import LaunchTotals, difference, variant_growth
 from kernelcast.exporter.process import ProcessTotals
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.wire.frames import KernelRow, VariantRow
@@ -29,8 +29,8 @@ def row(durations_ns: list[int]) -> KernelRow:
 
 @given(durations, durations)
 def test_what_came_since_is_what_was_launched_since(before: list[int], later: list[int]) -> None:
-    first, both = Launches.of(row(before)), row(before + later)
-    grown = Launches.of(both).since(first)
+    first, both = LaunchTotals.of(row(before)), row(before + later)
+    grown = LaunchTotals.of(both).since(first)
     assert grown is not None
     assert grown.durations == totals(later)
     assert first.tells(both) == (not later)
@@ -42,15 +42,15 @@ def test_what_came_since_is_what_was_launched_since(before: list[int], later: li
 def test_a_row_that_lacks_what_was_told_is_no_growth(told: list[int], position: int) -> None:
     less = told[:position] + told[position + 1 :]
     if len(less) < len(told):
-        assert Launches.of(row(less)).since(Launches.of(row(told))) is None
+        assert LaunchTotals.of(row(less)).since(LaunchTotals.of(row(told))) is None
         assert difference(totals(less), totals(told)) is None
 
 
 def test_a_row_of_the_same_sums_in_other_buckets_is_not_what_was_told() -> None:
-    told = Launches.of(row([100, 200]))
+    told = LaunchTotals.of(row([100, 200]))
     moved = KernelRow(7, 2, replace(totals([100, 200]), buckets={-187: 2}), 2, 300, 1)
     assert not told.tells(moved)
-    assert Launches.of(moved).since(told) is None
+    assert LaunchTotals.of(moved).since(told) is None
 
 
 def test_empty_buckets_of_a_row_are_not_counted_as_grown() -> None:

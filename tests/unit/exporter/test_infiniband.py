@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.infiniband.ports import MOST_PORTS, read_ports
+from kernelcast.exporter.infiniband.ports import MAX_PORTS, read_ports
 from kernelcast.exporter.infiniband.source import InfinibandSource
 from kernelcast.wire.catalogue import Kind, infiniband
 
@@ -144,11 +144,11 @@ def test_a_directory_that_cannot_be_read_is_counted_and_the_last_reading_stays(t
 
 
 def test_only_so_many_ports_are_read(tmp_path: Path) -> None:
-    for number in range(MOST_PORTS + 3):
+    for number in range(MAX_PORTS + 3):
         (tmp_path / f"mlx5_{number}" / "ports" / "1").mkdir(parents=True)
     ports = read_ports(tmp_path)
     assert ports is not None
-    assert len(ports) == MOST_PORTS
+    assert len(ports) == MAX_PORTS
 
 
 @pytest.mark.parametrize("text", ["", "4294967295 and more\n", "-1\n", "x" * 100_000])

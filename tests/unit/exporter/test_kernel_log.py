@@ -191,7 +191,7 @@ def test_one_reading_is_bounded_and_the_rest_follows(
 ) -> None:
     node = Node(log, tmp_path)
     node.poll()
-    monkeypatch.setattr("kernelcast.exporter.kernel_log.reader.MOST_RECORDS", 4)
+    monkeypatch.setattr("kernelcast.exporter.kernel_log.reader.MAX_RECORDS", 4)
     for _ in range(10):
         log.write(FAULT)
     totals = [counts(node.poll())["31"] for _ in range(5)]
@@ -201,7 +201,7 @@ def test_one_reading_is_bounded_and_the_rest_follows(
 def test_a_long_log_is_skipped_whole_at_the_first_start(
     log: FakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kernelcast.exporter.kernel_log.reader.MOST_RECORDS", 4)
+    monkeypatch.setattr("kernelcast.exporter.kernel_log.reader.MAX_RECORDS", 4)
     for _ in range(10):
         log.write(FAULT)
     node = Node(log, tmp_path)

@@ -254,11 +254,11 @@ def test_clock_event_reasons_are_those_that_nvidia_smi_calls_active(capture: Pat
 def test_link_state_and_recovery_action_are_those_of_the_capture(capture: Path) -> None:
     for output, samples in played(capture):
         link = output.partition("GPU Link Info")[2].partition("Bridge Chip")[0]
-        most_generation, generation, *_ = (int(text) for text in re.findall(r": (\d+)$", link, re.MULTILINE))
-        most_width, width = (int(text) for text in re.findall(r": (\d+)x$", link, re.MULTILINE))
+        max_generation, generation, *_ = (int(text) for text in re.findall(r": (\d+)$", link, re.MULTILINE))
+        max_width, width = (int(text) for text in re.findall(r": (\d+)x$", link, re.MULTILINE))
         rows = device_rows(samples)
         found = [rows.get(name) for name in LINK_ROWS]
-        assert found == [generation, width, most_generation, most_width, 0, None, 0]
+        assert found == [generation, width, max_generation, max_width, 0, None, 0]
 
 
 def test_labels_of_the_table_have_the_text_that_nvidia_smi_shows(capture: Path) -> None:

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.nvml import isolated
 from kernelcast.exporter.nvml.call_board import CallBoard, NotedNvml
-from kernelcast.exporter.nvml.child import Child
+from kernelcast.exporter.nvml.child import WorkerProcess
 from kernelcast.exporter.nvml.frames import Inbox, send
 from kernelcast.exporter.nvml.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, XidTotal
@@ -163,14 +163,14 @@ def test_while_a_process_that_hangs_cannot_be_killed_few_others_are_tried(
         node.alive()
         with monkeypatch.context() as patch:
             # As in state D: the kernel does not act on the signal.
-            patch.setattr(Child, "kill", lambda _child: None)
-            patch.setattr(Child, "stop", lambda _child: None)
+            patch.setattr(WorkerProcess, "kill", lambda _child: None)
+            patch.setattr(WorkerProcess, "stop", lambda _child: None)
             node.tell(hang="nvmlDeviceGetPowerUsage")
-            node.until(lambda _reading: node.sampler.hangs >= isolated.MOST_LEFT)
+            node.until(lambda _reading: node.sampler.hangs >= isolated.MAX_LEFT)
             for _ in range(5):
                 time.sleep(0.03)
                 assert node.sample() is None
-            assert node.sampler.starts == isolated.MOST_LEFT
+            assert node.sampler.starts == isolated.MAX_LEFT
         node.tell()
         node.sampler._left = [(child, 0.0) for child, _ in node.sampler._left]
         assert node.alive().gpus

@@ -9,7 +9,7 @@ from tests.unit.exporter import nvml_double as double
 from tests.unit.exporter.nvml_double import NOT_SUPPORTED, divided, field, gpu, instance, playing
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml.nvlink import MOST_LINKS, VALUES_PER_CALL
+from kernelcast.exporter.nvml.nvlink import MAX_LINKS, VALUES_PER_CALL
 from kernelcast.exporter.nvml.reading import GpuReading, LinkReading
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampler import LOOK_NS, Sampler, SamplerOptions
@@ -145,7 +145,7 @@ def test_the_number_of_links_and_of_values_in_a_call_is_bounded() -> None:
 
     nvml.nvmlDeviceGetFieldValues = counting  # type: ignore[assignment,method-assign]
     samples = made.poll(NOW_NS).samples
-    assert len(rows(samples, "kernelcast_gpu_nvlink_up")) == MOST_LINKS
+    assert len(rows(samples, "kernelcast_gpu_nvlink_up")) == MAX_LINKS
     assert max(sizes) <= VALUES_PER_CALL
 
 

@@ -9,7 +9,7 @@ from tests.unit.exporter.nvml_double import MEBIBYTE, divided, gpu, instance, no
 
 from kernelcast.exporter.nvml.codes import Codes
 from kernelcast.exporter.nvml.inventory import find
-from kernelcast.exporter.nvml.processes import MOST_PROCESSES, Processes
+from kernelcast.exporter.nvml.processes import MAX_PROCESSES, Processes
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
@@ -96,9 +96,9 @@ def test_slots_that_the_driver_has_not_filled_are_dropped() -> None:
 
 
 def test_beyond_the_limit_the_smallest_are_summed() -> None:
-    many = [process(pid, pid) for pid in range(1, MOST_PROCESSES + 4)]
+    many = [process(pid, pid) for pid in range(1, MAX_PROCESSES + 4)]
     *named, rest = reading(nvmlDeviceGetComputeRunningProcesses=many).uses()
-    assert len(named) == MOST_PROCESSES
+    assert len(named) == MAX_PROCESSES
     assert (rest.pid, rest.type, rest.memory_bytes) == (0, "other", (1 + 2 + 3) * MEBIBYTE)
     assert rest.sm_percent is None
 

@@ -97,10 +97,10 @@ def test_a_wait_that_fails_is_counted_and_waiting_goes_on(monkeypatch: pytest.Mo
 
 def test_no_stream_of_strange_numbers_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, playing(node(gpu())))
-    for number in range(xid.MOST_XIDS + 10):
+    for number in range(xid.MAX_XIDS + 10):
         watched.tell(number)
-    assert len(watched.events.totals("GPU-1")) == xid.MOST_XIDS
-    assert watched.events.last("GPU-1") == xid.MOST_XIDS + 9
+    assert len(watched.events.totals("GPU-1")) == xid.MAX_XIDS
+    assert watched.events.last("GPU-1") == xid.MAX_XIDS + 9
 
 
 def test_what_a_hanging_call_waits_on_is_not_freed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ import pytest
 from kernelcast.columnar import Sample
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import Publisher
-from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.publish import SamplePublisher
+from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import device
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.frames import Counters, KernelName, KernelRow
@@ -19,12 +19,12 @@ DEVICE = Device("node1", "GPU-1")
 class Script:
     """A source that gives prepared batches, one per poll."""
 
-    def __init__(self, batches: Sequence[Batch]) -> None:
+    def __init__(self, batches: Sequence[SourceBatch]) -> None:
         self.batches = list(batches)
         self.closed = 0
 
-    def poll(self, now_ns: int) -> Batch:  # noqa: ARG002  the protocol's
-        return self.batches.pop(0) if self.batches else Batch(done=True)
+    def poll(self, now_ns: int) -> SourceBatch:  # noqa: ARG002  the protocol's
+        return self.batches.pop(0) if self.batches else SourceBatch(done=True)
 
     def close(self) -> None:
         self.closed += 1
@@ -61,14 +61,16 @@ def temperature() -> Sample:
 
 def test_totals_are_saved_before_they_are_published() -> None:
     journal = Journal()
-    source = Script([Batch((report(3),), (temperature(),))])
-    Pipeline([source], Aggregator(), Publisher(journal), journal).tick(10)
+    source = Script([SourceBatch((report(3),), (temperature(),))])
+    Pipeline([source], Aggregator(), SamplePublisher(journal), journal).tick(10)
     assert journal.events == ["saved 1", "kernelcast.kernels train", "kernelcast.device node1"]
 
 
 def test_a_tick_tells_what_was_sent_and_the_tally_adds_up() -> None:
     journal = Journal()
-    pipeline = Pipeline([Script([Batch((report(3),)), Batch((report(5),))])], Aggregator(), Publisher(journal))
+    pipeline = Pipeline(
+        [Script([SourceBatch((report(3),)), SourceBatch((report(5),))])], Aggregator(), SamplePublisher(journal)
+    )
     first, second = pipeline.tick(10), pipeline.tick(20)
     tally = pipeline.tally()
     assert first.points == sum(len(group.samples) for group in first.programs)
@@ -77,25 +79,25 @@ def test_a_tick_tells_what_was_sent_and_the_tally_adds_up() -> None:
 
 
 def test_it_is_done_once_every_source_is() -> None:
-    pipeline = Pipeline([Script([]), Script([Batch()])], Aggregator(), Publisher(Journal()))
+    pipeline = Pipeline([Script([]), Script([SourceBatch()])], Aggregator(), SamplePublisher(Journal()))
     assert not pipeline.tick(10).done
     assert pipeline.tick(20).done
 
 
 def test_without_sources_it_is_never_done() -> None:
-    assert not Pipeline([], Aggregator(), Publisher(Journal())).tick(10).done
+    assert not Pipeline([], Aggregator(), SamplePublisher(Journal())).tick(10).done
 
 
 def test_a_source_that_cannot_go_on_says_so() -> None:
     class Broken(Script):
-        def poll(self, now_ns: int) -> Batch:
+        def poll(self, now_ns: int) -> SourceBatch:
             raise SourceError(f"the recording ends at {now_ns}")
 
     with pytest.raises(SourceError, match="ends at 10"):
-        Pipeline([Broken([])], Aggregator(), Publisher(Journal())).tick(10)
+        Pipeline([Broken([])], Aggregator(), SamplePublisher(Journal())).tick(10)
 
 
 def test_closing_it_closes_every_source() -> None:
     sources = [Script([]), Script([])]
-    Pipeline(sources, Aggregator(), Publisher(Journal())).close()
+    Pipeline(sources, Aggregator(), SamplePublisher(Journal())).close()
     assert [source.closed for source in sources] == [1, 1]

@@ -12,7 +12,7 @@ import pytest
 
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_labels import (
-    MOST_LABELS,
+    MAX_LABELS,
     ApiServer,
     ApiServerError,
     PodLabelReader,
@@ -175,7 +175,7 @@ def test_a_label_never_takes_the_name_of_one_of_ours(key: str, name: str) -> Non
 def test_the_labels_of_a_pod_are_bounded_and_a_pattern_matches_anywhere_as_with_dcgm_exporter(account: Path) -> None:
     made = PodLabelReader(ApiServer("n", "", account), ("team",))
     assert made.allowed({"my-team-name": "a", "app": "b"}) == {"my_team_name": "a"}
-    assert len(made.allowed({f"team{number}": "x" for number in range(100)})) == MOST_LABELS
+    assert len(made.allowed({f"team{number}": "x" for number in range(100)})) == MAX_LABELS
 
 
 def test_a_process_in_a_pod_carries_the_pods_labels_beside_its_name(api: FakeApiServer, account: Path) -> None:

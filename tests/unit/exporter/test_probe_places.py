@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from kernelcast.exporter import refusal_log
-from kernelcast.exporter.probe_places import Connection, Places
+from kernelcast.exporter.probe_places import ConnectionPlaces, ProgramConnection
 from kernelcast.exporter.probe_socket import Peer
 from kernelcast.exporter.refusal_log import RefusalLog
 
@@ -24,7 +24,7 @@ class Door:
 
     def __init__(self, limit: int) -> None:
         self.now = 100.0
-        self.places = Places(limit, 5.0, lambda: self.now)
+        self.places = ConnectionPlaces(limit, 5.0, lambda: self.now)
         self.next = 0
 
     def enter(self, uid: int, *, greeted: bool = True) -> int | None:
@@ -37,7 +37,7 @@ class Door:
             self.places.remove(displaced)
         self.next += 1
         socket: Any = Socket(self.next)
-        self.places.add(Connection(socket, Peer(self.next, uid)))
+        self.places.add(ProgramConnection(socket, Peer(self.next, uid)))
         if greeted:
             self.places.greeted(self.next)
         return displaced

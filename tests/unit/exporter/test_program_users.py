@@ -17,7 +17,7 @@ from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_process import ProbeProcess
-from kernelcast.exporter.probe_registry import ProbeRegistry, Refusal
+from kernelcast.exporter.probe_registry import ProbeRegistry, RejectedProcess
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer
 from kernelcast.wire.catalogue import gpu, kernel
@@ -62,7 +62,7 @@ class Host:
         self.connections += 1
         hello = Hello(program, nonce, 1, 1, rank, devices=(DeviceClaim(uuid),))
         joined = self.registry.join(hello, Peer(pid, 0), self.connections)
-        assert not isinstance(joined, Refusal)
+        assert not isinstance(joined, RejectedProcess)
         return joined
 
     def launch(self, session: ProbeSession, launches: int) -> None:

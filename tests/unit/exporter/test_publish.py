@@ -2,7 +2,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.aggregate import ProgramSamples
-from kernelcast.exporter.publish import Publisher
+from kernelcast.exporter.publish import SamplePublisher
 from kernelcast.wire.catalogue import device, kernel
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, labels
@@ -33,7 +33,7 @@ def resource(request: ExportMetricsServiceRequest) -> dict[str, str]:
 
 def test_a_programs_samples_are_keyed_by_program_and_name_their_host_as_writer() -> None:
     outbox = Outbox()
-    Publisher(outbox).kernels(ProgramSamples("node1", "train", (launches(),)))
+    SamplePublisher(outbox).kernels(ProgramSamples("node1", "train", (launches(),)))
     ((topic, key, request),) = outbox.sent
     assert (topic, key) == ("kernelcast.kernels", b"train")
     assert resource(request) == {
@@ -50,7 +50,7 @@ def test_a_programs_samples_are_keyed_by_program_and_name_their_host_as_writer()
 def test_two_machines_of_one_host_name_are_told_apart_by_their_boot_ids() -> None:
     outbox = Outbox()
     for machine in ("a", "b"):
-        Publisher(outbox, boot_id=machine).kernels(ProgramSamples("node1", "train", (launches(),)))
+        SamplePublisher(outbox, boot_id=machine).kernels(ProgramSamples("node1", "train", (launches(),)))
     assert [resource(request)["kernelcast.boot.id"] for _, _, request in outbox.sent] == ["a", "b"]
 
 
@@ -60,7 +60,7 @@ def test_device_samples_are_keyed_by_their_own_host() -> None:
         Sample(device.GPU_TEMP, Device(hostname, f"GPU-{hostname}").device_labels(), 2_000, 41)
         for hostname in ("node1", "node2", "node1")
     ]
-    Publisher(outbox).devices(samples)
+    SamplePublisher(outbox).devices(samples)
     assert [(topic, key, resource(request)["host.name"]) for topic, key, request in outbox.sent] == [
         ("kernelcast.device", b"node1", "node1"),
         ("kernelcast.device", b"node2", "node2"),
@@ -75,7 +75,7 @@ def test_a_kernels_durations_travel_with_buckets_only_where_detailed() -> None:
         Sample(kernel.DURATION, attributes, 2_000, totals, 1_000, detailed=True),
         Sample(kernel.DURATION, labels(Hostname="node1", kernel="copy"), 2_000, totals, 1_000),
     )
-    Publisher(outbox).kernels(ProgramSamples("node1", "train", samples))
+    SamplePublisher(outbox).kernels(ProgramSamples("node1", "train", samples))
     metrics = [
         metric for _, _, request in outbox.sent for metric in request.resource_metrics[0].scope_metrics[0].metrics
     ]
@@ -85,7 +85,7 @@ def test_a_kernels_durations_travel_with_buckets_only_where_detailed() -> None:
 
 def test_what_was_sent_is_counted_and_split_below_the_limit() -> None:
     outbox = Outbox()
-    publisher = Publisher(outbox)
+    publisher = SamplePublisher(outbox)
     samples = tuple(launches(f"kernel {number:05d} " + "x" * 60) for number in range(6_000))
     publisher.kernels(ProgramSamples("node1", "train", samples))
     assert len(outbox.sent) > 1
@@ -96,14 +96,14 @@ def test_what_was_sent_is_counted_and_split_below_the_limit() -> None:
 
 def test_nothing_to_say_sends_nothing() -> None:
     outbox = Outbox()
-    Publisher(outbox).kernels(ProgramSamples("node1", "train", ()))
-    Publisher(outbox).devices(())
+    SamplePublisher(outbox).kernels(ProgramSamples("node1", "train", ()))
+    SamplePublisher(outbox).devices(())
     assert not outbox.sent
 
 
 def test_the_label_hostname_can_be_dcgm_exporters_newer_one() -> None:
     outbox = Outbox()
-    Publisher(outbox, hostname_label="hostname").kernels(ProgramSamples("node1", "train", (launches(),)))
+    SamplePublisher(outbox, hostname_label="hostname").kernels(ProgramSamples("node1", "train", (launches(),)))
     (point,) = outbox.sent[0][2].resource_metrics[0].scope_metrics[0].metrics[0].sum.data_points
     keys = [item.key for item in point.attributes]
     assert keys == sorted(keys)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter.replay import Trace, TraceSource, kineto, nsys
-from kernelcast.exporter.replay.calls import Call, Calls, Cause, Range
+from kernelcast.exporter.replay.calls import ApiCall, Calls, LaunchCause, Range
 from kernelcast.exporter.replay.regions import MAX_REGIONS, plain_name
 from kernelcast.wire.frames import Counters, KernelName, KernelRow
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, variant
@@ -32,7 +32,7 @@ def nested(draw: st.DrawFn, begin: int = 0, end: int = 200, depth: int = 0) -> l
 
 @given(nested(), st.lists(st.integers(0, 220), max_size=30))
 def test_a_launch_belongs_to_the_innermost_range_around_its_call(ranges: list[Range], starts: list[int]) -> None:
-    calls = Calls({number: Call("t", start) for number, start in enumerate(starts)}, ranges)
+    calls = Calls({number: ApiCall("t", start) for number, start in enumerate(starts)}, ranges)
     for number, start in enumerate(starts):
         around = [one for one in ranges if one.start_ns <= start < one.end_ns]
         innermost = max(around, key=lambda one: (one.start_ns, -one.end_ns, one.name)).name if around else ""
@@ -46,14 +46,14 @@ def _same_stretch(ranges: list[Range], one: str, other: str) -> bool:
 
 
 def test_ranges_of_another_thread_say_nothing() -> None:
-    calls = Calls({1: Call("worker", 50)}, [Range("main", 0, 100, "step")])
-    assert calls.cause(1, 60) == Cause(10, graph=False, region="")
+    calls = Calls({1: ApiCall("worker", 50)}, [Range("main", 0, 100, "step")])
+    assert calls.cause(1, 60) == LaunchCause(10, graph=False, region="")
 
 
 def test_a_delay_is_unknown_without_a_call_before_its_time_and_within_a_graph() -> None:
-    calls = Calls({1: Call("t", 50), 2: Call("t", 50, graph=True)})
+    calls = Calls({1: ApiCall("t", 50), 2: ApiCall("t", 50, graph=True)})
     assert [calls.cause(*found).queue_delay_ns for found in ((1, 60), (1, 40), (2, 60), (3, 60))] == [10, -1, -1, -1]
-    assert calls.cause(1, 60, graph=True) == Cause(-1, graph=True)
+    assert calls.cause(1, 60, graph=True) == LaunchCause(-1, graph=True)
     assert calls.cause(2, 60).graph
     assert not calls.cause(3, 60).graph
 

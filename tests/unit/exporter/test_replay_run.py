@@ -15,7 +15,7 @@ from kernelcast.exporter.replay import command as replay_command
 from kernelcast.exporter.replay.progress import Lines
 from kernelcast.exporter.replay.run import FiniteSource, publish
 from kernelcast.exporter.replay.settings import RunSettings
-from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span
+from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, TraceBuilder, TraceOrigin
 from kernelcast.exporter.simulate import command as simulate_command
 from kernelcast.wire.topics import DEVICE, KERNELS
 
@@ -66,12 +66,12 @@ class Silent:
 
 
 def source(launches: int = 3) -> TraceSource:
-    recorder = Recorder()
+    recorder = TraceBuilder()
     for number in range(launches):
         recorder.launch(Span(number * SECOND, SECOND, 0), "gemm", LaunchConfiguration(), 7)
     recorder.copy(Span(0, 1, 0), "h2d", "true", 8)
     recorder.memset(Span(1, 1, 0), 8)
-    trace = recorder.trace(Origin("", "d"))
+    trace = recorder.trace(TraceOrigin("", "d"))
     return TraceSource(trace, program="job", rank="", hostname="node1", speed=1.0, start_ns=NOW)
 
 

@@ -10,8 +10,8 @@ from tests.support.examples import parser_examples
 
 from kernelcast.exporter.replay import TraceSource
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, IDLE, OVERLAP, STATES, Occupation
-from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Spans, Trace
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Spans, Trace, TraceBuilder, TraceOrigin
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import kernel_id, normalise
 
@@ -22,23 +22,23 @@ LARGE = LaunchConfiguration("8x1x1", "64x1x1", 32, 0)
 
 
 def recording(*launches: tuple[int, int, str]) -> Trace:
-    recorder = Recorder()
+    recorder = TraceBuilder()
     for start_ns, duration_ns, name in launches:
         recorder.launch(Span(start_ns, duration_ns, 0), name, SMALL, 7)
-    return recorder.trace(Origin("made here", "0123456789abcdef", {0: "NVIDIA A100"}))
+    return recorder.trace(TraceOrigin("made here", "0123456789abcdef", {0: "NVIDIA A100"}))
 
 
 def source(trace: Trace, speed: float | None = 1.0) -> TraceSource:
     return TraceSource(trace, program="train", rank="0", hostname="node1", speed=speed, start_ns=NOW)
 
 
-def launches_in(batch: Batch) -> int:
+def launches_in(batch: SourceBatch) -> int:
     return sum(row.launches for report in batch.reports for row in report.rows)
 
 
 def test_a_kernel_is_reported_once_its_end_has_passed() -> None:
     replayed = source(recording((0, 2 * SECOND, "k"), (3 * SECOND, SECOND, "k")))
-    assert replayed.poll(NOW - 1) == Batch()
+    assert replayed.poll(NOW - 1) == SourceBatch()
     assert launches_in(replayed.poll(NOW)) == 0
     assert launches_in(replayed.poll(NOW + 2 * SECOND - 1)) == 0
     assert launches_in(replayed.poll(NOW + 2 * SECOND)) == 1
@@ -46,7 +46,7 @@ def test_a_kernel_is_reported_once_its_end_has_passed() -> None:
     assert launches_in(last) == 2
     assert last.done
     assert all(report.final for report in last.reports)
-    assert replayed.poll(NOW + 5 * SECOND) == Batch(done=True)
+    assert replayed.poll(NOW + 5 * SECOND) == SourceBatch(done=True)
 
 
 def test_at_four_times_the_speed_a_trace_takes_a_quarter() -> None:
@@ -103,11 +103,11 @@ def test_raw_names_of_one_identity_add_up() -> None:
 
 
 def test_configurations_of_one_kernel_are_variants_of_it() -> None:
-    recorder = Recorder()
+    recorder = TraceBuilder()
     for start_ns, configuration in ((0, SMALL), (10, LARGE), (20, LARGE)):
         recorder.launch(Span(start_ns, 4, 0), "gemm", configuration, 7)
     recorder.launch(Span(30, 4, 0), "unknown shape", LaunchConfiguration(), 7)
-    (report,) = source(recorder.trace(Origin("", "d")), speed=None).poll(NOW).reports
+    (report,) = source(recorder.trace(TraceOrigin("", "d")), speed=None).poll(NOW).reports
     assert {variant: row.launches for (_, variant), row in report.variants.items()} == {
         "1x1x1|64x1x1": 1,
         "8x1x1|64x1x1": 2,
@@ -143,12 +143,12 @@ def test_each_replay_is_a_process_of_its_own_on_a_device_that_the_file_determine
 
 
 def test_copies_and_waits_add_up_by_kind() -> None:
-    recorder = Recorder()
+    recorder = TraceBuilder()
     recorder.copy(Span(0, 10, 0), "h2d", "true", 100)
     recorder.copy(Span(20, 10, 0), "h2d", "true", 50)
     recorder.copy(Span(40, 5, 1), "d2h", "", 7)
     recorder.sync(Span(41, 30, 0), "stream")
-    replayed = source(recorder.trace(Origin("", "d")))
+    replayed = source(recorder.trace(TraceOrigin("", "d")))
     middle = {report.device.gpu: report.counters for report in replayed.poll(NOW + 15).reports}
     assert middle["0"] is not None
     assert middle["0"].memcpy == (("h2d", "true", 100, 1, 10),)
@@ -163,12 +163,12 @@ def test_copies_and_waits_add_up_by_kind() -> None:
 
 
 def test_fills_are_copies_of_the_kind_memset_but_no_copies_in_the_account() -> None:
-    recorder = Recorder()
+    recorder = TraceBuilder()
     recorder.memset(Span(0, 10, 0), 100)
     recorder.memset(Span(20, 10, 0), 50)
     recorder.memset(Span(40, 5, 1), 7)
     recorder.copy(Span(41, 5, 1), "d2h", "", 3)
-    replayed = source(recorder.trace(Origin("", "d")))
+    replayed = source(recorder.trace(TraceOrigin("", "d")))
     middle = {report.device.gpu: report.counters for report in replayed.poll(NOW + 15).reports}
     assert middle["0"] is not None
     assert middle["0"].memcpy == (("memset", "", 100, 1, 10),)
@@ -181,7 +181,7 @@ def test_fills_are_copies_of_the_kind_memset_but_no_copies_in_the_account() -> N
 
 
 def test_a_recording_without_gpu_activity_ends_at_once_and_says_nothing() -> None:
-    assert source(recording()).poll(NOW) == Batch(done=True)
+    assert source(recording()).poll(NOW) == SourceBatch(done=True)
 
 
 # What the GPU did, against a walk over every nanosecond.

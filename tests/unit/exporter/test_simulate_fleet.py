@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, SimulationSettings, parse
 from kernelcast.exporter.simulate.durations import bucket_indices
 from kernelcast.wire.catalogue import Metric, device, kernel
@@ -31,7 +31,7 @@ class Watched:
         self.fleet = SimulatedFleet(
             SimulationSettings(**{"gpus": 4, "kernels": 8, "rate": 400.0, **numbers}, faults=chosen), start_ns=START
         )
-        self.batches: list[Batch] = []
+        self.batches: list[SourceBatch] = []
         for step in range(1, int(seconds / every) + 1):
             self.batches.append(self.fleet.poll(START + round(step * every * SECOND)))
 
@@ -302,7 +302,7 @@ def test_the_end_is_final() -> None:
     batch = fleet.poll(START + 60 * SECOND)
     assert batch.done
     assert all(report.final for report in batch.reports)
-    assert fleet.poll(START + 61 * SECOND) == Batch(done=True)
+    assert fleet.poll(START + 61 * SECOND) == SourceBatch(done=True)
     assert math.isinf(SimulatedFleet(SimulationSettings(), start_ns=START).length_seconds)
 
 

@@ -12,7 +12,7 @@ from kernelcast.exporter import snapshot
 from kernelcast.exporter import state as state_module
 from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.exporter.state import FILE_NAME, StateFile
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
@@ -40,9 +40,9 @@ class Truth:
     def launch(self, nonce: str, name: str) -> None:
         self.totals.setdefault((nonce, name), DurationTotals()).observe(1_000_003)
 
-    def poll(self, now_ns: int) -> Batch:  # noqa: ARG002  the protocol's
+    def poll(self, now_ns: int) -> SourceBatch:  # noqa: ARG002  the protocol's
         if not self.connected:
-            return Batch()
+            return SourceBatch()
         reports = [
             ProcessReport(
                 Process("train", nonce, SECOND_NS),
@@ -52,7 +52,7 @@ class Truth:
             )
             for (nonce, name), totals in self.totals.items()
         ]
-        return Batch(tuple(reports))
+        return SourceBatch(tuple(reports))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -147,7 +147,7 @@ def test_the_decoder_is_compiled_for_the_platform_and_every_python(wheel: Path, 
     described_wheel = message_from_bytes(metadata(wheel, "WHEEL"))
     assert described_wheel["Root-Is-Purelib"] == "false"
     assert described_wheel["Tag"].startswith("py3-none-linux_")
-    done = run(bare / "python", "-c", "from kernelcast.probe.cupti.native import Decoder; Decoder()")
+    done = run(bare / "python", "-c", "from kernelcast.probe.cupti.native import ActivityDecoder; ActivityDecoder()")
     assert done.returncode == 0, done.stderr
 
 

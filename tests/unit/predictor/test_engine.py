@@ -7,7 +7,7 @@ from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, kernel_subje
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.predictor import regimes
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.regimes import Regimes, Watch
+from kernelcast.predictor.regimes import Regimes, WatchReason
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.subjects import DURATION, VARIANT
 from kernelcast.wire.catalogue import device, kernel
@@ -47,10 +47,10 @@ def kernel_and_variant(clock: Clock) -> list[Sample]:
     ]
 
 
-def watched(target: Engine) -> dict[str, Watch]:
+def watched(target: Engine) -> dict[str, WatchReason]:
     target.sweep()
     known = target.sweeper.regimes
-    return {subject.metric: Watch(int(known.watch[row])) for subject, row in target.windows.items()}
+    return {subject.metric: WatchReason(int(known.watch[row])) for subject, row in target.windows.items()}
 
 
 def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
@@ -59,7 +59,7 @@ def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
     clock = Clock()
     before, after = engine(fast_settings, clock), engine(fast_settings, clock)
     feed(before, kernel_and_variant(clock))
-    expected = {DURATION: Watch.NOTHING, VARIANT: Watch.KERNEL}
+    expected = {DURATION: WatchReason.NOTHING, VARIANT: WatchReason.KERNEL}
     assert watched(before) == expected
     snapshot = before.snapshot(PARTITION)
     assert snapshot is not None

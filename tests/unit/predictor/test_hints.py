@@ -7,7 +7,7 @@ from tests.unit.predictor.conftest import kernel_subject
 from kernelcast.predictor.hints import HintBook, Withheld
 from kernelcast.predictor.rules import block_size_not_warp_multiple, block_size_small
 from kernelcast.predictor.settings import HintSettings
-from kernelcast.predictor.tunables import GpuTime, Tunable, Tunables
+from kernelcast.predictor.tunables import GpuTime, ReportedTunable, TunableReports
 from kernelcast.predictor.windows import Windows
 from kernelcast.wire.events import Outcome, OutcomeState
 
@@ -18,8 +18,8 @@ ALLOWED = ("32", "48", "64", "128", "192", "256", "512")
 
 def tunable(
     value: str, *, allowed: tuple[str, ...] = ALLOWED, kind: str = "block_size", kernel: str = "saxpy"
-) -> Tunable:
-    return Tunable("train", "block", value, allowed, kind, kernel, "A100", "v1")
+) -> ReportedTunable:
+    return ReportedTunable("train", "block", value, allowed, kind, kernel, "A100", "v1")
 
 
 def gpu_time(**seconds: float) -> GpuTime:
@@ -133,7 +133,7 @@ def test_hints_can_be_switched_off() -> None:
 
 
 def test_a_tunable_is_what_its_program_last_said_and_a_new_code_version_is_noticed() -> None:
-    tunables = Tunables()
+    tunables = TunableReports()
     for moment, value, version in ((1, "33", "v1"), (3, "128", "v2"), (2, "33", "v1")):
         words = {"program": "train", "tunable": "block", "value": value, "code_version": version, "allowed": "33,128"}
         tunables.observe(tuple(sorted(words.items())), time_ns=moment, owner=0, now_ns=moment)
@@ -144,14 +144,14 @@ def test_a_tunable_is_what_its_program_last_said_and_a_new_code_version_is_notic
     assert not tunables.current()
 
 
-def observe(tunables: Tunables, version: str, *, minute: float) -> None:
+def observe(tunables: TunableReports, version: str, *, minute: float) -> None:
     words = {"program": "train", "tunable": "block", "value": "33", "code_version": version, "allowed": "33,128"}
     now_ns = NOW_NS + round(minute * 60 * SECOND_NS)
     tunables.observe(tuple(sorted(words.items())), time_ns=now_ns, owner=0, now_ns=now_ns)
 
 
 def test_a_rollout_with_two_versions_side_by_side_is_one_deploy() -> None:
-    tunables = Tunables()
+    tunables = TunableReports()
     seen = []
     for minute, version in enumerate(("v1", "v2", "v1", "v2", "v1", "v2", "v2")):
         observe(tunables, version, minute=minute)
@@ -160,7 +160,7 @@ def test_a_rollout_with_two_versions_side_by_side_is_one_deploy() -> None:
 
 
 def test_going_back_to_an_older_version_is_a_deploy_too() -> None:
-    tunables = Tunables()
+    tunables = TunableReports()
     for minute, version in ((0, "v1"), (5, "v2"), (10, "v2"), (15, "v1")):
         observe(tunables, version, minute=minute)
         redeployed = tunables.take_redeployed()
@@ -168,7 +168,7 @@ def test_going_back_to_an_older_version_is_a_deploy_too() -> None:
 
 
 def test_a_program_that_paused_and_goes_on_is_no_deploy() -> None:
-    tunables = Tunables()
+    tunables = TunableReports()
     observe(tunables, "v1", minute=0)
     observe(tunables, "v1", minute=30)
     assert not tunables.take_redeployed()

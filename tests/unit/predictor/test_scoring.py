@@ -5,7 +5,7 @@ import pytest
 
 from kernelcast.predictor.clean import prepare
 from kernelcast.predictor.models import forecast
-from kernelcast.predictor.scoring import MAX_WIDENING, MIN_SCORED, Claim, Scores
+from kernelcast.predictor.scoring import MAX_WIDENING, MIN_SCORED, ForecastClaim, Scores
 
 WINDOW, AHEAD = 120, 60
 
@@ -31,7 +31,7 @@ def shares_held(*, bends: bool) -> tuple[float, float]:
         truth = drifts(bends=bends, rng=rng)
         found = forecast(prepare(truth[:WINDOW], span=WINDOW), intervals=AHEAD, damped=False, rng=rng)
         mean, lower, upper = (float(values[-1]) for values in (found.mean, found.lower, found.upper))
-        claim = Claim(number, 0, 1, "m", 60.0, mean, lower, upper, scores.widening("m", 60.0))
+        claim = ForecastClaim(number, 0, 1, "m", 60.0, mean, lower, upper, scores.widening("m", 60.0))
         scores.claim(claim)
         settle(scores, float(truth[-1]))
         if number >= 2 * MIN_SCORED:
@@ -57,7 +57,7 @@ def test_intervals_that_keep_their_promise_stay_as_they_are() -> None:
 def settled(seen: float, *, upper: float = 1.0, horizon_seconds: float = 60.0) -> Scores:
     scores = Scores()
     for due in range(MIN_SCORED):
-        scores.claim(Claim(due, 0, 1, "m", horizon_seconds, 0.0, -upper, upper))
+        scores.claim(ForecastClaim(due, 0, 1, "m", horizon_seconds, 0.0, -upper, upper))
     settle(scores, seen)
     return scores
 
@@ -75,5 +75,5 @@ def test_broken_series_cannot_widen_without_end() -> None:
 
 
 def test_what_cannot_be_negative_is_not_forecast_to_be() -> None:
-    claim = Claim(1, 0, 1, "DCGM_FI_DEV_POWER_USAGE", 60.0, mean=-3.0, lower=-40.0, upper=20.0, widening=2.0)
+    claim = ForecastClaim(1, 0, 1, "DCGM_FI_DEV_POWER_USAGE", 60.0, mean=-3.0, lower=-40.0, upper=20.0, widening=2.0)
     assert claim.bounds == (0.0, 0.0, 43.0)

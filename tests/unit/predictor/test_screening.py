@@ -10,7 +10,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from kernelcast.predictor.blocks import mann_kendall, theil_sen
 from kernelcast.predictor.online import OnlineState
 from kernelcast.predictor.samples import duration_label
-from kernelcast.predictor.scoring import Claim, Scores
+from kernelcast.predictor.scoring import ForecastClaim, Scores
 from kernelcast.predictor.screen import Screening, ScreenOptions, screen
 
 OPTIONS = ScreenOptions(min_points=24, drift_z=3.5)
@@ -98,7 +98,7 @@ def test_the_online_state_notices_a_shift_within_a_few_values_and_keeps_calm_bef
 def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
     scores = Scores()
     for due in range(30):
-        scores.claim(Claim(due, 0, 1, "m", 60.0, 0.05, 0.0, 1.0 if due % 10 else 0.1))
+        scores.claim(ForecastClaim(due, 0, 1, "m", 60.0, 0.05, 0.0, 1.0 if due % 10 else 0.1))
     scores.settle(lambda _row, _generation: 9, lambda _row, _due: 0.5)
     assert scores.coverage() == {}
     scores.settle(lambda _row, _generation: 40, lambda _row, _due: 0.5)
@@ -107,7 +107,7 @@ def test_coverage_is_absent_until_enough_forecasts_have_come_due() -> None:
 
 def test_forecasts_whose_series_is_gone_are_dropped_and_counted() -> None:
     scores = Scores()
-    scores.claim(Claim(5, 0, 1, "m", 60.0, 0.5, 0.0, 1.0))
+    scores.claim(ForecastClaim(5, 0, 1, "m", 60.0, 0.5, 0.0, 1.0))
     scores.settle(lambda _row, _generation: None, lambda _row, _due: 0.5)
     assert scores.dropped == 1
 

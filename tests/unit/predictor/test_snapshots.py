@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from kernelcast.predictor.snapshot import Saved, Snapshot, dump, load
+from kernelcast.predictor.snapshot import PartitionSnapshot, Saved, dump, load
 from kernelcast.predictor.subjects import Form, Subject
 from kernelcast.wire.errors import WireError
 
 POINTS = 240
 
 
-def snapshot(series: int, *, identity: str = "one") -> Snapshot:
+def snapshot(series: int, *, identity: str = "one") -> PartitionSnapshot:
     rng = np.random.default_rng(1)
     saved = tuple(
         Saved(
@@ -26,7 +26,7 @@ def snapshot(series: int, *, identity: str = "one") -> Snapshot:
         )
         for number in range(series)
     )
-    return Snapshot(identity, 4711, 10**10, POINTS, saved)
+    return PartitionSnapshot(identity, 4711, 10**10, POINTS, saved)
 
 
 @pytest.mark.parametrize("series", [0, 1, 1000])

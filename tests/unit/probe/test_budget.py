@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.probe.budget import Budget, BudgetPolicy, Level
+from kernelcast.probe.budget import Budget, BudgetPolicy, SamplingLevel
 
 SECOND = 10**9
 
@@ -11,14 +11,14 @@ SECOND = 10**9
 class Run:
     """Feeds a budget once a second with what each level costs."""
 
-    def __init__(self, costs: dict[Level, float], policy: BudgetPolicy | None = None) -> None:
+    def __init__(self, costs: dict[SamplingLevel, float], policy: BudgetPolicy | None = None) -> None:
         self.budget = Budget(policy)
         self.costs = costs
         self.now_ns = self.spent_ns = 0
-        self.levels: list[Level] = []
+        self.levels: list[SamplingLevel] = []
         self.budget.feed(0, 0)
 
-    def seconds(self, count: int) -> Level:
+    def seconds(self, count: int) -> SamplingLevel:
         for _ in range(count):
             self.now_ns += SECOND
             self.spent_ns += round(self.costs[self.budget.level] * SECOND)
@@ -26,34 +26,40 @@ class Run:
         return self.budget.level
 
 
-def costs(full: float) -> dict[Level, float]:
-    return {Level.FULL: full, Level.HALF: full / 2, Level.QUARTER: full / 4, Level.COUNTS: full / 20, Level.OFF: 0}
+def costs(full: float) -> dict[SamplingLevel, float]:
+    return {
+        SamplingLevel.FULL: full,
+        SamplingLevel.HALF: full / 2,
+        SamplingLevel.QUARTER: full / 4,
+        SamplingLevel.COUNTS: full / 20,
+        SamplingLevel.OFF: 0,
+    }
 
 
 def test_what_is_cheap_is_measured_in_full() -> None:
-    assert Run(costs(0.009)).seconds(1000) is Level.FULL
+    assert Run(costs(0.009)).seconds(1000) is SamplingLevel.FULL
 
 
 def test_from_one_per_cent_on_less_is_measured_one_level_at_a_time() -> None:
     run = Run(costs(0.015))
-    assert run.seconds(5) is Level.HALF
-    assert run.seconds(50) is Level.HALF
+    assert run.seconds(5) is SamplingLevel.HALF
+    assert run.seconds(50) is SamplingLevel.HALF
 
 
 def test_from_two_per_cent_on_nothing_is_and_later_it_is_tried_again_with_counts() -> None:
     run = Run(costs(0.05))
-    assert run.seconds(5) is Level.OFF
+    assert run.seconds(5) is SamplingLevel.OFF
     assert run.budget.off_at == 0.05
-    assert run.seconds(299) is Level.OFF
-    assert run.seconds(1) is Level.COUNTS
+    assert run.seconds(299) is SamplingLevel.OFF
+    assert run.seconds(1) is SamplingLevel.COUNTS
 
 
 def test_each_time_it_stays_off_for_longer_up_to_an_hour() -> None:
-    run = Run(dict.fromkeys(Level, 0.03) | {Level.OFF: 0.0})
+    run = Run(dict.fromkeys(SamplingLevel, 0.03) | {SamplingLevel.OFF: 0.0})
     run.seconds(30_000)
     rests, length = [], 0
     for level in run.levels:
-        if level is Level.OFF:
+        if level is SamplingLevel.OFF:
             length += 1
         elif length:
             rests.append(length)
@@ -65,14 +71,14 @@ def test_going_up_needs_a_long_calm_so_levels_do_not_swing() -> None:
     run = Run(costs(0.015))
     run.seconds(10)
     run.costs = costs(0.002)
-    assert run.seconds(60) is Level.HALF
-    assert run.seconds(10) is Level.FULL
+    assert run.seconds(60) is SamplingLevel.HALF
+    assert run.seconds(10) is SamplingLevel.FULL
 
 
 def test_one_expensive_moment_before_anything_is_settled_is_forgiven() -> None:
     run = Run(costs(0.0))
     run.spent_ns += SECOND // 50
-    assert run.seconds(100) is Level.FULL
+    assert run.seconds(100) is SamplingLevel.FULL
 
 
 @given(
@@ -89,11 +95,11 @@ def test_over_a_long_run_it_never_costs_two_per_cent(
     tried = 0
     for seconds, full in phases:
         run.costs = {
-            Level.FULL: full,
-            Level.HALF: full * half,
-            Level.QUARTER: full * half * half,
-            Level.COUNTS: full * counts,
-            Level.OFF: 0.0,
+            SamplingLevel.FULL: full,
+            SamplingLevel.HALF: full * half,
+            SamplingLevel.QUARTER: full * half * half,
+            SamplingLevel.COUNTS: full * counts,
+            SamplingLevel.OFF: 0.0,
         }
         for _ in range(seconds):
             before = run.budget.level

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.unit.probe.cupy_double import Clock, Cupy, installed
 
-from kernelcast.probe.budget import Budget, Level
+from kernelcast.probe.budget import Budget, SamplingLevel
 from kernelcast.probe.cupy_rung import CupyRung
-from kernelcast.probe.ladder import Ladder
+from kernelcast.probe.ladder import MethodSelection
 from kernelcast.probe.mappings import mapped_libraries
-from kernelcast.probe.means import Means
+from kernelcast.probe.means import MethodEnvironment
 from kernelcast.probe.others import injected, other_profiler, running, silent_libraries
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import RegionTable
@@ -48,7 +48,7 @@ class Rig:
         self.cupti = cupti
         self.budget = Budget()
         self.regions = RegionTable()
-        means = Means(
+        means = MethodEnvironment(
             environ=environ,
             clock=self.clock,
             contexts=lambda: self.contexts,
@@ -59,7 +59,7 @@ class Rig:
             budget=self.budget,
             regions=self.regions,
         )
-        self.ladder = Ladder(self.recorder, method, means)
+        self.ladder = MethodSelection(self.recorder, method, means)
 
     def _cupti(self, _recorder: Recorder) -> Cupti:
         if self.cupti is None:
@@ -210,7 +210,7 @@ def test_at_two_per_cent_it_is_off_says_so_once_and_the_hook_is_gone(
     assert type(raw).__call__ is cupy.modules["cupy.cuda.function"].Function.__call__
     for _ in range(400):
         rig.poll(spent_ns=0)
-    assert rig.budget.level is Level.QUARTER
+    assert rig.budget.level is SamplingLevel.QUARTER
     assert rig.poll()[:2] == ("event", "backed_off")
     raw((1,), (1,), ())
     cupy.gpu.finish()

@@ -152,7 +152,7 @@ def test_a_program_on_a_machine_without_a_driver_is_not_polled_for_ever(
 def test_a_driver_can_be_there_as_a_library_in_any_place_of_the_linkers_or_as_a_device(tmp_path: Path) -> None:
     cache, library = tmp_path / "ld.so.cache", tmp_path / "lib"
     library.mkdir()
-    places = driver.Places(devices=(str(tmp_path / "nvidiactl"),), cache=str(cache), folders=(str(library),))
+    places = driver.DriverPaths(devices=(str(tmp_path / "nvidiactl"),), cache=str(cache), folders=(str(library),))
 
     def there(**environ: str) -> bool:
         return driver.may_be_loaded(environ, places, mapped=lambda: False)

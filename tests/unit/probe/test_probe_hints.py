@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe.hints import Ground, HintDesk
-from kernelcast.probe.outcomes import MAX_WAITING, Outcomes
+from kernelcast.probe.hints import HintReceiver, RejectionReason
+from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, TunableSet
 from kernelcast.wire.events import NANOSECONDS, Hint, HintMode, Outcome, OutcomeState, outcome_from, to_event
@@ -22,9 +22,9 @@ class Program:
         self.model = "NVIDIA A100"
         self.recorder = Recorder()
         self.tunables = TunableSet()
-        self.outcomes = Outcomes("training", "3", lambda: self.now_ns, lambda: None)
-        ground = Ground("training", "3", "v1", lambda: self.model, self.environ, lambda: self.now_ns)
-        self.desk = HintDesk(self.tunables, self.recorder, self.outcomes, ground)
+        self.outcomes = OutcomeQueue("training", "3", lambda: self.now_ns, lambda: None)
+        ground = RejectionReason("training", "3", "v1", lambda: self.model, self.environ, lambda: self.now_ns)
+        self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, ground)
         self.block = self.register("block_size", terms or Terms(kernels=(KERNEL,)))
 
     def register(self, name: str, terms: Terms) -> Tunable[int]:

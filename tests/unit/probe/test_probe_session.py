@@ -10,7 +10,7 @@ from kernelcast.exporter.hint_receivers import HintReceivers
 from kernelcast.exporter.probe_counts import ProbeCounts
 from kernelcast.exporter.probe_devices import DeviceResolver
 from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import MAX_HINTS, ProbeRegistry, Refusal
+from kernelcast.exporter.probe_registry import MAX_HINTS, ProbeRegistry, RejectedProcess
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer, has_ended
 from kernelcast.wire.errors import DeviceError, FrameError
@@ -55,7 +55,7 @@ class Node:
 
     def try_to_join(
         self, nonce: str = "n1", *, connection: int = 5, peer: Peer = PEER, **changes: Any
-    ) -> ProbeSession | Refusal:
+    ) -> ProbeSession | RejectedProcess:
         claims = (DeviceClaim("GPU-0"), DeviceClaim("GPU-1"))
         facts = {"devices": claims, "rank": "0", **changes}
         return self.registry.join(Hello("training", nonce, 1, 99, **facts), peer, connection)
@@ -235,7 +235,7 @@ def test_a_process_cannot_fill_the_daemons_memory() -> None:
     with pytest.raises(FrameError, match="3 devices"):
         node.join("n2", devices=(DeviceClaim("a"), DeviceClaim("b"), DeviceClaim("c")))
     node.join("n2")
-    assert node.try_to_join("n3") == Refusal("limit", "2 processes are known; raise the limit of processes")
+    assert node.try_to_join("n3") == RejectedProcess("limit", "2 processes are known; raise the limit of processes")
 
 
 def test_variants_are_told_with_the_names_they_need_and_bounded_over_all_frames() -> None:
@@ -367,7 +367,7 @@ def test_devices_are_completed_from_what_the_node_knows() -> None:
 
 def test_a_device_that_cannot_be_told_refuses_the_process_by_that_reason() -> None:
     refused = Node().try_to_join(devices=())
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RejectedProcess)
     assert refused.reason == "device"
 
 
@@ -436,4 +436,4 @@ def test_connected_processes_never_make_room() -> None:
     node = Node(ProbeLimits(processes=2))
     node.join("n1", connection=1)
     node.join("n2", connection=2)
-    assert isinstance(node.try_to_join("n3", connection=3), Refusal)
+    assert isinstance(node.try_to_join("n3", connection=3), RejectedProcess)

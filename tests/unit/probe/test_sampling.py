@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.probe.cupy_double import Clock
 
-from kernelcast.probe.events import TokenBucket
+from kernelcast.probe.events import SamplingBucket
 from kernelcast.probe.traced import Traced, fair_strides
 
 LAUNCHES = st.lists(st.integers(0, 10_000_000), max_size=50)
@@ -34,7 +34,7 @@ def test_what_rare_kernels_leave_goes_to_the_others() -> None:
 @given(st.floats(0.1, 1000), st.lists(st.floats(0, 5), min_size=1, max_size=40), st.floats(0, 1000))
 def test_a_bucket_gives_its_rate_and_a_quarter_of_a_second_more(rate: float, pauses: list[float], later: float) -> None:
     clock = Clock()
-    bucket = TokenBucket(rate, clock)
+    bucket = SamplingBucket(rate, clock)
     taken, allowed = 0, max(1.0, rate / 4)
     for index, pause in enumerate(pauses):
         clock.pass_seconds(pause)
@@ -47,7 +47,7 @@ def test_a_bucket_gives_its_rate_and_a_quarter_of_a_second_more(rate: float, pau
 
 def test_no_rate_gives_nothing() -> None:
     clock = Clock()
-    bucket = TokenBucket(0, clock)
+    bucket = SamplingBucket(0, clock)
     clock.pass_seconds(100)
     assert not bucket.take()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kernelcast.probe.hints import Ground, HintDesk
+from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.link import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Link
-from kernelcast.probe.outcomes import Outcomes
+from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.sender import Sender, Subject
+from kernelcast.probe.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, outcome_from, to_event
 from kernelcast.wire.frames import (
@@ -78,13 +78,13 @@ class Program:
         self.seconds = 100.0
         self.recorder = Recorder()
         self.tunables = TunableSet()
-        self.outcomes = Outcomes("training", "", lambda: 1, lambda: None)
-        ground = Ground("training", "", "", lambda: "", {}, lambda: 1)
-        self.desk = HintDesk(self.tunables, self.recorder, self.outcomes, ground)
+        self.outcomes = OutcomeQueue("training", "", lambda: 1, lambda: None)
+        ground = RejectionReason("training", "", "", lambda: "", {}, lambda: 1)
+        self.desk = HintReceiver(self.tunables, self.recorder, self.outcomes, ground)
         self.link = Link(str(path), lambda: self.seconds)
-        subject = Subject(self.recorder, self.tunables, self.outcomes, self.desk)
+        subject = ReportedProcess(self.recorder, self.tunables, self.outcomes, self.desk)
         self.devices: tuple[DeviceClaim, ...] = (DeviceClaim("GPU-1"),)
-        self.sender = Sender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7, devices=self.devices))
+        self.sender = ReportSender(subject, self.link, 1.0, lambda: Hello("training", "n1", 1, 7, devices=self.devices))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kernelcast.runtime import admin
-from kernelcast.runtime.admin import Admin, Outcome, TopicChange, TopicState, apply_topics, list_topics
+from kernelcast.runtime.admin import Admin, TopicChange, TopicResult, TopicState, apply_topics, list_topics
 from kernelcast.runtime.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
 from kernelcast.runtime.settings import KafkaSettings
 from kernelcast.wire.errors import BrokerError
@@ -26,8 +26,8 @@ def test_applying_to_the_embedded_broker_makes_topics_and_says_that_they_are_not
         found = list_topics(settings)
 
     assert [(change.topic, change.outcome, change.good) for change in changes] == [
-        ("kernelcast.device", Outcome.TOUCHED, True),
-        ("kernelcast.hints", Outcome.TOUCHED, True),
+        ("kernelcast.device", TopicResult.TOUCHED, True),
+        ("kernelcast.hints", TopicResult.TOUCHED, True),
     ]
     assert set(found) == {"kernelcast.device", "kernelcast.hints"}
 
@@ -53,7 +53,7 @@ class FakeAdmin(Admin):
 
     def create(self, topic: Topic, *, partitions: int, replication_factor: int) -> TopicChange:
         self.present[topic.name] = TopicState(topic.name, partitions, replication_factor, topic.config)
-        return TopicChange(topic.name, Outcome.CREATED)
+        return TopicChange(topic.name, TopicResult.CREATED)
 
     def alter(self, topic: str, config: dict[str, str]) -> None:  # type: ignore[override]  # narrower is enough here
         if "retention.ms" in config and config["retention.ms"] == "0":
@@ -74,8 +74,8 @@ def test_missing_topics_are_made_and_a_second_run_changes_nothing(monkeypatch: p
     first = applied(monkeypatch, present, DEVICE, HINTS)
     second = applied(monkeypatch, present, DEVICE, HINTS)
 
-    assert [change.outcome for change in first] == [Outcome.CREATED, Outcome.CREATED]
-    assert [change.outcome for change in second] == [Outcome.UNCHANGED, Outcome.UNCHANGED]
+    assert [change.outcome for change in first] == [TopicResult.CREATED, TopicResult.CREATED]
+    assert [change.outcome for change in second] == [TopicResult.UNCHANGED, TopicResult.UNCHANGED]
     assert present["kernelcast.device"].partitions == DEVICE.partitions
 
 
@@ -86,7 +86,7 @@ def test_settings_that_differ_are_set_and_the_others_left_alone(monkeypatch: pyt
     changes = applied(monkeypatch, present, DEVICE)
 
     assert changes == [
-        TopicChange(DEVICE.name, Outcome.ALTERED, "set message.timestamp.type to LogAppendTime (was CreateTime)")
+        TopicChange(DEVICE.name, TopicResult.ALTERED, "set message.timestamp.type to LogAppendTime (was CreateTime)")
     ]
     assert present[DEVICE.name].config == {**DEVICE.config, "segment.ms": "1"}
 
@@ -97,7 +97,7 @@ def test_policies_in_the_brokers_own_order_are_the_same(monkeypatch: pytest.Monk
 
     changes = applied(monkeypatch, {alerts.name: TopicState(alerts.name, alerts.partitions, 1, config)}, alerts)
 
-    assert changes[0].outcome is Outcome.UNCHANGED
+    assert changes[0].outcome is TopicResult.UNCHANGED
 
 
 def test_other_partitions_are_reported_never_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +105,7 @@ def test_other_partitions_are_reported_never_changed(monkeypatch: pytest.MonkeyP
 
     (change,) = applied(monkeypatch, present, KERNELS)
 
-    assert change.outcome is Outcome.DIFFERS
+    assert change.outcome is TopicResult.DIFFERS
     assert not change.good
     assert f"3 partitions, should be {KERNELS.partitions}" in change.remark
     assert present[KERNELS.name].partitions == 3
@@ -146,6 +146,6 @@ def test_a_limit_below_the_contract_is_raised_and_one_above_it_stays(monkeypatch
 
     changes = applied(monkeypatch, present, DEVICE, HINTS)
 
-    assert [change.outcome for change in changes] == [Outcome.ALTERED, Outcome.UNCHANGED]
+    assert [change.outcome for change in changes] == [TopicResult.ALTERED, TopicResult.UNCHANGED]
     assert present[DEVICE.name].config["max.message.bytes"] == "1048588"
     assert present[HINTS.name].config["max.message.bytes"] == "20000000"

@@ -73,7 +73,7 @@ def test_scrapes_beyond_the_bound_are_refused_and_counted_and_the_rest_is_answer
     compiler, registry = Compiler(), CollectorRegistry()
     server = WebServer(LOCAL, title="bridge", metrics=compiler.answer)
     server.measure(registry)
-    server.scrapes.most_waiting = 10
+    server.scrapes.max_waiting = 10
     with server, half_open(server, server.scrapes.threads + 10, data=WHOLE_SCRAPE):
         until(lambda: server.scrapes._waiting == 10)
         answers = crowd(server, "/metrics", number=5)

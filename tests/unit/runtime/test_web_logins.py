@@ -9,7 +9,7 @@ import pytest
 
 from kernelcast.runtime import web_logins
 from kernelcast.runtime.web_connections import origin_of
-from kernelcast.runtime.web_logins import HashLine, Logins, QueueFullError, Verdict
+from kernelcast.runtime.web_logins import HashLine, LoginResult, Logins, QueueFullError
 
 USERS = {"prometheus": "$2b$04$right"}
 
@@ -52,11 +52,11 @@ def test_no_number_of_wrong_passwords_makes_the_right_one_be_hashed_again() -> N
     logins = Logins(matches=hashes.matches, clock=clock)
 
     async def scenario() -> None:
-        assert await logins.check(USERS, header("right"), address="a") is Verdict.RIGHT
+        assert await logins.check(USERS, header("right"), address="a") is LoginResult.RIGHT
         for number in range(300):
             clock.seconds += 10
-            assert await logins.check(USERS, header(f"w{number}"), address="b") is Verdict.WRONG
-        assert await logins.check(USERS, header("right"), address="a") is Verdict.RIGHT
+            assert await logins.check(USERS, header(f"w{number}"), address="b") is LoginResult.WRONG
+        assert await logins.check(USERS, header("right"), address="a") is LoginResult.RIGHT
 
     run(scenario)
     assert hashes.computed.count(b"right") == 1
@@ -68,7 +68,7 @@ def test_a_scraper_with_a_wrong_password_costs_one_hash_and_is_never_slowed_down
 
     async def scenario() -> None:
         verdicts = [await logins.check(USERS, header("old"), address="a") for _ in range(100)]
-        assert set(verdicts) == {Verdict.WRONG}
+        assert set(verdicts) == {LoginResult.WRONG}
 
     run(scenario)
     assert hashes.computed == [b"old"]
@@ -78,16 +78,16 @@ def test_an_address_that_guesses_is_refused_without_a_hash_until_time_has_passed
     hashes, clock = Hashes(), Clock()
     logins = Logins(matches=hashes.matches, clock=clock)
 
-    async def guess(number: int, address: str) -> Verdict:
+    async def guess(number: int, address: str) -> LoginResult:
         return await logins.check(USERS, header(f"w{number}"), address=address)
 
     async def scenario() -> None:
         verdicts = [await guess(number, "a") for number in range(50)]
-        assert verdicts == [Verdict.WRONG] * 10 + [Verdict.ADDRESS_LIMIT] * 40
+        assert verdicts == [LoginResult.WRONG] * 10 + [LoginResult.ADDRESS_LIMIT] * 40
         assert len(hashes.computed) == 10
-        assert await guess(50, "b") is Verdict.WRONG
+        assert await guess(50, "b") is LoginResult.WRONG
         clock.seconds += web_logins.WRONG_INTERVAL_SECONDS
-        assert [await guess(51, "a"), await guess(52, "a")] == [Verdict.WRONG, Verdict.ADDRESS_LIMIT]
+        assert [await guess(51, "a"), await guess(52, "a")] == [LoginResult.WRONG, LoginResult.ADDRESS_LIMIT]
 
     run(scenario)
 
@@ -98,7 +98,7 @@ def test_right_passwords_use_up_nothing() -> None:
 
     async def scenario() -> None:
         verdicts = [await logins.check(users, header("right", user), address="a") for user in users]
-        assert set(verdicts) == {Verdict.RIGHT}
+        assert set(verdicts) == {LoginResult.RIGHT}
 
     run(scenario)
 
@@ -112,7 +112,7 @@ def test_a_crowd_with_one_password_waits_for_one_hash() -> None:
         asked = [asyncio.create_task(logins.check(USERS, header("right"), address=f"a{n % 3}")) for n in range(300)]
         await asyncio.sleep(0)
         hashes.may_go_on.set()
-        assert set(await asyncio.gather(*asked)) == {Verdict.RIGHT}
+        assert set(await asyncio.gather(*asked)) == {LoginResult.RIGHT}
 
     run(scenario)
     assert hashes.computed == [b"right"]
@@ -131,8 +131,8 @@ def test_one_that_gives_up_waiting_takes_nobody_with_it() -> None:
         leaves.cancel()
         await asyncio.sleep(0)
         hashes.may_go_on.set()
-        assert (await guess, await stays) == (Verdict.WRONG, Verdict.RIGHT)
-        assert await logins.check(USERS, header("y"), address="a") is Verdict.WRONG
+        assert (await guess, await stays) == (LoginResult.WRONG, LoginResult.RIGHT)
+        assert await logins.check(USERS, header("y"), address="a") is LoginResult.WRONG
 
     run(scenario)
 
@@ -159,9 +159,9 @@ def test_the_line_is_bounded_for_one_address_and_in_all() -> None:
 
     async def scenario() -> None:
         async with line.turn("first"):
-            waiting = [asyncio.create_task(enter(line, f"a{n // 8}")) for n in range(web_logins.MOST_WAITING)]
+            waiting = [asyncio.create_task(enter(line, f"a{n // 8}")) for n in range(web_logins.MAX_WAITING)]
             await asyncio.sleep(0)
-            for address, verdict in (("a0", Verdict.ADDRESS_LIMIT), ("new", Verdict.QUEUE_LIMIT)):
+            for address, verdict in (("a0", LoginResult.ADDRESS_LIMIT), ("new", LoginResult.QUEUE_LIMIT)):
                 with pytest.raises(QueueFullError) as caught:
                     await enter(line, address)
                 assert caught.value.verdict is verdict

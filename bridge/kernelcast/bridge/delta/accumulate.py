@@ -22,20 +22,20 @@ from kernelcast.bridge.delta.columns import (
 )
 from kernelcast.bridge.delta.histograms import add_histograms
 from kernelcast.bridge.delta.identity import digest
-from kernelcast.bridge.delta.incoming import HistogramPoints, sound_histograms
+from kernelcast.bridge.delta.incoming import DeltaHistogramPoints, sound_histograms
 from kernelcast.bridge.delta.producers import DeltaProducers
-from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
 from kernelcast.bridge.delta.sums import NumberTotals, add_numbers
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
-from kernelcast.bridge.series.exponential import MOST_BUCKETS
+from kernelcast.bridge.series.exponential import MAX_BUCKETS
 from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, SeriesIdentity, Temporality
 
 KEPT_WORDS: Final = 4096
 """The shortest output of buckets that is made."""
 
 
-class Source(Protocol):
+class DeltaIdentitySource(Protocol):
     """The part of an input that is needed here."""
 
     def identity(self, number: int) -> object:
@@ -62,21 +62,23 @@ class Accumulator:
         scopes: By partition number, WHOLE_TOPIC, PART_OF_TOPIC or GROWN_TOPIC.
     """
 
-    def __init__(self, order: Order, *, most_series: int) -> None:
+    def __init__(self, order: Order, *, max_series: int) -> None:
         """Begin with nothing.
 
         Args:
             order: What points are judged by.
-            most_series: Delta series held at most; points of others are refused and counted.
+            max_series: Delta series held at most; points of others are refused and counted.
         """
         self._order = order
-        self._of_wire: dict[Source, Int32Array] = {}
-        self.rows = Rows(most_series)
+        self._of_wire: dict[DeltaIdentitySource, Int32Array] = {}
+        self.rows = TotalRows(max_series)
         self.producers = DeltaProducers()
         self.positions: Int64Array = np.zeros(16, np.int64)
         self.scopes: UInt8Array = np.zeros(16, np.uint8)
 
-    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> tuple[Decoded, Int64Array]:
+    def accumulate(
+        self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource
+    ) -> tuple[Decoded, Int64Array]:
         """Turn delta points into cumulative ones.
 
         Args:
@@ -102,7 +104,7 @@ class Accumulator:
             return decoded, counts
         return replace(decoded, numbers=numbers, histograms=histograms), counts
 
-    def forget(self, source: Source, numbers: Iterable[int] | Int32Array) -> None:
+    def forget(self, source: DeltaIdentitySource, numbers: Iterable[int] | Int32Array) -> None:
         """Series numbers that may stand for other series from now on."""
         of_wire = self._of_wire.get(source)
         if of_wire is not None:
@@ -167,7 +169,7 @@ class Accumulator:
         """Gaps given up for want of room, ever."""
         return int(self.rows.gaps.control[FORGOTTEN_GAPS])
 
-    def _look_up(self, source: Source, numbers: Int32Array) -> Int32Array | None:
+    def _look_up(self, source: DeltaIdentitySource, numbers: Int32Array) -> Int32Array | None:
         """The row of each point; None where no point is a delta."""
         if not len(numbers):
             return None
@@ -202,7 +204,7 @@ class Accumulator:
         rows = np.flatnonzero(resting)
         self.free(rows[np.argsort(columns.append_ms[rows], kind="stable")][:missing])
 
-    def _meet(self, source: Source, of_wire: Int32Array, numbers: Int32Array) -> None:
+    def _meet(self, source: DeltaIdentitySource, of_wire: Int32Array, numbers: Int32Array) -> None:
         """Find out which new series are deltas, and give those rows."""
         of_wire[numbers] = NOT_DELTA
         likely = numbers[source.deltas(numbers)] if isinstance(source, KnowsDeltas) else numbers
@@ -220,7 +222,7 @@ class Accumulator:
         outcomes = sequence(self.rows.columns, self.rows.gaps, incoming, standing, self._order, times)
         return outcomes, times
 
-    def _counted(self, source: Source, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
+    def _counted(self, source: DeltaIdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
         """Shape (PASSED + 1,), how many points came to what; noted by producer, too."""
         self.producers.count(source, numbers, outcomes)
         return np.bincount(outcomes, minlength=PASSED + 1)
@@ -254,10 +256,10 @@ class Accumulator:
     def _histograms(
         self, rows: Int32Array, points: HistogramColumns, messages: MessageColumns
     ) -> tuple[UInt8Array, HistogramColumns]:
-        taken = HistogramPoints.of(rows, points)
+        taken = DeltaHistogramPoints.of(rows, points)
         outcomes, times = self._judge(_incoming(rows, points, sound_histograms(taken), messages))
         out = taken.blank(max(KEPT_WORDS, 2 * max(len(points.positive), len(points.negative), len(points.buckets))))
-        scratch: Int64Array = np.zeros(2 * MOST_BUCKETS, np.int64)
+        scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
         at, needed = 0, 0
         while True:
             at, needed = add_histograms(self.rows.columns, self.rows.words, taken, outcomes, times, out, scratch, at)

@@ -35,22 +35,22 @@ from kernelcast.bridge.delta.columns import (
 )
 from kernelcast.bridge.delta.freeze import freeze, gather_gaps, thaw
 from kernelcast.bridge.delta.histograms import add_histograms
-from kernelcast.bridge.delta.incoming import ROW, HistogramPoints
+from kernelcast.bridge.delta.incoming import ROW, DeltaHistogramPoints
 from kernelcast.bridge.delta.merging import NO_BUCKETS
-from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import release, remember_all
-from kernelcast.bridge.delta.snapshot import Snapshot
+from kernelcast.bridge.delta.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.intake.partition import Key
 from kernelcast.bridge.series.columns import Int64Array, UInt8Array
-from kernelcast.bridge.series.exponential import MOST_BUCKETS
+from kernelcast.bridge.series.exponential import MAX_BUCKETS
 from kernelcast.wire.errors import BrokerError, WireError
 
 Columns = Mapping[str, NDArray[Any]]
 """Of a snapshot."""
 READ_SECONDS: Final = 10.0
 """Between two looks at the snapshots of other replicas, and between two snapshots while a topic's growth is recent."""
-MOST_JOINED_GAPS: Final = 128
+MAX_JOINED_GAPS: Final = 128
 LARGEST_INTEGER: Final = 2**63 - 1
 KEPT_WORDS: Final = 4096
 
@@ -58,7 +58,7 @@ KEPT_WORDS: Final = 4096
 class Adoption:
     """Finds the former totals of pending ones in other replicas' snapshots; for the consuming thread."""
 
-    def __init__(self, rows: Rows, state: StateTopic, clock: Clock, *, hold_seconds: float) -> None:
+    def __init__(self, rows: TotalRows, state: StateTopic, clock: Clock, *, hold_seconds: float) -> None:
         """Begin with nothing pending.
 
         Args:
@@ -120,13 +120,13 @@ class Adoption:
         present = [
             snapshot.columns
             for name, snapshot in found.items()
-            if isinstance(snapshot, Snapshot)
+            if isinstance(snapshot, TotalsSnapshot)
             and snapshot.topic_ids.get(names[name]) == topic_ids.get(names[name], snapshot.topic_ids.get(names[name]))
         ]
         return [columns for columns in present if len(columns["kind"])]
 
 
-def adopt(rows: Rows, row: int, former: Rows) -> bool:
+def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
     """Add the former total of a series, the only one in `former`, to its present one; whether that was possible."""
     columns, before = rows.columns, former.columns
     kind = int(columns.kind[row])
@@ -146,13 +146,13 @@ def adopt(rows: Rows, row: int, former: Rows) -> bool:
     return True
 
 
-def restore(rows: Rows, columns: Columns, number_of: Mapping[int, int]) -> int:
+def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> int:
     """Put a snapshot's totals back, as `thaw`; a pending total and the one that ends before it begins are joined.
 
     Raises:
         WireError: The snapshot says what no writer writes.
     """
-    joins: list[tuple[bytes, Rows]] = []
+    joins: list[tuple[bytes, TotalRows]] = []
     replaced: list[int] = []
     known = {i: rows.find(columns["digest"][i].tobytes()) for i in range(len(columns["kind"]))} if len(rows) else {}
     for i, row in known.items():
@@ -170,7 +170,7 @@ def restore(rows: Rows, columns: Columns, number_of: Mapping[int, int]) -> int:
     return restored
 
 
-def _newest_former(rows: Rows, pending: Int64Array, snapshots: list[Columns]) -> dict[int, Rows]:
+def _newest_former(rows: TotalRows, pending: Int64Array, snapshots: list[Columns]) -> dict[int, TotalRows]:
     """By pending row, the total with the latest end among those that end before it begins."""
     digests = {rows.columns.digest[row].tobytes(): row for row in pending.tolist()}
     best: dict[int, tuple[int, Columns, int]] = {}
@@ -189,23 +189,23 @@ def _newest_former(rows: Rows, pending: Int64Array, snapshots: list[Columns]) ->
     return former
 
 
-def _alone(columns: Columns, i: int) -> Rows:
+def _alone(columns: Columns, i: int) -> TotalRows:
     """One total of a snapshot, as row 0."""
     chosen = {name: columns[name][i : i + 1] for name in columns if len(columns[name]) == len(columns["kind"])}
     for name, count in (("gap_begin_ns", "gaps"), ("gap_end_ns", "gaps"), ("blocks", "words")):
         stop = int(columns[count][: i + 1].sum())
         chosen[name] = columns[name][stop - int(columns[count][i]) : stop]
-    rows = Rows(1)
+    rows = TotalRows(1)
     thaw(rows, chosen, {int(columns["partition"][i]): 0})
     return rows
 
 
-def _copy(rows: Rows, row: int) -> Rows:
+def _copy(rows: TotalRows, row: int) -> TotalRows:
     """One total, as row 0."""
     return _alone(freeze(rows, np.array([row]), {int(rows.columns.partition[row]): 0}), 0)
 
 
-def _add_number(rows: Rows, row: int, former: Rows) -> None:
+def _add_number(rows: TotalRows, row: int, former: TotalRows) -> None:
     columns, before = rows.columns, former.columns
     if columns.flags[row] & before.flags[0] & INTEGER:
         columns.integer[row] += before.integer[0]
@@ -217,19 +217,19 @@ def _add_number(rows: Rows, row: int, former: Rows) -> None:
     columns.total[row] += before.total[0]
 
 
-def _same_bounds(rows: Rows, row: int, former: Rows) -> bool:
+def _same_bounds(rows: TotalRows, row: int, former: TotalRows) -> bool:
     block, other = int(rows.columns.block[row]), int(former.columns.block[0])
     stop = 1 + max(int(rows.words[block]), NO_BUCKETS + 1)
     return bool(np.array_equal(rows.words[block : block + stop], former.words[other : other + stop]))
 
 
-def _add_histogram(rows: Rows, row: int, former: Rows) -> None:
+def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
     """Add a former total as if it were one more point."""
     one: UInt8Array = np.array([DUPLICATE], np.uint8)
-    scratch: Int64Array = np.zeros(2 * MOST_BUCKETS, np.int64)
+    scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
     times: Int64Array = np.ones(1, np.int64)
     width = max(KEPT_WORDS, int(former.columns.capacity[0]), int(rows.columns.capacity[row]) * 2)
-    shell = HistogramPoints(np.zeros(1, ROW), np.zeros((4, 2), np.int64), np.zeros((4, 1), np.uint64))
+    shell = DeltaHistogramPoints(np.zeros(1, ROW), np.zeros((4, 2), np.int64), np.zeros((4, 1), np.uint64))
     point, ignored = shell.blank(width), shell.blank(width)
     add_histograms(former.columns, former.words, shell, one, times, point, scratch, 0)
     point.rows["row"] = row
@@ -243,15 +243,15 @@ def _add_histogram(rows: Rows, row: int, former: Rows) -> None:
         rows.columns.flags[row] &= np.uint8(255 - HAS_SUM)
 
 
-def _join_gaps(rows: Rows, row: int, former: Rows) -> None:
+def _join_gaps(rows: TotalRows, row: int, former: TotalRows) -> None:
     """Put the former total's gaps, and what lies between both totals, before the gaps of the present one."""
     columns, chosen = rows.columns, np.array([row])
     begins, ends = gather_gaps(columns, rows.gaps, chosen)
     older, older_ends = gather_gaps(former.columns, former.gaps, np.array([0]))
     between = [(former.columns.last_ns[0], columns.start_ns[row])]
     missing = np.array([pair for pair in between if pair[0] < pair[1]], np.int64).reshape(-1, 2)
-    begins = np.concatenate([older, missing[:, 0], begins])[-MOST_JOINED_GAPS:]
-    ends = np.concatenate([older_ends, missing[:, 1], ends])[-MOST_JOINED_GAPS:]
+    begins = np.concatenate([older, missing[:, 0], begins])[-MAX_JOINED_GAPS:]
+    ends = np.concatenate([older_ends, missing[:, 1], ends])[-MAX_JOINED_GAPS:]
     release(columns, rows.gaps, chosen)
     rows.make_room_for_gaps(len(begins))
     remember_all(columns, rows.gaps, row, begins, ends)

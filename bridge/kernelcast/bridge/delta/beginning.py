@@ -20,8 +20,8 @@ import structlog
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.adoption import restore
 from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.rows import Rows
-from kernelcast.bridge.delta.snapshot import Snapshot
+from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.delta.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError, WireError
@@ -72,7 +72,7 @@ class Beginnings:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TotalRows,
         state: StateTopic,
         instruments: DeltaInstruments,
         clock: Clock,
@@ -126,17 +126,17 @@ class Beginnings:
         topics = set(bringing) | self._topics_of(found)
         return Begun(restored, self._unread(without, around, topics))
 
-    def _found(self, names: list[str], by_key: Mapping[Key, Partition]) -> dict[str, Snapshot | WireError]:
+    def _found(self, names: list[str], by_key: Mapping[Key, Partition]) -> dict[str, TotalsSnapshot | WireError]:
         found = self._state.read(names, lambda one: not self._foreign(one, by_key)) if names else {}
         if len(found) < len(names):
             self._log.info("no totals of delta series are kept, so any begin anew", partitions=len(names) - len(found))
         return found
 
-    def _topics_of(self, found: Mapping[str, Snapshot | WireError]) -> set[str]:
+    def _topics_of(self, found: Mapping[str, TotalsSnapshot | WireError]) -> set[str]:
         """Topics of which there is a total in one of the snapshots."""
         topics = set()
         for snapshot in found.values():
-            if isinstance(snapshot, Snapshot):
+            if isinstance(snapshot, TotalsSnapshot):
                 topics |= {snapshot.positions[i][0][0] for i in set(snapshot.columns["partition"].tolist())}
         return topics
 
@@ -166,10 +166,10 @@ class Beginnings:
             return set()
 
     def _put_back(
-        self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
+        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
     ) -> dict[Key, int]:
         cause, reason = self._unfit(found, partitions, around)
-        if not cause and isinstance(found, Snapshot):
+        if not cause and isinstance(found, TotalsSnapshot):
             foreign = self._foreign(found, partitions)
             self._refused("other_log", "; ".join(foreign.values()), foreign)
             partitions = {key: partition for key, partition in partitions.items() if key not in foreign}
@@ -190,7 +190,7 @@ class Beginnings:
         if cause != "missing" and partitions:
             self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
 
-    def _foreign(self, found: Snapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
+    def _foreign(self, found: TotalsSnapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
         """Partitions whose totals in a snapshot are those of another log of the same name, and how that shows."""
         foreign = {}
         for key, offset in found.positions:
@@ -204,7 +204,7 @@ class Beginnings:
         return foreign
 
     def _unfit(
-        self, found: Snapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
+        self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
     ) -> tuple[str, str]:
         """Why a snapshot cannot be used: cause and reason; empty where it can."""
         if found is None:
@@ -217,12 +217,12 @@ class Beginnings:
         foreign = self._foreign(found, partitions)
         return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
 
-    def _age_seconds(self, found: Snapshot | WireError | None, around: Surroundings) -> float:
+    def _age_seconds(self, found: TotalsSnapshot | WireError | None, around: Surroundings) -> float:
         """For how long messages were written after a snapshot: those are read again before anything is exposed.
 
         By Kafka's times, or by the clocks of both bridges where Kafka does not name them.
         """
-        if not isinstance(found, Snapshot):
+        if not isinstance(found, TotalsSnapshot):
             return 0.0
         if around.newest_append_ms and found.append_ms:
             return (around.newest_append_ms - found.append_ms) / 1e3

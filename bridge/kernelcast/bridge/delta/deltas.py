@@ -20,7 +20,7 @@ import structlog
 from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.accumulate import Accumulator, Source, named
+from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
 from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings, name_of
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
@@ -28,7 +28,7 @@ from kernelcast.bridge.delta.freeze import freeze
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.delta.snapshot import Snapshot
+from kernelcast.bridge.delta.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.state import IDENTITY_BYTES, StateTopic
 from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.bridge.intake.tombstones import Tombstone
@@ -37,7 +37,7 @@ from kernelcast.bridge.series.producers import Conflicts
 from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import BrokerError
 
-MOST_GAPS_OF_A_SERIES: Final = 128
+MAX_GAPS_PER_SERIES: Final = 128
 HELD: Final = 2**62
 """Position of a partition that is not read from where it should be yet: nothing of it is added."""
 FLUSH_SECONDS: Final = 5.0
@@ -74,7 +74,7 @@ class Deltas:
         settle_ms = round(policy.ttl_seconds * 1e3) if policy.by_partition else 0
         self._policy, self._state, self._instruments, self._clock = policy, state, instruments, clock
         self._totals = Accumulator(
-            Order(policy.tolerance_ns, settle_ms, MOST_GAPS_OF_A_SERIES), most_series=policy.settings.max_series
+            Order(policy.tolerance_ns, settle_ms, MAX_GAPS_PER_SERIES), max_series=policy.settings.max_series
         )
         self._beginnings = Beginnings(
             self._totals.rows,
@@ -155,7 +155,7 @@ class Deltas:
         self._totals.at(partition.number, position)
         return min(start, position) if partition.key[0] in self._bringing() else start
 
-    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: Source) -> Decoded:
+    def accumulate(self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource) -> Decoded:
         """A batch with totals in place of deltas; see `Accumulator.accumulate`."""
         self._torn = True
         cumulative, counts = self._totals.accumulate(decoded, messages, source)
@@ -181,7 +181,7 @@ class Deltas:
         else:
             self._totals.at(partition.number, first)
 
-    def forget(self, source: Source, numbers: NDArray[np.int32]) -> None:
+    def forget(self, source: DeltaIdentitySource, numbers: NDArray[np.int32]) -> None:
         """Series numbers that may stand for other series from now on."""
         self._totals.forget(source, numbers)
 
@@ -210,10 +210,10 @@ class Deltas:
         """
         now_seconds = self._clock.monotonic()
         self._adoption.settle(self._owned, self._others, self._beginnings.topic_ids, newest_append_ms)
-        most_seconds = self._policy.settings.snapshot_seconds
+        max_seconds = self._policy.settings.snapshot_seconds
         for what, keys in self._snapshots().items():
             if now_seconds >= self._due.get(what, now_seconds) and self._write(what, keys):
-                self._due[what] = now_seconds + (min(most_seconds, READ_SECONDS) if self._grown else most_seconds)
+                self._due[what] = now_seconds + (min(max_seconds, READ_SECONDS) if self._grown else max_seconds)
         self.topics = self._bringing()
         self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))
@@ -285,7 +285,9 @@ class Deltas:
         columns = freeze(rows, chosen, number_of)
         known = self._beginnings.topic_ids
         topic_ids = {topic: known[topic] for topic, _ in keys if topic in known}
-        snapshot = Snapshot(secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns, topic_ids)
+        snapshot = TotalsSnapshot(
+            secrets.token_bytes(IDENTITY_BYTES), self._clock.now_ns(), positions, columns, topic_ids
+        )
         try:
             self._instruments.snapshot_bytes.inc(self._state.write(what, snapshot, self._settled))
         except BrokerError as error:

@@ -15,9 +15,9 @@ from kernelcast.bridge.delta.columns import (
     DeltaColumns,
     Gaps,
 )
-from kernelcast.bridge.delta.rows import Rows
+from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import remember_all
-from kernelcast.bridge.delta.snapshot import BEGIN_ANEW
+from kernelcast.bridge.delta.snapshot import TOTALS_RESTART
 from kernelcast.bridge.series.columns import Int64Array
 from kernelcast.bridge.series.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
 from kernelcast.columnar.compiled import allocating_kernel
@@ -39,7 +39,7 @@ PLAIN = (
 )
 
 
-def freeze(rows: Rows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict[str, NDArray[Any]]:
+def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict[str, NDArray[Any]]:
     """The columns of a snapshot.
 
     Args:
@@ -59,7 +59,7 @@ def freeze(rows: Rows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict
     return frozen
 
 
-def thaw(rows: Rows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
+def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
     """Put a snapshot's totals back.
 
     A series that is known already, because it was seen in two partitions, keeps the total that reaches further.
@@ -89,7 +89,7 @@ def thaw(rows: Rows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int
     return len(kept)
 
 
-def _thaw_blocks(rows: Rows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
+def _thaw_blocks(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
     ends = np.cumsum(columns["words"])
     for i in np.flatnonzero((found != NOTHING) & (columns["words"] > 0)).tolist():
         words = columns["blocks"][ends[i] - columns["words"][i] : ends[i]]
@@ -98,7 +98,7 @@ def _thaw_blocks(rows: Rows, columns: Mapping[str, NDArray[Any]], found: Int64Ar
         rows.words[block : block + len(words)] = words
 
 
-def _thaw_gaps(rows: Rows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
+def _thaw_gaps(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
     ends = np.cumsum(columns["gaps"])
     for i in np.flatnonzero((found != NOTHING) & (columns["gaps"] > 0)).tolist():
         missing = slice(ends[i] - columns["gaps"][i], ends[i])
@@ -107,7 +107,7 @@ def _thaw_gaps(rows: Rows, columns: Mapping[str, NDArray[Any]], found: Int64Arra
         remember_all(rows.columns, rows.gaps, int(found[i]), begins.astype(np.int64), stops.astype(np.int64))
 
 
-def _row_for(rows: Rows, columns: Mapping[str, NDArray[Any]], i: int) -> int:
+def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> int:
     """A new row for one of a snapshot, or NOTHING."""
     digest = columns["digest"][i].tobytes()
     known = rows.find(digest)
@@ -130,7 +130,7 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
         for i in np.flatnonzero(kind != NUMBER).tolist():
             fits[i] = words[i] == _words_of(int(kind[i]), blocks[starts[i] : starts[i] + words[i]])
     if not fits.all():
-        raise WireError(f"snapshot has {int(np.count_nonzero(~fits))} totals that are none; {BEGIN_ANEW}")
+        raise WireError(f"snapshot has {int(np.count_nonzero(~fits))} totals that are none; {TOTALS_RESTART}")
 
 
 def _words_of(kind: int, block: Int64Array) -> int:

@@ -17,7 +17,7 @@ from kernelcast.bridge.delta.columns import (
     SPREAD,
     DeltaColumns,
 )
-from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
+from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, DeltaHistogramPoints
 from kernelcast.bridge.delta.merging import NO_BUCKETS, merge_explicit, merge_exponential, same_bounds
 from kernelcast.bridge.delta.sums import UNKNOWN_TIME_NS
 from kernelcast.bridge.series.columns import Int64Array, UInt8Array
@@ -40,7 +40,7 @@ LARGEST_COUNT = 2**63 - 1
 
 
 @routine
-def begins_anew(columns: DeltaColumns, row: int, points: HistogramPoints, i: int, words: Int64Array) -> int:
+def restart_reason(columns: DeltaColumns, row: int, points: DeltaHistogramPoints, i: int, words: Int64Array) -> int:
     """BOUNDS_CHANGED or OVERFLOW where a total cannot take a point; else 0, which is ADDED."""
     if np.int64(points.rows[i].count) > LARGEST_COUNT - columns.integer[row]:
         return OVERFLOW
@@ -55,13 +55,15 @@ def begins_anew(columns: DeltaColumns, row: int, points: HistogramPoints, i: int
 
 
 @routine
-def settled(columns: DeltaColumns, row: int, outcome: int, points: HistogramPoints, i: int, words: Int64Array) -> int:
+def settled(
+    columns: DeltaColumns, row: int, outcome: int, points: DeltaHistogramPoints, i: int, words: Int64Array
+) -> int:
     """What becomes of a point, now that the total is known; the start of a total that begins anew is set."""
     start_ns = points.rows[i].start_ns
     if outcome == FILLED and start_ns < columns.start_ns[row]:
         return OLDER
     if outcome not in (FIRST, BOUNDS_CHANGED, OVERFLOW):
-        anew = begins_anew(columns, row, points, i, words)
+        anew = restart_reason(columns, row, points, i, words)
         if anew and outcome == FILLED:
             return OLDER
         if anew:
@@ -75,7 +77,7 @@ def add_point(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for n
     columns: DeltaColumns,
     row: int,
     begin: bool,  # noqa: FBT001  as above
-    points: HistogramPoints,
+    points: DeltaHistogramPoints,
     i: int,
     words: Int64Array,
     scratch: Int64Array,
@@ -105,7 +107,7 @@ def add_point(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for n
 
 @routine
 def has_room(
-    columns: DeltaColumns, row: int, outcome: int, points: HistogramPoints, i: int, out: HistogramPoints
+    columns: DeltaColumns, row: int, outcome: int, points: DeltaHistogramPoints, i: int, out: DeltaHistogramPoints
 ) -> bool:
     """Whether the output has room for the buckets of one more row, whatever they will be."""
     most = np.int64(columns.capacity[row]) if row >= 0 else 0
@@ -118,7 +120,7 @@ def has_room(
 
 
 @routine
-def copy_buckets(points: HistogramPoints, out: HistogramPoints, i: int) -> None:
+def copy_buckets(points: DeltaHistogramPoints, out: DeltaHistogramPoints, i: int) -> None:
     """Put a point's buckets into the output as they came."""
     for k in range(4):
         start, at = points.ends[k, i], out.ends[k, i]
@@ -129,14 +131,14 @@ def copy_buckets(points: HistogramPoints, out: HistogramPoints, i: int) -> None:
 
 
 @inlined
-def no_buckets(out: HistogramPoints, i: int) -> None:
+def no_buckets(out: DeltaHistogramPoints, i: int) -> None:
     """End a row of the output without buckets."""
     for k in range(4):
         out.ends[k, i + 1] = out.ends[k, i]
 
 
 @routine
-def show_total(columns: DeltaColumns, row: int, words: Int64Array, out: HistogramPoints, i: int) -> None:
+def show_total(columns: DeltaColumns, row: int, words: Int64Array, out: DeltaHistogramPoints, i: int) -> None:
     """Put a total into the output, after `no_buckets` has ended its row."""
     block, doubles = columns.block[row], words.view(np.float64)
     data = out.data
@@ -174,11 +176,11 @@ def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
     columns: DeltaColumns,
     row: int,
     outcome: int,
-    points: HistogramPoints,
+    points: DeltaHistogramPoints,
     i: int,
     time_ns: int,
     words: Int64Array,
-    out: HistogramPoints,
+    out: DeltaHistogramPoints,
 ) -> None:
     """Write a row of the output; without a total it says that its series has no value."""
     if outcome == PASSED:
@@ -200,10 +202,10 @@ def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
 def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a local
     columns: DeltaColumns,
     words: Int64Array,
-    points: HistogramPoints,
+    points: DeltaHistogramPoints,
     outcomes: UInt8Array,
     times: Int64Array,
-    out: HistogramPoints,
+    out: DeltaHistogramPoints,
     scratch: Int64Array,
     begin: int,
 ) -> tuple[int, int]:
@@ -216,7 +218,7 @@ def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a
         outcomes: Of `sequence`; FILLED, BOUNDS_CHANGED and OVERFLOW are settled here.
         times: Of `sequence`.
         out: The output: a copy of the points whose buckets are written anew.
-        scratch: Shape (2 * MOST_BUCKETS,), whatever is in it.
+        scratch: Shape (2 * MAX_BUCKETS,), whatever is in it.
         begin: Where to go on.
 
     Returns:

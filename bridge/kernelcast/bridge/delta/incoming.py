@@ -40,7 +40,7 @@ ROW: Final = np.dtype(
 """A point as `columnar.HistogramColumns` has it, with the row of its series."""
 
 
-class HistogramPoints(NamedTuple):
+class DeltaHistogramPoints(NamedTuple):
     """Histogram points as they came, and what becomes of them: few arrays, for compiled functions pass each along.
 
     Attributes:
@@ -54,7 +54,7 @@ class HistogramPoints(NamedTuple):
     data: UInt64Array
 
     @classmethod
-    def of(cls, rows: Int32Array, points: HistogramColumns) -> "HistogramPoints":
+    def of(cls, rows: Int32Array, points: HistogramColumns) -> "DeltaHistogramPoints":
         """Points and the rows of their series."""
         made = np.zeros(len(rows), ROW)
         made["row"] = rows
@@ -68,11 +68,13 @@ class HistogramPoints(NamedTuple):
             data[i, : ends[i, -1]] = getattr(points, name).view(np.uint64)
         return cls(made, ends, data)
 
-    def blank(self, words: int) -> "HistogramPoints":
+    def blank(self, words: int) -> "DeltaHistogramPoints":
         """A copy of the rows with room for so many words of buckets of each kind, of which none is used."""
-        return HistogramPoints(self.rows.copy(), np.zeros_like(self.ends), np.zeros((len(_PARTS), words), np.uint64))
+        return DeltaHistogramPoints(
+            self.rows.copy(), np.zeros_like(self.ends), np.zeros((len(_PARTS), words), np.uint64)
+        )
 
-    def longer(self) -> "HistogramPoints":
+    def longer(self) -> "DeltaHistogramPoints":
         """The same with twice the room for buckets."""
         longer: UInt64Array = np.zeros((len(_PARTS), 2 * self.data.shape[1]), np.uint64)
         longer[:, : self.data.shape[1]] = self.data
@@ -110,7 +112,7 @@ def in_range(offset: int, length: int, scale: int) -> bool:
 
 
 @allocating_kernel
-def sound_histograms(points: HistogramPoints) -> UInt8Array:
+def sound_histograms(points: DeltaHistogramPoints) -> UInt8Array:
     """Shape (m,): 0 where buckets do not add up to the count, or no total could hold them."""
     sound = np.ones(len(points.rows), np.uint8)
     for i in range(len(points.rows)):

@@ -11,12 +11,12 @@ and Zero Threshold".
 
 import numpy as np
 
-from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, HistogramPoints
+from kernelcast.bridge.delta.incoming import BOUNDS, BUCKETS, NEGATIVE, POSITIVE, DeltaHistogramPoints
 from kernelcast.bridge.series.columns import Int64Array
 from kernelcast.bridge.series.exponential import (
     CAPACITY_WORD,
     HEADER_WORDS,
-    MOST_BUCKETS,
+    MAX_BUCKETS,
     NEGATIVE_LENGTH_WORD,
     NEGATIVE_OFFSET_WORD,
     POSITIVE_LENGTH_WORD,
@@ -42,7 +42,7 @@ def same_bounds(words: Int64Array, at: int, data: UInt64Array, low: int, high: i
 
 
 @routine
-def merge_explicit(block: int, begin: bool, points: HistogramPoints, i: int, words: Int64Array) -> None:  # noqa: FBT001  scalars
+def merge_explicit(block: int, begin: bool, points: DeltaHistogramPoints, i: int, words: Int64Array) -> None:  # noqa: FBT001  scalars
     """Add a point's buckets to a block, whose bounds are the point's; `begin`: the block holds nothing yet."""
     low, high = points.ends[BOUNDS, i], points.ends[BOUNDS, i + 1]
     first, last = points.ends[BUCKETS, i], points.ends[BUCKETS, i + 1]
@@ -99,7 +99,7 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     block: int,
     capacity: int,
     begin: bool,  # noqa: FBT001  scalars only: numba inlines them
-    points: HistogramPoints,
+    points: DeltaHistogramPoints,
     i: int,
     words: Int64Array,
     scratch: Int64Array,
@@ -123,8 +123,8 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
         differs = known_threshold != point_threshold
         threshold, zeros = max(known_threshold, point_threshold), zeros + words[block + ZERO_COUNT_WORD]
     scale = min(point_scale, known_scale) + 1
-    low, high, low_negative, high_negative = 0, MOST_BUCKETS, 0, 0
-    while high - low >= MOST_BUCKETS or high_negative - low_negative >= MOST_BUCKETS:
+    low, high, low_negative, high_negative = 0, MAX_BUCKETS, 0, 0
+    while high - low >= MAX_BUCKETS or high_negative - low_negative >= MAX_BUCKETS:
         scale -= 1
         shift, known_shift = point_scale - scale, known_scale - scale
         low, high = union(
@@ -145,20 +145,20 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     if HEADER_WORDS + length + negative_length > capacity:
         return HEADER_WORDS + length + negative_length
     for j in range(max(length, negative_length)):
-        scratch[j] = scratch[MOST_BUCKETS + j] = 0
+        scratch[j] = scratch[MAX_BUCKETS + j] = 0
     for j in range(first, last + 1):
         scratch[((offset + j) >> shift) - low] += np.int64(positive[start + j])
     for j in range(known):
         scratch[((known_offset + j) >> known_shift) - low] += words[block + HEADER_WORDS + j]
     for j in range(first_negative, last_negative + 1):
-        at = MOST_BUCKETS + ((negative_offset + j) >> shift) - low_negative
+        at = MAX_BUCKETS + ((negative_offset + j) >> shift) - low_negative
         scratch[at] += np.int64(negative[negative_start + j])
     for j in range(known_negative):
-        at = MOST_BUCKETS + ((known_negative_offset + j) >> known_shift) - low_negative
+        at = MAX_BUCKETS + ((known_negative_offset + j) >> known_shift) - low_negative
         scratch[at] += words[block + HEADER_WORDS + known + j]
     while differs:
         widened, taken = absorb(scratch, 0, low, high, scale, threshold)
-        widened, more = absorb(scratch, MOST_BUCKETS, low_negative, high_negative, scale, widened)
+        widened, more = absorb(scratch, MAX_BUCKETS, low_negative, high_negative, scale, widened)
         zeros += taken + more
         differs, threshold = widened > threshold, widened
     words[block + SCALE_WORD], words[block + ZERO_COUNT_WORD] = scale, zeros
@@ -169,5 +169,5 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     for j in range(length):
         words[block + HEADER_WORDS + j] = scratch[j]
     for j in range(negative_length):
-        words[block + HEADER_WORDS + length + j] = scratch[MOST_BUCKETS + j]
+        words[block + HEADER_WORDS + length + j] = scratch[MAX_BUCKETS + j]
     return 0

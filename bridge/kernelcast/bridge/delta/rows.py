@@ -22,7 +22,7 @@ from kernelcast.bridge.series.columns import Int64Array
 from kernelcast.bridge.series.schemas import Blocks
 from kernelcast.columnar import PointType, SeriesIdentity
 
-MOST_GAPS: Final = 1_000_000
+MAX_GAPS: Final = 1_000_000
 """Of all series together: 20 MB; beyond, gaps are forgotten and counted."""
 
 _KINDS: Final = {
@@ -32,7 +32,7 @@ _KINDS: Final = {
 }
 
 
-class Rows:
+class TotalRows:
     """Everything that belongs to rows; not thread-safe.
 
     Attributes:
@@ -110,10 +110,10 @@ class Rows:
         self._free.extend(rows.tolist())
 
     def make_room_for_gaps(self, points: int) -> None:
-        """Have room for as many gaps as points could leave, within MOST_GAPS."""
-        needed = min(int(self.gaps.control[1]) + points, MOST_GAPS)
+        """Have room for as many gaps as points could leave, within MAX_GAPS."""
+        needed = min(int(self.gaps.control[1]) + points, MAX_GAPS)
         if needed > len(self.gaps.next):
-            self.gaps = longer_gaps(self.gaps, min(max(needed, 2 * len(self.gaps.next)), MOST_GAPS))
+            self.gaps = longer_gaps(self.gaps, min(max(needed, 2 * len(self.gaps.next)), MAX_GAPS))
 
     def enlarge_block(self, row: int, words: int) -> None:
         """Give a histogram a block of at least so many words, with what it holds."""

@@ -96,12 +96,12 @@ class Order(NamedTuple):
         tolerance_ns: How far ahead of its append time a time may lie.
         settle_ms: How long a series must come from one partition only to be trusted again; 0 where it may come from
             any, because all partitions are read and kept together.
-        most_gaps: Gaps remembered of one series.
+        max_gaps: Gaps remembered of one series.
     """
 
     tolerance_ns: int
     settle_ms: int
-    most_gaps: int
+    max_gaps: int
 
 
 @routine
@@ -208,7 +208,7 @@ def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, s
 
 @inlined
 def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothing
-    columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int, latest_ns: int, most_gaps: int
+    columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int, latest_ns: int, max_gaps: int
 ) -> int:
     """Where a point belongs in its series, whose end moves with it."""
     if time_ns <= 0 or start_ns < 0 or start_ns > time_ns:
@@ -227,7 +227,7 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
     elif start_ns in (0, time_ns, last_ns):
         outcome = ADDED
     elif start_ns > last_ns:
-        remember_gap(columns, gaps, row, last_ns, start_ns, most_gaps)
+        remember_gap(columns, gaps, row, last_ns, start_ns, max_gaps)
         outcome = GAP
     else:
         outcome = OVERLAP
@@ -306,7 +306,7 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
     keys, row_keys = points.key_hash, columns.key_hash
     lasts, shown_times, row_flags, moves = columns.last_ns, columns.shown_ns, columns.flags, columns.moved_ms
     positions, scopes = standing.positions, standing.scopes
-    tolerance_ns, settle_ms, most_gaps = order.tolerance_ns, order.settle_ms, order.most_gaps
+    tolerance_ns, settle_ms, max_gaps = order.tolerance_ns, order.settle_ms, order.max_gaps
     outcomes = np.empty(len(rows), np.uint8)
     for i in range(len(rows)):
         row = rows[i]
@@ -334,7 +334,7 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
             # A message that was appended before one that is known says nothing about the producer's present clock.
             latest_ns = append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns if newest else NO_LIMIT_NS
             before_ns = lasts[row]
-            outcome = place(columns, gaps, row, starts[i], ends[i], latest_ns, most_gaps)
+            outcome = place(columns, gaps, row, starts[i], ends[i], latest_ns, max_gaps)
             if row_flags[row] & RESTING:
                 outcome = returned(columns, gaps, row, outcome, before_ns, starts[i], scopes[partition])
             if outcome == FIRST and scopes[partition] == GROWN_TOPIC:

@@ -39,7 +39,7 @@ _DAMAGED: Final = (
 )
 """What reading a snapshot that no bridge has written may raise; its checksum covers neither the head of a part nor the
 sense of the content."""
-BEGIN_ANEW: Final = "its totals begin anew"
+TOTALS_RESTART: Final = "its totals begin anew"
 
 COLUMNS: Final[dict[str, str]] = {
     "kind": "|u1",
@@ -68,7 +68,7 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TotalsSnapshot:
     """Totals, and the offsets as of which they are valid.
 
     Attributes:
@@ -113,7 +113,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SnapshotPart:
     """One part of a snapshot, its checksum verified."""
 
     identity: bytes
@@ -123,24 +123,28 @@ class Part:
     data: bytes
 
     @classmethod
-    def of(cls, message: bytes) -> "Part":
+    def of(cls, message: bytes) -> "SnapshotPart":
         """Read a part.
 
         Raises:
             WireError: It is none, of another version, or damaged.
         """
         if len(message) < _HEAD.size:
-            raise WireError(f"part of a snapshot is {len(message)} bytes, its head alone {_HEAD.size}; {BEGIN_ANEW}")
+            raise WireError(
+                f"part of a snapshot is {len(message)} bytes, its head alone {_HEAD.size}; {TOTALS_RESTART}"
+            )
         magic, version, identity, number, count, inflated_bytes, checksum = _HEAD.unpack_from(message)
         if magic != MAGIC or version != VERSION:
-            raise WireError(f"part of a snapshot is {magic!r} version {version}, not {MAGIC!r} {VERSION}; {BEGIN_ANEW}")
+            raise WireError(
+                f"part of a snapshot is {magic!r} version {version}, not {MAGIC!r} {VERSION}; {TOTALS_RESTART}"
+            )
         data = message[_HEAD.size :]
         if zlib.crc32(data) != checksum or inflated_bytes > LONGEST_BYTES:
-            raise WireError(f"part {number} of {count} of a snapshot does not match its checksum; {BEGIN_ANEW}")
+            raise WireError(f"part {number} of {count} of a snapshot does not match its checksum; {TOTALS_RESTART}")
         return cls(identity, number, count, inflated_bytes, data)
 
 
-def load(parts: Sequence[Part]) -> Snapshot:
+def load(parts: Sequence[SnapshotPart]) -> TotalsSnapshot:
     """The snapshot that parts make, which are all of one.
 
     Raises:
@@ -149,18 +153,18 @@ def load(parts: Sequence[Part]) -> Snapshot:
     ordered = sorted(parts, key=lambda part: part.number)
     whole_count = bool(ordered) and ordered[0].count == len(ordered)  # compared first: a damaged head says billions
     if not whole_count or [part.number for part in ordered] != list(range(len(ordered))):
-        raise WireError(f"snapshot has {len(ordered)} of its parts; {BEGIN_ANEW}")
+        raise WireError(f"snapshot has {len(ordered)} of its parts; {TOTALS_RESTART}")
     whole = bytearray(ordered[0].inflated_bytes)
     try:
         written = cramjam.zstd.decompress_into(b"".join(part.data for part in ordered), whole)
         if written != len(whole):
-            raise WireError(f"snapshot is {written} bytes and says {len(whole)}; {BEGIN_ANEW}")
+            raise WireError(f"snapshot is {written} bytes and says {len(whole)}; {TOTALS_RESTART}")
         return _parse(ordered[0].identity, memoryview(whole))
     except _DAMAGED as error:
-        raise WireError(f"snapshot cannot be read: {error}; {BEGIN_ANEW}") from error
+        raise WireError(f"snapshot cannot be read: {error}; {TOTALS_RESTART}") from error
 
 
-def _parse(identity: bytes, whole: memoryview) -> Snapshot:
+def _parse(identity: bytes, whole: memoryview) -> TotalsSnapshot:
     (length,) = struct.unpack_from("<I", whole)
     head = json.loads(bytes(whole[4 : 4 + length]))
     at, columns = 4 + length, {}
@@ -180,7 +184,7 @@ def _parse(identity: bytes, whole: memoryview) -> Snapshot:
         len(columns["gap_begin_ns"]),
         len(columns["blocks"]),
     ):
-        raise WireError(f"snapshot's arrays do not belong together; {BEGIN_ANEW}")
+        raise WireError(f"snapshot's arrays do not belong together; {TOTALS_RESTART}")
     positions = tuple(((str(topic), int(number)), int(offset)) for topic, number, offset in head["positions"])
     topic_ids = {str(topic): str(topic_id) for topic, topic_id in head.get("topic_ids", {}).items()}
-    return Snapshot(identity, int(head["written_ns"]), positions, columns, topic_ids)
+    return TotalsSnapshot(identity, int(head["written_ns"]), positions, columns, topic_ids)

@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 from confluent_kafka import OFFSET_BEGINNING
 
-from kernelcast.bridge.delta.snapshot import Part, Snapshot, load
+from kernelcast.bridge.delta.snapshot import SnapshotPart, TotalsSnapshot, load
 from kernelcast.runtime.producer import DeliveryListener
-from kernelcast.runtime.replay import Reader, to_end
+from kernelcast.runtime.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 
@@ -59,7 +59,7 @@ class Sender(Protocol):
         """Wait for acknowledgements."""
 
 
-class StateReader(Reader, Protocol):
+class StateReader(ReplayConsumer, Protocol):
     """A consumer that also knows the topic by time."""
 
     def offsets_for_time(self, partitions: Any, time_ns: int) -> list[Any]:
@@ -106,7 +106,7 @@ class StateTopic:
         self._known: dict[str, _Writing] = {}
         self._log = structlog.stdlib.get_logger("bridge.delta.state")
 
-    def write(self, what: str, snapshot: Snapshot, settled: Callable[[str | None], None]) -> int:
+    def write(self, what: str, snapshot: TotalsSnapshot, settled: Callable[[str | None], None]) -> int:
         """Queue a snapshot in place of the one before the last.
 
         Args:
@@ -146,7 +146,7 @@ class StateTopic:
         """Wait until Kafka has what was written, at most so long."""
         self._producer.flush(timeout_seconds)
 
-    def read(self, what: list[str], fits: Callable[[Snapshot], bool]) -> dict[str, Snapshot | WireError]:
+    def read(self, what: list[str], fits: Callable[[TotalsSnapshot], bool]) -> dict[str, TotalsSnapshot | WireError]:
         """The snapshot of each that knows most, or why none is of use; what has none is absent.
 
         Args:
@@ -157,7 +157,7 @@ class StateTopic:
         Raises:
             BrokerError: Kafka does not answer.
         """
-        found: dict[str, Snapshot | WireError] = {}
+        found: dict[str, TotalsSnapshot | WireError] = {}
         reader = self._open_reader()
         try:
             there = reader.partitions(STATE.name)
@@ -195,20 +195,20 @@ class StateTopic:
         return found
 
     def _read_partition(
-        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[Snapshot], bool]
-    ) -> dict[str, Snapshot | WireError]:
+        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
+    ) -> dict[str, TotalsSnapshot | WireError]:
         since_ns = self._now_ns() - round(RECENT_SECONDS * 1e9)
         (recent,) = reader.offsets_for_time([partition], since_ns)
         found = self._collect(reader, recent, what, fits)
-        missing = [one for one in what if not isinstance(found.get(one), Snapshot)]
+        missing = [one for one in what if not isinstance(found.get(one), TotalsSnapshot)]
         if missing and recent.offset > 0:
             partition.offset = OFFSET_BEGINNING
             found |= self._collect(reader, partition, missing, fits)
         return found
 
     def _collect(
-        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[Snapshot], bool]
-    ) -> dict[str, Snapshot | WireError]:
+        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
+    ) -> dict[str, TotalsSnapshot | WireError]:
         found = {}
         for one, by_slot in self._slots(reader, partition, what).items():
             writing = self._known.setdefault(one, _Writing())
@@ -272,13 +272,13 @@ class _Tally:
             self._settled(self._trouble or None)
 
 
-def _best(slots: list[list[_Stored]], fits: Callable[[Snapshot], bool]) -> Snapshot | WireError | None:
+def _best(slots: list[list[_Stored]], fits: Callable[[TotalsSnapshot], bool]) -> TotalsSnapshot | WireError | None:
     """The snapshot that fits and knows most; the reason why there is none; None where there is nothing at all."""
-    found: list[Snapshot] = []
+    found: list[TotalsSnapshot] = []
     trouble: WireError | None = None
     for stored in slots:
         try:
-            snapshot = _whole([Part.of(one.body) for one in stored])
+            snapshot = _whole([SnapshotPart.of(one.body) for one in stored])
         except WireError as error:
             trouble = error
         else:
@@ -286,7 +286,7 @@ def _best(slots: list[list[_Stored]], fits: Callable[[Snapshot], bool]) -> Snaps
     return max(found, key=lambda one: (fits(one), one.progress, one.written_ns), default=trouble)
 
 
-def _whole(parts: list[Part]) -> Snapshot:
+def _whole(parts: list[SnapshotPart]) -> TotalsSnapshot:
     """The snapshot that the parts of one slot make; parts that an earlier one left behind it are passed over."""
     newest = [part for part in parts if part.number == 0]
     identity = newest[0].identity if newest else b""

@@ -10,25 +10,25 @@ from weakref import WeakValueDictionary
 from kernelcast.bridge.expose.compress import Packing, Piece
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.series.layout import Snapshot
+from kernelcast.bridge.series.layout import StoreSnapshot
 from kernelcast.bridge.series.view import View
 
-MOST_KEPT_BYTES: Final = 64 * 1024 * 1024
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Kept between scrapes, in all: a million series are 150 MB in plain text, and a tenth of that compressed. What is
 larger lives only while somebody reads it."""
-MOST_KEPT: Final = 64
+MAX_KEPT: Final = 64
 SENT_BYTES: Final = 256 * 1024
 """Size of one write: the memory that a slow reader's connection holds beside the shared body."""
 
 
-class Source(Protocol):
+class SnapshotSource(Protocol):
     """The part of a store that is needed here."""
 
     @property
     def version(self) -> int:
         """Rises with every change of the exposed series."""
 
-    def snapshot(self, view: View) -> Snapshot:
+    def snapshot(self, view: View) -> StoreSnapshot:
         """The exposed series of a view, at one moment."""
 
 
@@ -85,7 +85,7 @@ class Bodies:
         clock: Seconds.
     """
 
-    source: Source
+    source: SnapshotSource
     observe: Callable[[float, int], None]
     created: bool = False
     clock: Callable[[], float] = time.perf_counter
@@ -120,7 +120,7 @@ class Bodies:
             del self._kept[other]
         self._kept[request] = body
         length = sum(kept.length for kept in self._kept.values())
-        while length > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
+        while length > MAX_KEPT_BYTES or len(self._kept) > MAX_KEPT:
             length -= self._kept.pop(next(iter(self._kept))).length
 
 

@@ -11,7 +11,7 @@ from prometheus_client.utils import floatToGoString
 from kernelcast.bridge.expose.headers import COUNTER_KIND, HISTOGRAM_KIND
 from kernelcast.bridge.expose.protobuf_fields import field, varint
 from kernelcast.bridge.series.columns import NOT_A_HISTOGRAM
-from kernelcast.bridge.series.page import NO_MARKS, Marks, Page, Text, Values
+from kernelcast.bridge.series.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
 
 LONGEST_LABELS: Final = 128
 """Characters of all names and values: OpenMetrics 1.0, section "Exemplars"; Prometheus' parsers hold to it."""
@@ -44,7 +44,7 @@ Exemplars = Sequence[Exemplar]
 Encode = Callable[[Exemplar], bytes]
 
 
-def marks(page: Page, values: Values, exemplars: Mapping[int, Exemplars], encode: Encode) -> Marks:
+def marks(page: PageLayout, values: PageValues, exemplars: Mapping[int, Exemplars], encode: Encode) -> Marks:
     """The exemplars of a snapshot, the newest for each counter and each bucket.
 
     Args:
@@ -63,16 +63,16 @@ def marks(page: Page, values: Values, exemplars: Mapping[int, Exemplars], encode
     return Marks(
         np.array([position for position, _, _ in newest], np.int64),
         np.array([bucket for _, bucket, _ in newest], np.int32),
-        Text.of(encode(exemplar) for _, _, exemplar in newest),
+        PackedTexts.of(encode(exemplar) for _, _, exemplar in newest),
     )
 
 
-def _kinds(page: Page, positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _kinds(page: PageLayout, positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     families = np.searchsorted(page.starts, positions, side="right") - 1
     return zip(positions, page.kinds[families].tolist(), strict=True)
 
 
-def _newest(values: Values, position: int, kind: int, exemplars: Exemplars) -> list[tuple[int, Exemplar]]:
+def _newest(values: PageValues, position: int, kind: int, exemplars: Exemplars) -> list[tuple[int, Exemplar]]:
     bounds: list[float] = []
     schema = int(values.schema[position])
     if kind == HISTOGRAM_KIND and schema != NOT_A_HISTOGRAM:

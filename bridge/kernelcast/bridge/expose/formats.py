@@ -10,14 +10,14 @@ from kernelcast.bridge.expose.compress import Piece
 from kernelcast.bridge.expose.headers import SPLIT_HISTOGRAM_KIND, split_histogram
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.render import render
-from kernelcast.bridge.series.layout import Snapshot
-from kernelcast.bridge.series.page import NO_MARKS, Marks, Page, Text, Values
+from kernelcast.bridge.series.layout import StoreSnapshot
+from kernelcast.bridge.series.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
 
 SERIES_PER_CHUNK: Final = 32_768
 """Between chunks, other threads get the interpreter; orjson holds it for about 2 ms a chunk."""
 
 
-def encode(snapshot: Snapshot, format: Format, *, created: bool = False) -> Iterator[Piece]:  # noqa: A002  its name
+def encode(snapshot: StoreSnapshot, format: Format, *, created: bool = False) -> Iterator[Piece]:  # noqa: A002  its name
     """The series of a snapshot.
 
     Args:
@@ -30,13 +30,13 @@ def encode(snapshot: Snapshot, format: Format, *, created: bool = False) -> Iter
     return text(snapshot) if format is Format.TEXT else openmetrics(snapshot, created=created)
 
 
-def text(snapshot: Snapshot) -> Iterator[memoryview]:
+def text(snapshot: StoreSnapshot) -> Iterator[memoryview]:
     """In text 0.0.4, which has no exemplars."""
-    page, values = snapshot.layout.text, snapshot.values._replace(bound_texts=Text.of(snapshot.plain_bounds))
+    page, values = snapshot.layout.text, snapshot.values._replace(bound_texts=PackedTexts.of(snapshot.plain_bounds))
     return _lines(page, values, NO_MARKS, 0, int(page.starts[-1]))
 
 
-def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]:
+def openmetrics(snapshot: StoreSnapshot, *, created: bool = False) -> Iterator[Piece]:
     """In OpenMetrics 1.0, up to its `# EOF`.
 
     A counter below 0, or a histogram without a sum, is shown though OpenMetrics has no place for it: Prometheus takes
@@ -54,14 +54,14 @@ def openmetrics(snapshot: Snapshot, *, created: bool = False) -> Iterator[Piece]
     yield from _lines(page, snapshot.values, marks, begin, int(page.starts[-1]))
 
 
-def protobuf_pieces(snapshot: Snapshot) -> Iterator[Piece]:
+def protobuf_pieces(snapshot: StoreSnapshot) -> Iterator[Piece]:
     """In protobuf."""
     page = snapshot.layout.protobuf
     marks = exemplars.marks(page, snapshot.values, snapshot.exemplars(), exemplars.protobuf)
     return protobuf.encode(page, snapshot.values, marks, SERIES_PER_CHUNK)
 
 
-def _lines(page: Page, values: Values, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
+def _lines(page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
     """The lines of the series from begin to end."""
     for first in range(begin, end, SERIES_PER_CHUNK):
         yield render(page, values, marks, first, min(first + SERIES_PER_CHUNK, end))

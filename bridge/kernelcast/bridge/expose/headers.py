@@ -23,7 +23,7 @@ import numpy as np
 from kernelcast.bridge.expose.protobuf_fields import field
 from kernelcast.bridge.series.columns import UInt8Array
 from kernelcast.bridge.series.families import EXPOSED_TYPES, HISTOGRAM_SUFFIXES, Family
-from kernelcast.bridge.series.page import Text
+from kernelcast.bridge.series.page import PackedTexts
 from kernelcast.wire.catalogue import Kind
 
 GAUGE_KIND: Final = 0
@@ -53,18 +53,20 @@ Taken = Callable[[str], bool]
 class Headers(NamedTuple):
     """The family's part of a `Page`; see there."""
 
-    headers: Text
-    names: Text
-    created: Text
+    headers: PackedTexts
+    names: PackedTexts
+    created: PackedTexts
     kinds: UInt8Array
 
 
 def text_headers(families: Sequence[Family]) -> Headers:
     """HELP and TYPE as text 0.0.4 has them."""
     return Headers(
-        Text.of(_text_header(family, before) for before, family in zip([None, *families], families, strict=False)),
-        Text.of(family.name.encode() for family in families),
-        Text.of(b"" for _ in families),
+        PackedTexts.of(
+            _text_header(family, before) for before, family in zip([None, *families], families, strict=False)
+        ),
+        PackedTexts.of(family.name.encode() for family in families),
+        PackedTexts.of(b"" for _ in families),
         _kinds(families),
     )
 
@@ -105,7 +107,10 @@ def openmetrics_headers(families: Sequence[Family], taken: Taken, *, created: bo
         written = created and kind in ("counter", "histogram") and not taken(since)
         created_names.append(since.encode() if written else b"")
     return Headers(
-        Text.of(headers), Text.of(family.name.encode() for family in families), Text.of(created_names), kinds
+        PackedTexts.of(headers),
+        PackedTexts.of(family.name.encode() for family in families),
+        PackedTexts.of(created_names),
+        kinds,
     )
 
 
@@ -153,8 +158,10 @@ def _openmetrics_help(family: Family) -> str:
 def protobuf_headers(families: Sequence[Family]) -> Headers:
     """The fields name, help, type and unit of io.prometheus.client.MetricFamily."""
     kinds = _kinds(families)
-    nothing = Text.of(b"" for _ in families)
-    headers = Text.of(_protobuf_header(family, kind) for family, kind in zip(families, kinds.tolist(), strict=True))
+    nothing = PackedTexts.of(b"" for _ in families)
+    headers = PackedTexts.of(
+        _protobuf_header(family, kind) for family, kind in zip(families, kinds.tolist(), strict=True)
+    )
     return Headers(headers, nothing, nothing, kinds)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from kernelcast.bridge.series.view import MOST_SHARDS
+from kernelcast.bridge.series.view import MAX_SHARDS
 from kernelcast.wire.errors import RequestError
 
 PATH: Final = "/sd"
@@ -54,8 +54,8 @@ def _target(address: str, scheme: str, number: int, shards: int) -> dict[str, ob
 
 def _shards(values: list[str]) -> int:
     text = values[0] if len(values) == 1 else "1" if not values else ",".join(values)
-    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MOST_SHARDS:
-        raise RequestError(f"shards is {text[:100]!r}; give one whole number from 1 to {MOST_SHARDS}, as in shards=4")
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_SHARDS:
+        raise RequestError(f"shards is {text[:100]!r}; give one whole number from 1 to {MAX_SHARDS}, as in shards=4")
     return int(text)
 
 

@@ -10,17 +10,17 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.expose.protobuf_fields import varint
-from kernelcast.bridge.expose.protobuf_kernel import most_bytes, write_metrics
+from kernelcast.bridge.expose.protobuf_kernel import max_bytes, write_metrics
 from kernelcast.bridge.series.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
 from kernelcast.bridge.series.exponential import ladders
-from kernelcast.bridge.series.page import Marks, Page, Values
+from kernelcast.bridge.series.page import Marks, PageLayout, PageValues
 
 SMALL_BYTES: Final = 64 * 1024
 LARGE_BYTES: Final = 1024 * 1024
 """Small pieces are joined until they have this many bytes."""
 
 
-def encode(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
+def encode(page: PageLayout, values: PageValues, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
     """All series, in pieces.
 
     A family's length stands before it, so the pieces of one that does not fit into a chunk come when all are written.
@@ -41,7 +41,7 @@ def encode(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> I
         yield b"".join(small)
 
 
-def _pieces(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
+def _pieces(page: PageLayout, values: PageValues, marks: Marks, series_per_chunk: int) -> Iterator[bytes | memoryview]:
     headers, header_ends = page.headers.data, page.headers.indptr.tolist()
     starts = page.starts.tolist()
     total = starts[-1]
@@ -60,7 +60,9 @@ def _pieces(page: Page, values: Values, marks: Marks, series_per_chunk: int) -> 
                 pending.clear()
 
 
-def _chunk(page: Page, values: Values, marks: Marks, begin: int, end: int) -> tuple[memoryview, int, list[int]]:
+def _chunk(
+    page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int
+) -> tuple[memoryview, int, list[int]]:
     """The metrics from begin to end; the first one's family, and where the bytes of it and of each next one end."""
     first_family, last_family = (np.searchsorted(page.starts, [begin, end - 1], side="right") - 1).tolist()
     first_mark, last_mark = np.searchsorted(marks.position, [begin, end]).tolist()
@@ -72,7 +74,7 @@ def _chunk(page: Page, values: Values, marks: Marks, begin: int, end: int) -> tu
     # Absent cannot be said here, and 0 would be a wrong sum.
     numbers[histogram & (flags & HAS_SUM == 0)] = np.nan
     counts = ladders(values.schema, values.block, values.buckets, begin, end)
-    most = most_bytes(page, values, begin, end) + 2 * int(mark_ends[last_mark] - mark_ends[first_mark])
+    most = max_bytes(page, values, begin, end) + 2 * int(mark_ends[last_mark] - mark_ends[first_mark])
     out: UInt8Array = np.empty(most, np.uint8)
     ends: Int64Array = np.zeros(last_family - first_family + 1, np.int64)
     derived = (numbers.view(np.uint8), counts, values.buckets.view(np.uint8), values.bounds.view(np.uint8))

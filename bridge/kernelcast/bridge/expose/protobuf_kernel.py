@@ -25,10 +25,10 @@ from kernelcast.bridge.series.exponential import (
     ZERO_COUNT_WORD,
     ZERO_THRESHOLD_WORD,
 )
-from kernelcast.bridge.series.page import Marks, Page, Values
+from kernelcast.bridge.series.page import Marks, PageLayout, PageValues
 from kernelcast.columnar.compiled import copy_bytes, find_byte, inlined, kernel, prefetch
 
-AHEAD: Final = 12
+PREFETCH_DISTANCE: Final = 12
 """Number of series ahead of the written one whose labels are prefetched: labels of a family lie far apart in memory."""
 CACHE_LINE: Final = 64
 SERIES_BYTES: Final = 96
@@ -39,7 +39,7 @@ NATIVE_BUCKET_BYTES: Final = 32
 """A native bucket at most: its count, and a span of its own."""
 
 LOWEST_SCHEMA: Final = -4
-MOST_GAP: Final = 2
+MAX_GAP: Final = 2
 """Gaps up to this many empty buckets are written out: another span takes more bytes. As in client_golang."""
 SMALLEST_THRESHOLD: Final = np.frombuffer(np.float64(1e-128).tobytes(), np.uint8)
 """The zero bucket's breadth where OTLP gives none (0): the specification's own default."""
@@ -65,7 +65,7 @@ MarkColumns = tuple[Int64Array, Int32Array, UInt8Array, Int64Array]
 
 
 @kernel
-def most_bytes(page: Page, values: Values, begin: int, end: int) -> int:
+def max_bytes(page: PageLayout, values: PageValues, begin: int, end: int) -> int:
     """The most bytes that the metrics from begin to end can take."""
     lengths, schemas = page.label_length, values.schema
     blocks, words, indptr = values.block, values.buckets, values.indptr
@@ -234,7 +234,7 @@ def _span_end(words: Int64Array, start: int, begin: int, length: int) -> int:
     """End of the span of buckets that begins at `begin`, which is not empty."""
     end = begin + 1
     j = end
-    while j < length and j - end <= MOST_GAP:
+    while j < length and j - end <= MAX_GAP:
         if words[start + j] != 0:
             end = j + 1
         j += 1
@@ -347,8 +347,8 @@ def _classic(  # noqa: PLR0913, PLR0917  arrays in, arrays out
 
 @kernel
 def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a local
-    page: Page,
-    values: Values,
+    page: PageLayout,
+    values: PageValues,
     marks: Marks,
     span: tuple[int, int, int, int, int],
     derived: tuple[UInt8Array, Int64Array, UInt8Array, UInt8Array],
@@ -376,7 +376,7 @@ def write_metrics(  # noqa: C901, PLR0915  one loop over all columns, each a loc
     at = 0
     ladder = 0
     for i in range(begin, end):
-        ahead = min(i + AHEAD, end - 1)
+        ahead = min(i + PREFETCH_DISTANCE, end - 1)
         for line in range(offsets[ahead], offsets[ahead] + lengths[ahead], CACHE_LINE):
             prefetch(arena, line)
         if starts[family + 1] == i:

@@ -21,14 +21,14 @@ from kernelcast.bridge.series.columns import (
     UInt8Array,
 )
 from kernelcast.bridge.series.exponential import RUNGS, ladders
-from kernelcast.bridge.series.page import Marks, Page, Values
+from kernelcast.bridge.series.page import Marks, PageLayout, PageValues
 from kernelcast.columnar.compiled import copy_bytes, inlined, kernel, prefetch
 
 LINE_BYTES: Final = 26 + 16
 """Largest size of a line without name, labels and bound: number, suffix, braces, comma, newline."""
 EXACT_INTEGERS: Final = 2.0**53
 
-AHEAD: Final = 12
+PREFETCH_DISTANCE: Final = 12
 """Labels are fetched so many series early: those of one family lie apart, interleaved as producers send them."""
 CACHE_LINE: Final = 64
 
@@ -54,7 +54,7 @@ MINUS_INFINITE: Final = np.frombuffer(b"-Inf", np.uint8)
 NO_SUFFIX: Final = np.zeros(0, np.uint8)
 
 
-def render(page: Page, values: Values, marks: Marks, begin: int, end: int) -> memoryview:
+def render(page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int) -> memoryview:
     """The lines of the series from begin to end, with the headers of the families that start among them."""
     floats: FloatArray = np.empty(end - begin, np.float64)
     used, most = _measure(page, values, begin, end, floats)
@@ -82,7 +82,7 @@ def _needs_token(value: float) -> bool:
 
 
 @kernel
-def _measure(page: Page, values: Values, begin: int, end: int, floats: FloatArray) -> tuple[int, int]:
+def _measure(page: PageLayout, values: PageValues, begin: int, end: int, floats: FloatArray) -> tuple[int, int]:
     """Collect the floats that orjson must write; returns how many, and the most bytes that the lines can take."""
     starts, header_ends, name_ends, lengths = page.starts, page.headers.indptr, page.names.indptr, page.label_length
     created_ends = page.created.indptr
@@ -226,8 +226,8 @@ def _mark(
 
 @kernel
 def _write(  # noqa: C901, PLR0912, PLR0915  one loop over all columns, each a local
-    page: Page,
-    values: Values,
+    page: PageLayout,
+    values: PageValues,
     marks: Marks,
     span: tuple[int, int, int, int],
     derived: tuple[UInt8Array, Int64Array],
@@ -257,7 +257,7 @@ def _write(  # noqa: C901, PLR0912, PLR0915  one loop over all columns, each a l
     cursor = 1
     family = np.searchsorted(starts, begin, side="right") - 1
     for i in range(begin, end):
-        ahead = min(i + AHEAD, end - 1)
+        ahead = min(i + PREFETCH_DISTANCE, end - 1)
         for line in range(offsets[ahead], offsets[ahead] + lengths[ahead], CACHE_LINE):
             prefetch(arena, line)
         if starts[family + 1] == i:

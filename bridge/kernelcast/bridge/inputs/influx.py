@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from kernelcast.bridge.inputs.formats import NANOSECONDS
 from kernelcast.bridge.inputs.interning import Spellings
-from kernelcast.bridge.inputs.naming import Named
+from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
-from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
 
 WHAT: Final = "Influx line protocol"
@@ -54,7 +54,7 @@ class InfluxLines(Parsing):
         self._scale = NANOSECONDS[precision]
         self._heads: dict[str, Spellings] = {}
 
-    def read(self, message: bytes, rows: Rows) -> None:
+    def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one message's lines.
 
         Raises:
@@ -75,7 +75,7 @@ class InfluxLines(Parsing):
         if len(self._heads) > len(self.interner) + SPARE:
             self._heads = {head: known for head, known in self._heads.items() if known}
 
-    def _read_line(self, line: str, words: list[str], rows: Rows) -> None:
+    def _read_line(self, line: str, words: list[str], rows: BatchRows) -> None:
         head, fields = words[0], words[1]
         time_ns = self._time_ns(words[2].strip()) if len(words) > 2 else 0
         known = self._heads.get(head)
@@ -109,7 +109,7 @@ class InfluxLines(Parsing):
         name = _NOT_IN_A_NAME.sub("_", _NAME_START.sub("", name)).strip("_")
         labels = [(_label(_plain(tag)), _plain(value)) for tag, value in tags]
         canonical = self.labels([(label, value) for label, value in labels if label])
-        number = self.interner.add(Named(self.described(name, Kind.UNKNOWN), canonical))
+        number = self.interner.add(NamedSeries(self.described(name, Kind.UNKNOWN), canonical))
         self.interner.spell(number, known, field, number)
         return number
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 from kernelcast.bridge.inputs.formats import KINDS, NANOSECONDS, TopicFormat
 from kernelcast.bridge.inputs.json_paths import JsonPath, Trail
 from kernelcast.bridge.inputs.json_text import loads
-from kernelcast.bridge.inputs.naming import Named, metric_name
+from kernelcast.bridge.inputs.naming import NamedSeries, metric_name
 from kernelcast.bridge.inputs.parsing import Parsing
-from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError
 
@@ -49,7 +49,7 @@ class JsonMapped(Parsing):
         self._label_objects = [JsonPath.parse(text) for text in mapping.labels_from]
         self._known: dict[Any, Any] = {}
 
-    def read(self, message: bytes, rows: Rows) -> None:
+    def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one message.
 
         Raises:
@@ -72,7 +72,7 @@ class JsonMapped(Parsing):
             return ((value, item) for item in value)
         return self._points.find_all(value)
 
-    def _read_point(self, trail: Trail, rows: Rows) -> None:
+    def _read_point(self, trail: Trail, rows: BatchRows) -> None:
         found = self._value.find(trail)
         name = metric_name(_text(_found(self._name, trail)) or "")
         if not name:
@@ -85,7 +85,7 @@ class JsonMapped(Parsing):
         for key, member in members:
             self._take(trail, f"{name}_{key}", member, rows)
 
-    def _take(self, trail: Trail, name: str, found: Any, rows: Rows) -> None:
+    def _take(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
         value = _number(found)
         if value is None:
             rows.unsupported += 1
@@ -105,7 +105,7 @@ class JsonMapped(Parsing):
     def _admit(self, key: tuple[Any, ...], trail: Trail) -> int:
         name, kind, *labels = key
         help_text, unit = _text(_found(self._help, trail)) or "", _text(_found(self._unit, trail)) or ""
-        number = self.interner.add(Named(self.described(name, kind, help_text, unit), self.labels(labels)))
+        number = self.interner.add(NamedSeries(self.described(name, kind, help_text, unit), self.labels(labels)))
         self.interner.spell(number, self._known, key, number)
         return number
 

@@ -18,9 +18,9 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 DEEPEST: Final = 100
 """Levels of messages, as many as protobuf's own parser allows."""
-MOST_REMEMBERED: Final = 50_000
+MAX_REMEMBERED: Final = 50_000
 """Attributes whose bytes are remembered; a fleet's are few and come again in every message."""
-MOST_REMEMBERED_CHARACTERS: Final = 200
+MAX_REMEMBERED_CHARACTERS: Final = 200
 _HEXADECIMAL: Final = ("trace_id", "span_id")
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 _DOUBLE: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
@@ -56,7 +56,7 @@ class JsonEncoder:
     """
 
     def __init__(self, descriptor: Descriptor) -> None:
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, _FieldTable] = {}
         self._remembered: dict[tuple[str, str], bytes] = {}
         self._descriptor = descriptor
 
@@ -66,20 +66,20 @@ class JsonEncoder:
         Raises:
             WrongJsonError: A value does not fit its field.
         """
-        if len(self._remembered) > MOST_REMEMBERED:
+        if len(self._remembered) > MAX_REMEMBERED:
             self._remembered.clear()
         return self._message(self._table(self._descriptor), value, 1)
 
-    def _table(self, descriptor: Descriptor) -> "_Table":
+    def _table(self, descriptor: Descriptor) -> "_FieldTable":
         table = self._tables.get(descriptor.full_name)
         if table is None:
-            table = self._tables[descriptor.full_name] = _Table(descriptor)
+            table = self._tables[descriptor.full_name] = _FieldTable(descriptor)
             for field in descriptor.fields:
                 encoder = self._field(field)
                 table.fields[field.name] = table.fields[field.json_name] = field.number, encoder
         return table
 
-    def _message(self, table: "_Table", value: object, depth: int) -> bytes:
+    def _message(self, table: "_FieldTable", value: object, depth: int) -> bytes:
         if not isinstance(value, dict):
             raise WrongJsonError(f"is {_shown(value)}; an object belongs there")
         if depth > DEEPEST:
@@ -144,14 +144,14 @@ class JsonEncoder:
             for item in value:
                 with contextlib.suppress(KeyError, TypeError):
                     key, text = _plain(item)
-                    if len(key) + len(text) < MOST_REMEMBERED_CHARACTERS:
+                    if len(key) + len(text) < MAX_REMEMBERED_CHARACTERS:
                         remembered[key, text] = encode_each([item], depth).removeprefix(tag)
             return part
 
         return encode_attributes
 
 
-class _Table:
+class _FieldTable:
     """The fields of a kind of message, by both their names; and which of them exclude each other."""
 
     def __init__(self, descriptor: Descriptor) -> None:

@@ -9,7 +9,7 @@ from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TYPE_CONFLICT, UNN
 from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES
 from kernelcast.bridge.translation.attributes import label_name, rendered
 from kernelcast.bridge.translation.translate import LONGEST_LABELS_BYTES, Placement
-from kernelcast.columnar import Limits
+from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
 from kernelcast.wire.errors import DecodeError
 
@@ -52,7 +52,7 @@ class Described:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedSeries:
     """A series under Prometheus' names.
 
     Attributes:
@@ -114,11 +114,11 @@ def metric_name(name: str) -> str:
     return f"_{legal}" if legal[:1].isdigit() else legal
 
 
-def label_bytes(labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: Limits) -> bytes:
+def label_bytes(labels: Mapping[str, str] | Iterable[tuple[str, str]], limits: DecoderLimits) -> bytes:
     """Labels in canonical spelling: sorted, escaped, none empty; of names that become one, the values joined by `;`.
 
     Raises:
-        DecodeError: They are longer than `Limits.identity_bytes`.
+        DecodeError: They are longer than `DecoderLimits.identity_bytes`.
     """
     values: dict[str, list[str]] = {}
     size = 0

@@ -15,10 +15,10 @@ from kernelcast.bridge.inputs.json_text import loads
 from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
 from kernelcast.bridge.inputs.parsing import too_long
 from kernelcast.bridge.series.columns import Int32Array
-from kernelcast.columnar import Decoded, Decoder, Limits, SeriesIdentity, SharedIdentities
+from kernelcast.columnar import Decoded, Decoder, DecoderLimits, SeriesIdentity, SharedIdentities
 from kernelcast.wire.errors import DecodeError
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = DecoderLimits()
 
 
 class OtlpJson:
@@ -30,7 +30,7 @@ class OtlpJson:
 
     format = "otlp_json"
 
-    def __init__(self, *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, *, limits: DecoderLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
         self._decoder = Decoder(limits=limits)
         self._encoder = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)

@@ -4,15 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner
-from kernelcast.bridge.inputs.naming import Described, Named, label_bytes, metric_name
-from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.inputs.naming import Described, NamedSeries, label_bytes, metric_name
+from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.bridge.series.columns import Int32Array
 from kernelcast.bridge.translation.translate import Placement
-from kernelcast.columnar import Decoded, Limits
+from kernelcast.columnar import Decoded, DecoderLimits
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = DecoderLimits()
 SPARE = 1000
 """Families without series that are kept, for they come again in the next message."""
 LONGEST_HELP = 4096
@@ -31,7 +31,7 @@ class Parsing(ABC):
     format: str
     """Its name in settings, metrics and errors."""
 
-    def __init__(self, *, max_identities: int = MAX_IDENTITIES, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, *, max_identities: int = MAX_IDENTITIES, limits: DecoderLimits = DEFAULT_LIMITS) -> None:
         self.limits = limits
         self.interner = Interner(max_identities)
         self._label_bytes = 0
@@ -39,7 +39,7 @@ class Parsing(ABC):
 
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """Decode a batch; each message counts whole or not at all."""
-        rows = Rows()
+        rows = BatchRows()
         failures: list[tuple[int, DecodeError]] = []
         for index, message in enumerate(messages):
             self._decode_one(index, message, rows, failures)
@@ -51,7 +51,7 @@ class Parsing(ABC):
         Raises:
             KeyError: The number stands for nothing.
         """
-        named: Named = self.interner.of(number)
+        named: NamedSeries = self.interner.of(number)
         return named.placement(self.format)
 
     def forget(self, numbers: Int32Array) -> None:
@@ -60,7 +60,7 @@ class Parsing(ABC):
         self.tidy()
 
     @abstractmethod
-    def read(self, message: bytes, rows: Rows) -> None:
+    def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one message, no longer than the limit.
 
         Raises:
@@ -104,7 +104,7 @@ class Parsing(ABC):
         if len(self._families) > len(self.interner) + SPARE:
             self._families.clear()
 
-    def _decode_one(self, index: int, message: bytes, rows: Rows, failures: list[tuple[int, DecodeError]]) -> None:
+    def _decode_one(self, index: int, message: bytes, rows: BatchRows, failures: list[tuple[int, DecodeError]]) -> None:
         rows.begin()
         self._label_bytes = 0
         try:
@@ -122,14 +122,14 @@ class Parsing(ABC):
             self.interner.keep(rows.used() if self.interner.has_fresh else ())
             self.tidy()
 
-    def _roll_back(self, rows: Rows) -> None:
+    def _roll_back(self, rows: BatchRows) -> None:
         rows.roll_back()
         self.interner.roll_back()
         self.tidy()
 
 
-def too_long(length: int, limits: Limits) -> DecodeError:
-    """The error for a message above `Limits.message_bytes`."""
+def too_long(length: int, limits: DecoderLimits) -> DecodeError:
+    """The error for a message above `DecoderLimits.message_bytes`."""
     return DecodeError(
         f"message is {length} bytes, decompressed; the limit is {limits.message_bytes}; "
         "send smaller batches from the producer"

@@ -20,7 +20,7 @@ _NUMBER: Final = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE
 )
 LAST_SECOND: Final = 2**64 // 10**9
-MOST_LABELS: Final = 10_000
+MAX_LABELS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def labels(line: str, at: int) -> tuple[list[tuple[str, str | None]], int]:
     found_labels: list[tuple[str, str | None]] = []
     while not (closed := _CLOSED.match(line, at)):
         found = _LABEL.match(line, at)
-        if found is None or len(found_labels) >= MOST_LABELS:
+        if found is None or len(found_labels) >= MAX_LABELS:
             raise malformed(WHAT, "a line", line, 'labels as {name="value",…}')
         bare, quoted, value, end = found.groups()
         found_labels.append((bare or unescaped(quoted or ""), None if value is None else unescaped(value)))

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from kernelcast.bridge.inputs import prometheus_grammar as grammar
 from kernelcast.bridge.inputs.interning import Spellings
-from kernelcast.bridge.inputs.naming import Named
+from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import SPARE, Parsing, malformed, text_of
 from kernelcast.bridge.inputs.prometheus_exemplars import exemplar_of, histogram_fields, number_fields
 from kernelcast.bridge.inputs.prometheus_histograms import BUCKET, CREATED, PARTS, START_TIME, Assembly
-from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.wire.catalogue import Kind
 
 KINDS: Final = {
@@ -49,7 +49,7 @@ Kept = int | tuple[int, int, float]
 
 
 @dataclass(slots=True)
-class Page:
+class ParsedPage:
     """State of reading one message.
 
     Attributes:
@@ -62,7 +62,7 @@ class Page:
         starts: Creation times, by number.
     """
 
-    rows: Rows
+    rows: BatchRows
     openmetrics: bool
     types: dict[str, str] = field(default_factory=dict)
     helps: dict[str, str] = field(default_factory=dict)
@@ -122,14 +122,14 @@ class PrometheusText(Parsing):
         super().__init__(**options)
         self._contexts: defaultdict[Context, Spellings] = defaultdict(dict)
 
-    def read(self, message: bytes, rows: Rows) -> None:
+    def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one page.
 
         Raises:
             DecodeError: A line of it breaks the grammar.
         """
         text = text_of(message, grammar.WHAT)
-        page = Page(rows, openmetrics=text.rstrip().endswith("# EOF"))
+        page = ParsedPage(rows, openmetrics=text.rstrip().endswith("# EOF"))
         first = len(rows.series)
         known = self._contexts[UNDECLARED]
         series, times, values = rows.series.append, rows.time_ns.append, rows.value.append
@@ -161,7 +161,7 @@ class PrometheusText(Parsing):
         if len(self._contexts) > len(self.interner) + SPARE:
             self._contexts = defaultdict(dict, {key: known for key, known in self._contexts.items() if known})
 
-    def _note(self, page: Page, line: str, known: Spellings) -> Spellings:
+    def _note(self, page: ParsedPage, line: str, known: Spellings) -> Spellings:
         """Read a comment; returns the data of the family that the next lines belong to."""
         word, name, text = grammar.comment(line)
         if word == "TYPE":
@@ -176,7 +176,7 @@ class PrometheusText(Parsing):
             page.units[name] = text
         return known
 
-    def _read_line(self, page: Page, line: str, known: Spellings, stop: int) -> Spellings:
+    def _read_line(self, page: ParsedPage, line: str, known: Spellings, stop: int) -> Spellings:
         """Read a line whose series is not known (`stop` is 0), or that has more than a value behind it."""
         kept: Kept | None = known.get(line[:stop]) if stop else None
         if kept is None:
@@ -210,7 +210,7 @@ class PrometheusText(Parsing):
                 assembly.exemplars.append(exemplar)
         return known
 
-    def _admit(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
+    def _admit(self, page: ParsedPage, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
         """The data of a new spelling."""
         family, type_name = context
         if type_name.startswith(START_TIMES):
@@ -234,7 +234,7 @@ class PrometheusText(Parsing):
         self.interner.spell(number, self._contexts[context], spelling, kept)
         return kept
 
-    def _admit_start_time(self, page: Page, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
+    def _admit_start_time(self, page: ParsedPage, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
         """As `_admit`, for the start time of a series of another family."""
         type_name = context[1].removeprefix(START_TIMES)
         owner = f"{context[0].removesuffix('_created')}{'_total' if type_name == 'counter' else ''}"
@@ -245,7 +245,9 @@ class PrometheusText(Parsing):
         self.interner.spell(number, self._contexts[context], spelling, kept)
         return kept
 
-    def _whole(self, page: Page, context: Context, name: str, kind: Kind, labels: tuple[tuple[str, str], ...]) -> int:
+    def _whole(
+        self, page: ParsedPage, context: Context, name: str, kind: Kind, labels: tuple[tuple[str, str], ...]
+    ) -> int:
         """The number of a series that several lines may be of."""
         known = self._contexts[context]
         canonical = self.labels(label for label in labels if kind is not Kind.SUMMARY or label[0] != "quantile")
@@ -257,6 +259,6 @@ class PrometheusText(Parsing):
             declared = context[0] or name
             part_of = context[0] if kind is Kind.SUMMARY and name != context[0] else ""
             described = self.described(name, kind, page.helps.get(declared, ""), page.units.get(declared, ""), part_of)
-            number = self.interner.add(Named(described, canonical))
+            number = self.interner.add(NamedSeries(described, canonical))
             self.interner.spell(number, known, (name, canonical), number)
         return number

@@ -11,11 +11,11 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError as ProtobufError
 
 from kernelcast.bridge.inputs.interning import Spellings
-from kernelcast.bridge.inputs.naming import Named
+from kernelcast.bridge.inputs.naming import NamedSeries
 from kernelcast.bridge.inputs.parsing import Parsing
 from kernelcast.bridge.inputs.remote_write_histograms import histogram_point
 from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
-from kernelcast.bridge.inputs.rows import Rows
+from kernelcast.bridge.inputs.rows import BatchRows
 from kernelcast.bridge.inputs.unpacking import snappy
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError
@@ -26,8 +26,8 @@ SYMBOLS_2: Final = 0x22
 TIMESERIES_2: Final = 0x2A
 """Tags that a body can begin with."""
 _FIRST_TAGS: Final = (TIMESERIES_1, METADATA_1, SYMBOLS_2, TIMESERIES_2)
-MOST_METADATA: Final = 100_000
-MOST_METADATA_BYTES: Final = 4096
+MAX_METADATA: Final = 100_000
+MAX_METADATA_BYTES: Final = 4096
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LAST_MS: Final = 2**64 // NANOSECONDS_PER_MILLISECOND
 
@@ -64,13 +64,13 @@ class RemoteWrite(Parsing):
         self._histograms: Spellings = {}
         self._metadata: dict[str, Metadata] = {}
 
-    def read(self, message: bytes, rows: Rows) -> None:
+    def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one request.
 
         Raises:
             DecodeError: It is neither version, or over a limit.
         """
-        body = message if message[:1] and looks_bare(message) else snappy(message, self.limits)
+        body = message if message[:1] and is_uncompressed(message) else snappy(message, self.limits)
         version = 2 if body[:1] and body[0] in (SYMBOLS_2, TIMESERIES_2) else 1
         try:
             request = (REQUEST if version == 2 else WRITE_REQUEST).FromString(body)
@@ -84,7 +84,7 @@ class RemoteWrite(Parsing):
         else:
             self._read_2(request, rows)
 
-    def _read_1(self, request: Any, rows: Rows) -> None:
+    def _read_1(self, request: Any, rows: BatchRows) -> None:
         for series in request.timeseries:
             key = tuple(series.labels)
             if series.samples:
@@ -100,7 +100,7 @@ class RemoteWrite(Parsing):
         for item in request.metadata:
             self._describe(item.metric_family_name, (item.type, item.help, item.unit))
 
-    def _read_2(self, request: Any, rows: Rows) -> None:
+    def _read_2(self, request: Any, rows: BatchRows) -> None:
         symbols = list(request.symbols)
         symbol = symbols.__getitem__
         try:
@@ -131,11 +131,11 @@ class RemoteWrite(Parsing):
         if metadata is None:
             metadata = self._metadata_of(name)
         kind = Kind.HISTOGRAM if known is self._histograms else _kind(name, metadata[0])
-        number = self.interner.add(Named(self.described(name, kind, *metadata[1:]), canonical))
+        number = self.interner.add(NamedSeries(self.described(name, kind, *metadata[1:]), canonical))
         self.interner.spell(number, known, key, number)
         return number
 
-    def _take_histograms(self, rows: Rows, number: int, histograms: Any, created_ms: int) -> None:
+    def _take_histograms(self, rows: BatchRows, number: int, histograms: Any, created_ms: int) -> None:
         for histogram in histograms:
             times_ns = _ns(histogram.timestamp), _ns(histogram.start_timestamp or created_ms)
             point = histogram_point(histogram, times_ns, number, self.limits)
@@ -145,11 +145,11 @@ class RemoteWrite(Parsing):
                 rows.histograms.append(point)
 
     def _describe(self, family: str, metadata: Metadata) -> None:
-        if len(self._metadata) >= MOST_METADATA and family not in self._metadata:
+        if len(self._metadata) >= MAX_METADATA and family not in self._metadata:
             self._metadata.clear()  # it is sent again every minute
-        if len(family) <= MOST_METADATA_BYTES:
+        if len(family) <= MAX_METADATA_BYTES:
             type_, help_, unit = metadata
-            self._metadata[family] = (type_, help_[:MOST_METADATA_BYTES], unit[:MOST_METADATA_BYTES])
+            self._metadata[family] = (type_, help_[:MAX_METADATA_BYTES], unit[:MAX_METADATA_BYTES])
 
     def _metadata_of(self, name: str) -> Metadata:
         found = self._metadata.get(name)
@@ -164,7 +164,7 @@ class RemoteWrite(Parsing):
         return NO_METADATA
 
 
-def looks_bare(message: bytes) -> bool:
+def is_uncompressed(message: bytes) -> bool:
     """Whether a body is not compressed: it begins with a tag of either version.
 
     A snappy block that begins with one of these bytes is that many bytes long, and its second byte is the tag of a
@@ -181,7 +181,7 @@ def _kind(name: str, type_: int) -> Kind:
     return _WHOLE.get(type_, Kind.UNKNOWN)
 
 
-def _take(rows: Rows, number: int, samples: Any, created_ms: int) -> None:
+def _take(rows: BatchRows, number: int, samples: Any, created_ms: int) -> None:
     for sample in samples:
         timestamp_ms = sample.timestamp
         start_ms = sample.start_timestamp or created_ms

@@ -5,7 +5,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from kernelcast.bridge.inputs.rows import STALE_NAN_BITS, HistogramPoint
-from kernelcast.columnar import Limits
+from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.errors import DecodeError
 
 CUSTOM_BUCKETS: Final = -53
@@ -24,7 +24,9 @@ class Buckets(NamedTuple):
     counts: tuple[int, ...] = ()
 
 
-def histogram_point(histogram: Any, times_ns: tuple[int, int], number: int, limits: Limits) -> HistogramPoint | None:
+def histogram_point(
+    histogram: Any, times_ns: tuple[int, int], number: int, limits: DecoderLimits
+) -> HistogramPoint | None:
     """A native histogram as a point.
 
     Args:
@@ -71,7 +73,7 @@ def histogram_point(histogram: Any, times_ns: tuple[int, int], number: int, limi
     )
 
 
-def _explicit(histogram: Any, buckets: Buckets, point: HistogramPoint, limits: Limits) -> HistogramPoint | None:
+def _explicit(histogram: Any, buckets: Buckets, point: HistogramPoint, limits: DecoderLimits) -> HistogramPoint | None:
     bounds = tuple(histogram.custom_values)
     if len(bounds) > limits.buckets_per_point:
         raise _too_many(len(bounds), limits)
@@ -93,7 +95,7 @@ def _whole(integer: int, fraction: float) -> int | None:
     return int(fraction) if fraction.is_integer() and fraction in _COUNTS else None
 
 
-def _dense(spans: Any, deltas: Any, floats: Any, limits: Limits) -> Buckets | None:
+def _dense(spans: Any, deltas: Any, floats: Any, limits: DecoderLimits) -> Buckets | None:
     """Buckets without gaps; None where a count is no whole number, or below 0."""
     if not all(value.is_integer() for value in floats):
         return None
@@ -103,7 +105,7 @@ def _dense(spans: Any, deltas: Any, floats: Any, limits: Limits) -> Buckets | No
     return _spread(spans, counts, limits)
 
 
-def _spread(spans: Any, counts: list[int], limits: Limits) -> Buckets:
+def _spread(spans: Any, counts: list[int], limits: DecoderLimits) -> Buckets:
     dense: list[int] = []
     taken = first = 0
     for position, span in enumerate(spans):
@@ -129,7 +131,7 @@ def _spread(spans: Any, counts: list[int], limits: Limits) -> Buckets:
     return Buckets(first, tuple(dense))
 
 
-def _too_many(buckets: int, limits: Limits) -> DecodeError:
+def _too_many(buckets: int, limits: DecoderLimits) -> DecodeError:
     return DecodeError(
         f"a histogram has {buckets} buckets; the limit is {limits.buckets_per_point}; lower its resolution at the "
         "producer"

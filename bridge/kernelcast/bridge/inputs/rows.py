@@ -13,9 +13,9 @@ from kernelcast.columnar import (
     IS_INTEGER,
     NO_RECORDED_VALUE,
     Decoded,
+    DecoderLimits,
     ExemplarColumns,
     HistogramColumns,
-    Limits,
     NumberColumns,
 )
 from kernelcast.wire.errors import DecodeError
@@ -48,7 +48,7 @@ class HistogramPoint(NamedTuple):
 
 
 @dataclass(slots=True)
-class Rows:
+class BatchRows:
     """Points of a batch so far.
 
     Attributes:
@@ -75,7 +75,7 @@ class Rows:
         """Note where a message begins."""
         self._begun = (len(self.series), len(self.histograms), self.unsupported, len(self.exemplars))
 
-    def end(self, message: int, limits: Limits) -> None:
+    def end(self, message: int, limits: DecoderLimits) -> None:
         """Note where a message ends.
 
         Raises:

@@ -24,7 +24,7 @@ from kernelcast.bridge.inputs.protocol import Input
 from kernelcast.bridge.inputs.remote_write import RemoteWrite
 from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.bridge.inputs.unpacking import GZIP_MAGIC, ZSTD_MAGIC, unpacked
-from kernelcast.columnar import Limits
+from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.errors import DecodeError
 from kernelcast.wire.topics import METRIC_TOPICS
 
@@ -36,17 +36,17 @@ CONTENT_ENCODING: Final = "content-encoding"
 PROMETHEUS_TYPES: Final = re.compile(r"application/openmetrics-text|text/plain *;.*version=(0\.0\.4|1\.0\.0)")
 REMOTE_WRITE_TYPES: Final = re.compile(r"application/x-protobuf *; *proto=(io\.prometheus\.write|prometheus)\.")
 TEXTS: Final = (OTLP_JSON, PROMETHEUS, INFLUX, JSON)
-MOST_TOPICS: Final = 10_000
+MAX_TOPICS: Final = 10_000
 NO_FORMATS: Final[Mapping[str, TopicFormat]] = {}
 AUTOMATIC: Final = TopicFormat(format=AUTO)
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = DecoderLimits()
 
 Key = tuple[str, str]
 """A format, and which of its inputs: Influx' precision, or the name of a mapping."""
 NOBODY: Final[Key] = ("", "")
 
 
-class Message(Protocol):
+class EncodedMessage(Protocol):
     """The part of confluent_kafka.Message that is needed here."""
 
     def topic(self) -> str | None:
@@ -60,7 +60,7 @@ class Message(Protocol):
 
 
 @dataclass(slots=True)
-class Group:
+class InputGroup:
     """Messages of one batch that go to one input.
 
     Attributes:
@@ -89,7 +89,7 @@ class Selection:
     """
 
     def __init__(
-        self, decoder: Input, formats: Mapping[str, TopicFormat] = NO_FORMATS, *, limits: Limits = DEFAULT_LIMITS
+        self, decoder: Input, formats: Mapping[str, TopicFormat] = NO_FORMATS, *, limits: DecoderLimits = DEFAULT_LIMITS
     ) -> None:
         self._limits = limits
         ours = {topic.name: TopicFormat(format=OTLP_PROTO) for topic in METRIC_TOPICS}
@@ -98,23 +98,23 @@ class Selection:
         self._entries: dict[str, str] = {}
         self._inputs: dict[Key, Input] = {(OTLP_PROTO, ""): decoder}
 
-    def groups(self, messages: Sequence[Message]) -> list[Group]:
+    def groups(self, messages: Sequence[EncodedMessage]) -> list[InputGroup]:
         """Sort a batch's messages by the input that reads them; the order within each input stays."""
-        groups: dict[Key, Group] = {}
+        groups: dict[Key, InputGroup] = {}
         for index, message in enumerate(messages):
             try:
                 key, body = self._choose(message)
             except DecodeError as error:
-                group = groups.setdefault(NOBODY, Group("unknown", None))
+                group = groups.setdefault(NOBODY, InputGroup("unknown", None))
                 group.failures.append(error)
             else:
                 known = groups.get(key)
-                group = known if known is not None else groups.setdefault(key, Group(key[0], self._input(key)))
+                group = known if known is not None else groups.setdefault(key, InputGroup(key[0], self._input(key)))
                 group.bodies.append(body)
             group.indices.append(index)
         return list(groups.values())
 
-    def _choose(self, message: Message) -> tuple[Key, bytes]:
+    def _choose(self, message: EncodedMessage) -> tuple[Key, bytes]:
         """The input of a message, and its value unpacked.
 
         Raises:
@@ -128,7 +128,7 @@ class Selection:
         format_name: str = entry.format
         headers = message.headers()
         if headers:
-            told = _told(headers)
+            told = _format_headers(headers)
             body = unpacked(body, told.get(CONTENT_ENCODING, ""), self._limits)
             format_name = _format_of(told, entry) or format_name
         if format_name == AUTO:
@@ -140,7 +140,7 @@ class Selection:
 
     def _entry(self, topic: str) -> str:
         """The key of a topic's format in the settings."""
-        if len(self._entries) >= MOST_TOPICS:
+        if len(self._entries) >= MAX_TOPICS:
             self._entries.clear()
         pattern = next((name for name in self._patterns if re.match(name, topic)), "")
         name = self._entries[topic] = topic if topic in self._named else pattern
@@ -167,7 +167,7 @@ _MAKERS: Final[Mapping[str, Callable[..., Input]]] = {
 }
 
 
-def _told(headers: Headers) -> dict[str, str]:
+def _format_headers(headers: Headers) -> dict[str, str]:
     """The headers that name a message's format, in lower case."""
     return {
         name.lower(): (value.decode(errors="replace") if isinstance(value, bytes) else value or "").strip().lower()
@@ -194,7 +194,7 @@ def _format_of(told: Mapping[str, str], entry: TopicFormat) -> str:
     return AUTO if content_type.startswith("application/x-protobuf") and entry.format in TEXTS else ""
 
 
-def _unpacked_by_magic(body: bytes, limits: Limits) -> bytes:
+def _unpacked_by_magic(body: bytes, limits: DecoderLimits) -> bytes:
     if body.startswith(GZIP_MAGIC):
         return unpacked(body, "gzip", limits)
     return unpacked(body, "zstd", limits) if body.startswith(ZSTD_MAGIC) else body

@@ -9,12 +9,12 @@ import re
 from typing import Final
 
 from kernelcast.bridge.inputs.formats import INFLUX, OTLP_JSON, OTLP_PROTO, PROMETHEUS, REMOTE_WRITE
-from kernelcast.bridge.inputs.remote_write import TIMESERIES_2, looks_bare
+from kernelcast.bridge.inputs.remote_write import TIMESERIES_2, is_uncompressed
 from kernelcast.bridge.inputs.unpacking import snappy_length
 
 LOOKED_AT_BYTES: Final = 64
 TEXT_LOOKED_AT_BYTES: Final = 4096
-MOST_EXPANDED: Final = 64
+MAX_EXPANDED: Final = 64
 """Snappy cannot make a block this many times shorter: a copy of 64 bytes takes two."""
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _OTLP_JSON: Final = re.compile(rb'"resource_?[mM]etrics"')
@@ -58,10 +58,10 @@ def _binary(message: bytes) -> str | None:
     first = message[0]
     if first == _RESOURCE:
         return REMOTE_WRITE if _is_remote_write_1(message) else OTLP_PROTO
-    if looks_bare(message) and (first == TIMESERIES_2 or message[1:2] == b"\0"):  # the first symbol is empty
+    if is_uncompressed(message) and (first == TIMESERIES_2 or message[1:2] == b"\0"):  # the first symbol is empty
         return REMOTE_WRITE
     length = snappy_length(message)
-    plausible = length and length <= len(message) * MOST_EXPANDED and len(message) <= length * 2 + 64
+    plausible = length and length <= len(message) * MAX_EXPANDED and len(message) <= length * 2 + 64
     return REMOTE_WRITE if plausible else None
 
 

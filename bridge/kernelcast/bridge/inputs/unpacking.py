@@ -6,7 +6,7 @@ from typing import Final
 import cramjam
 
 from kernelcast.bridge.inputs.parsing import too_long
-from kernelcast.columnar import Limits
+from kernelcast.columnar import DecoderLimits
 from kernelcast.wire.errors import DecodeError
 
 GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -15,12 +15,12 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 """zlib's way to ask for gzip's own header."""
 _STEP_BYTES: Final = 256 * 1024
 _SLICE_BYTES: Final = 64 * 1024
-MOST_GZIP_MEMBERS: Final = 10_000
+MAX_GZIP_MEMBERS: Final = 10_000
 """A member may be empty, so the limit on the unpacked size alone does not bound the cost of a message."""
 ENCODINGS: Final = ("identity", "gzip", "zstd", "snappy")
 
 
-def snappy(message: bytes, limits: Limits) -> bytes:
+def snappy(message: bytes, limits: DecoderLimits) -> bytes:
     """Snappy's block format, as remote write has it.
 
     Raises:
@@ -45,7 +45,7 @@ def snappy_length(message: bytes) -> int | None:
         return None
 
 
-def unpacked(message: bytes, encoding: str, limits: Limits) -> bytes:
+def unpacked(message: bytes, encoding: str, limits: DecoderLimits) -> bytes:
     """A message without its compression.
 
     Args:
@@ -69,7 +69,7 @@ def unpacked(message: bytes, encoding: str, limits: Limits) -> bytes:
     )
 
 
-def _gzip(message: bytes, limits: Limits) -> bytes:
+def _gzip(message: bytes, limits: DecoderLimits) -> bytes:
     """Every member of a gzip file, joined (RFC 1952, section 2.2); behind the last one nothing may follow.
 
     Input is fed in slices, because zlib copies what is left of its input behind a member's end: of a message of a
@@ -79,7 +79,7 @@ def _gzip(message: bytes, limits: Limits) -> bytes:
     at, members, room, view = 0, 0, limits.message_bytes, memoryview(message)
     while at < len(message) or not members:
         members += 1
-        if members > MOST_GZIP_MEMBERS:
+        if members > MAX_GZIP_MEMBERS:
             raise _too_many_members(message)
         machine = zlib.decompressobj(_GZIP_WINDOW)
         while not machine.eof:
@@ -99,12 +99,12 @@ def _gzip(message: bytes, limits: Limits) -> bytes:
 
 def _too_many_members(message: bytes) -> DecodeError:
     return DecodeError(
-        f"message of {len(message)} bytes has more gzip members; the limit is {MOST_GZIP_MEMBERS}; compress it as one "
+        f"message of {len(message)} bytes has more gzip members; the limit is {MAX_GZIP_MEMBERS}; compress it as one "
         "member"
     )
 
 
-def _zstd(message: bytes, limits: Limits) -> bytes:
+def _zstd(message: bytes, limits: DecoderLimits) -> bytes:
     size = min(limits.message_bytes, max(_STEP_BYTES, 8 * len(message)))
     while True:
         room = bytearray(size + 1)

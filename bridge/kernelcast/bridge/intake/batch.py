@@ -70,7 +70,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MessageBatch:
     """Messages of partitions that are ours, with where each came from.
 
     Attributes:
@@ -90,7 +90,9 @@ class Batch:
     tombstones: Tombstones = field(default_factory=Tombstones)
 
     @classmethod
-    def of(cls, received: Sequence[Message], ownership: Ownership, now_ms: int, *, keyed: bool = False) -> "Batch":
+    def of(
+        cls, received: Sequence[Message], ownership: Ownership, now_ms: int, *, keyed: bool = False
+    ) -> "MessageBatch":
         """Sort what was received.
 
         Messages of partitions that went in the meantime are left out. Producers' own timestamps are used where Kafka
@@ -133,7 +135,7 @@ class Batch:
         columns = MessageColumns(table[:, 0].astype(np.int32), *(table[:, column].copy() for column in (1, 2, 3)))
         return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed, tombstones)
 
-    def segments(self) -> "Iterator[tuple[Batch, tuple[Tombstone, ...]]]":
+    def segments(self) -> "Iterator[tuple[MessageBatch, tuple[Tombstone, ...]]]":
         """The batch in order: messages, and the tombstones that stand right after them."""
         if not self.tombstones.keyed:
             yield self, ()
@@ -144,17 +146,17 @@ class Batch:
             begin = end
         yield self.some(range(begin, len(self.messages))), ()
 
-    def some(self, indices: Sequence[int]) -> "Batch":
+    def some(self, indices: Sequence[int]) -> "MessageBatch":
         """The batch of some of its messages."""
         if len(indices) == len(self.messages):
             return self
         rows = np.array(indices, np.intp)
         partition, offset, append_ms, keys = self.columns
         columns = MessageColumns(partition[rows], offset[rows], append_ms[rows], keys[rows])
-        return Batch(tuple(self.messages[index] for index in indices), columns, (), {})
+        return MessageBatch(tuple(self.messages[index] for index in indices), columns, (), {})
 
 
-class Part(NamedTuple):
+class DecodedPart(NamedTuple):
     """Messages of a batch that one input has decoded.
 
     Attributes:
@@ -163,35 +165,37 @@ class Part(NamedTuple):
         source: The input, which knows their series.
     """
 
-    batch: Batch
+    batch: MessageBatch
     decoded: Decoded
     source: Input
 
 
-def decode(batch: Batch, selection: Selection, aside: Aside, instruments: Instruments) -> list[Part]:
+def decode(batch: MessageBatch, selection: Selection, aside: Aside, instruments: Instruments) -> list[DecodedPart]:
     """Decode a batch; a part for each format in it.
 
     Should an input itself fail, its messages are decoded one by one, so that only those are lost that make it fail.
     """
-    parts: list[Part] = []
+    parts: list[DecodedPart] = []
     for group in selection.groups(batch.messages):
         messages = batch.some(group.indices)
         for topic in {message.topic() or "" for message in messages.messages}:
             count = sum(message.topic() == topic for message in messages.messages)
             instruments.formats.labels(topic, group.format).inc(count)
         for message, failure in zip(messages.messages, group.failures, strict=False):
-            _put_aside(message, failure, aside, instruments)
+            _send_to_dead_letters(message, failure, aside, instruments)
         if group.input is not None:
             parts += _decode(messages, group.bodies, group.input, aside, instruments)
     return parts
 
 
-def _decode(batch: Batch, bodies: Sequence[bytes], source: Input, aside: Aside, instruments: Instruments) -> list[Part]:
+def _decode(
+    batch: MessageBatch, bodies: Sequence[bytes], source: Input, aside: Aside, instruments: Instruments
+) -> list[DecodedPart]:
     try:
         decoded = source.decode(bodies)
     except Exception as error:  # noqa: BLE001  a fault of ours must not become everybody's: see above
         if len(bodies) == 1:
-            _put_aside(batch.messages[0], error, aside, instruments)
+            _send_to_dead_letters(batch.messages[0], error, aside, instruments)
             return []
         return [
             part
@@ -199,11 +203,11 @@ def _decode(batch: Batch, bodies: Sequence[bytes], source: Input, aside: Aside, 
             for part in _decode(batch.some([index]), [body], source, aside, instruments)
         ]
     for index, failure in decoded.failures:
-        _put_aside(batch.messages[index], failure, aside, instruments)
-    return [Part(batch, timed(decoded, batch.columns.append_ms), source)]
+        _send_to_dead_letters(batch.messages[index], failure, aside, instruments)
+    return [DecodedPart(batch, timed(decoded, batch.columns.append_ms), source)]
 
 
-def _put_aside(message: Message, error: Exception, aside: Aside, instruments: Instruments) -> None:
+def _send_to_dead_letters(message: Message, error: Exception, aside: Aside, instruments: Instruments) -> None:
     kind = type(error).__name__ if isinstance(error, DecodeError) else "internal"
     instruments.decode_failures.labels(message.topic() or "", kind).inc()
     aside.send(message, error)

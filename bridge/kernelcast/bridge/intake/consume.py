@@ -12,10 +12,10 @@ from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.aside import FirstTime
-from kernelcast.bridge.intake.batch import Aside, Batch, Message, decode
+from kernelcast.bridge.intake.batch import Aside, Message, MessageBatch, decode
 from kernelcast.bridge.intake.freshness import Freshness
-from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Asked, Inquiry
-from kernelcast.bridge.intake.membership import SESSION_SECONDS, Membership
+from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry, OffsetConsumer
+from kernelcast.bridge.intake.membership import SESSION_SECONDS, GroupMembership
 from kernelcast.bridge.intake.ownership import Ownership, keys_of
 from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.bridge.intake.skip import Skipper
@@ -37,7 +37,7 @@ COMMIT_SECONDS: Final = 5.0
 EXPIRIES_PER_TTL: Final = 30
 
 
-class Source(Asked, Protocol):
+class IntakeConsumer(OffsetConsumer, Protocol):
     """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
@@ -54,10 +54,10 @@ class Source(Asked, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class IntakeParts:
     """What an intake works with."""
 
-    source: Source
+    source: IntakeConsumer
     selection: Selection
     store: SeriesStore
     aside: Aside
@@ -95,7 +95,7 @@ class Intake:
         membership: Whether what has been read may be exposed.
     """
 
-    def __init__(self, parts: Parts, policy: Policy) -> None:
+    def __init__(self, parts: IntakeParts, policy: Policy) -> None:
         """Connect the parts."""
         self._source, self._selection, self._store = parts.source, parts.selection, parts.store
         self._instruments, self._clock = parts.instruments, parts.clock
@@ -106,7 +106,7 @@ class Intake:
         self._upkeep_due = self._commit_due = self._expiry_due = 0.0
         self._growth: dict[int, int] = {}
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
-        self.membership = Membership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
+        self.membership = GroupMembership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
         self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
         self._inquiry = Inquiry(
@@ -208,7 +208,7 @@ class Intake:
 
     def _store_batch(self, received: Sequence[Message]) -> None:
         now_ms = self._clock.now_ns() // 1_000_000
-        batch = Batch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
+        batch = MessageBatch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
         for reached in batch.partitions:
             if self.ownership.start_over(reached.partition, reached.first):
                 self._deltas.start_over(reached.partition, reached.first)
@@ -231,7 +231,7 @@ class Intake:
         self._refuse_unkeyed(batch)
         self._open_gates()
 
-    def _store_points(self, batch: Batch, exposed: frozenset[int]) -> None:
+    def _store_points(self, batch: MessageBatch, exposed: frozenset[int]) -> None:
         for part, decoded, source in decode(batch, self._selection, self._aside, self._instruments):
             cumulative = self._deltas.accumulate(decoded, part.columns, source)
             outcomes = self._store.apply(cumulative, part.columns, source)
@@ -245,7 +245,7 @@ class Intake:
         self._instruments.removed.labels("tombstone").inc(removed)
         self._forget(forgotten)
 
-    def _refuse_unkeyed(self, batch: Batch) -> None:
+    def _refuse_unkeyed(self, batch: MessageBatch) -> None:
         for topic, count in batch.unkeyed.items():
             self._instruments.unkeyed.labels(topic).inc(count)
             self._log.error(
@@ -272,7 +272,7 @@ class Intake:
         self._release()
         self._open_gates()
         self._instruments.count_conflicts([*self._store.take_conflicts(), *self._deltas.take_conflicts()])
-        self._store.look_after_producers(self.ownership.reference_ms(now_seconds))
+        self._store.judge_producers(self.ownership.reference_ms(now_seconds))
         if now_seconds >= self._expiry_due:
             self._expiry_due = now_seconds + self._policy.ttl_seconds / EXPIRIES_PER_TTL
             self._inquiry.ask_for_time(owned)
@@ -325,7 +325,7 @@ class Intake:
     def _skip(self, partition: Partition) -> None:
         most, back = self._policy.max_lag_seconds, self._policy.ttl_seconds / 2
         try:
-            self.skipper.look(self.ownership, partition, most_seconds=most, back_seconds=back)
+            self.skipper.look(self.ownership, partition, max_seconds=most, back_seconds=back)
         except BrokerError as error:
             self._log.warning("messages not skipped", topic=partition.key[0], reason=str(error))
 

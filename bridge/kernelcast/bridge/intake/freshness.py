@@ -8,10 +8,10 @@ import numpy as np
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments, last_of_each
-from kernelcast.bridge.intake.batch import Batch
+from kernelcast.bridge.intake.batch import MessageBatch
 from kernelcast.columnar import Decoded
 
-MOST_AWAITED: Final = 4096
+MAX_UNSCRAPED_BATCHES: Final = 4096
 """Batches that wait for a scrape; when nobody scrapes for so long, later ones are not observed."""
 
 
@@ -22,7 +22,7 @@ class Freshness:
         self._instruments, self._clock = instruments, clock
         self._awaited: deque[tuple[float, str, int]] = deque()
 
-    def note(self, batch: Batch, decoded: Decoded, exposed: frozenset[int]) -> None:
+    def note(self, batch: MessageBatch, decoded: Decoded, exposed: frozenset[int]) -> None:
         """Count messages and points by topic, and how old the newest points were.
 
         Args:
@@ -65,6 +65,6 @@ class Freshness:
                 self._instruments.served.labels(topic).observe(max(0, now_ns - time_ns) / 1e9)
 
     def _await(self, slowest: dict[str, int]) -> None:
-        if len(self._awaited) < MOST_AWAITED:
+        if len(self._awaited) < MAX_UNSCRAPED_BATCHES:
             stored_seconds = self._clock.monotonic()
             self._awaited.extend((stored_seconds, topic, time_ns) for topic, time_ns in slowest.items())

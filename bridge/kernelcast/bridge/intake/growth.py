@@ -11,7 +11,7 @@ GROWTH_SECONDS: Final = 600.0
 partitions every 300 s."""
 
 
-class Growth:
+class PartitionGrowth:
     """The partitions of all topics, as Kafka named them last, and those that were added lately."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from kernelcast.bridge.delta.beginning import Surroundings
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.bounds import Answering, Bounds
-from kernelcast.bridge.intake.growth import Growth
+from kernelcast.bridge.intake.growth import PartitionGrowth
 from kernelcast.bridge.intake.ownership import Ownership
 from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError
@@ -28,7 +28,7 @@ SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
 """A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
 
 
-class Asked(Answering, Protocol):
+class OffsetConsumer(Answering, Protocol):
     """The part of a Kafka consumer that is needed here."""
 
     def settled(self) -> bool:
@@ -50,7 +50,7 @@ class Inquiry:
 
     def __init__(
         self,
-        source: Asked,
+        source: OffsetConsumer,
         ownership: Ownership,
         deltas: Deltas,
         instruments: Instruments,
@@ -64,7 +64,7 @@ class Inquiry:
         self._stamped: set[str] = set()
         self._log = structlog.stdlib.get_logger("bridge.inquiry")
         self.bounds = Bounds(source)
-        self.growth = Growth()
+        self.growth = PartitionGrowth()
 
     def starts(self, keys: Sequence[Key]) -> dict[Key, int]:
         """Where one time-to-live ago was, by Kafka's clock where that is known, else by ours."""

@@ -17,7 +17,7 @@ CONFIRMATION_SECONDS: Final = 1.0
 """Between two attempts."""
 
 
-class Membership:
+class GroupMembership:
     """Notes polls; the consuming thread writes, threads that answer scrapes read `doubtful`.
 
     A pause is noted by the first poll after it, or seen by a scrape before that. It makes the membership doubtful until
@@ -33,7 +33,7 @@ class Membership:
             session_seconds: The group's session time-out.
         """
         self._clock, self._grouped = clock, grouped
-        self._session_seconds, self._most_seconds = session_seconds, session_seconds * SHARE_OF_SESSION
+        self._session_seconds, self._max_seconds = session_seconds, session_seconds * SHARE_OF_SESSION
         self._polled_at_seconds: float | None = None
         self._confirmation_due = 0.0
         self._unconfirmed = False
@@ -58,7 +58,7 @@ class Membership:
         if not self.doubtful:
             return True, ""
         seconds = self._clock.monotonic() - (self._polled_at_seconds or 0.0)
-        if seconds > self._most_seconds:
+        if seconds > self._max_seconds:
             return False, (
                 f"Kafka has not been polled for {seconds:.0f} s, and the group gives partitions away after "
                 f"{self._session_seconds:g} s; no series are exposed until it has confirmed the membership"
@@ -79,4 +79,4 @@ class Membership:
 
     def _paused(self, now_seconds: float) -> bool:
         polled_at_seconds = self._polled_at_seconds
-        return self._grouped and polled_at_seconds is not None and now_seconds - polled_at_seconds > self._most_seconds
+        return self._grouped and polled_at_seconds is not None and now_seconds - polled_at_seconds > self._max_seconds

@@ -12,7 +12,7 @@ from kernelcast.wire.errors import ConfigurationError
 
 _ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")
 """What a StatefulSet's pods have at the end of their name; a domain may follow."""
-ENDS_ARE_TOLD: Final = {"enable.partition.eof": "true"}
+REPORT_PARTITION_ENDS: Final = {"enable.partition.eof": "true"}
 """Only so is it known that all has been read where the last offsets hold no message."""
 
 
@@ -71,7 +71,7 @@ def group_of(settings: BridgeSettings, share: Share | None) -> str:
 
 def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
     """Properties of librdkafka that a mode needs."""
-    properties = dict(ENDS_ARE_TOLD)
+    properties = dict(REPORT_PARTITION_ENDS)
     if settings.group_protocol == "consumer":
         properties["group.protocol"] = "consumer"
     if settings.group_instance_id is not None:

@@ -184,14 +184,14 @@ class Ownership:
         """Note that Kafka has answered for a partition, to a fetch or to a question."""
         partition.contact.answered(now_seconds, self._ttl_seconds)
 
-    def unanswered(self, now_seconds: float, most_seconds: float) -> list[Partition]:
+    def unanswered(self, now_seconds: float, max_seconds: float) -> list[Partition]:
         """Exposed partitions of which messages have been read, without an answer for at least some seconds."""
         return [
             partition
             for partition in self._partitions.values()
             if partition.passed
             and partition.newest_append_ms
-            and now_seconds - partition.contact.answered_at_seconds >= most_seconds
+            and now_seconds - partition.contact.answered_at_seconds >= max_seconds
         ]
 
     def jump(self, partition: Partition, *, to: int, high: int) -> None:

@@ -38,8 +38,8 @@ class Skipper:
         self._due: dict[int, float] = {}
         self.kept_whole: set[str] = set()
 
-    def look(self, ownership: Ownership, partition: Partition, *, most_seconds: float, back_seconds: float) -> bool:
-        """Jump if a partition is more than `most_seconds` behind; to what is `back_seconds` old.
+    def look(self, ownership: Ownership, partition: Partition, *, max_seconds: float, back_seconds: float) -> bool:
+        """Jump if a partition is more than `max_seconds` behind; to what is `back_seconds` old.
 
         Where the partition ends is asked again: after a pause the last answer to a fetch may be as old as the pause.
 
@@ -53,18 +53,18 @@ class Skipper:
         if partition.waits or topic in self.kept_whole or partition.position >= partition.high:
             return False
         lag_ms = self._clock.now_ns() // 1_000_000 - partition.newest_append_ms
-        if not partition.newest_append_ms or lag_ms <= most_seconds * 1e3:
+        if not partition.newest_append_ms or lag_ms <= max_seconds * 1e3:
             return False
         if now_seconds < self._due.get(partition.number, 0.0):
             return False
         self._due[partition.number] = now_seconds + PAUSE_SECONDS
         partition.high = max(partition.high, self._bounds.gates([partition.key]).get(partition.key, partition.high))
-        target = self._target(partition, most_seconds, back_seconds)
+        target = self._target(partition, max_seconds, back_seconds)
         return target is not None and self._jump(ownership, partition, target)
 
-    def _target(self, partition: Partition, most_seconds: float, back_seconds: float) -> int | None:
+    def _target(self, partition: Partition, max_seconds: float, back_seconds: float) -> int | None:
         """Where to go; None where Kafka has nothing that is so much younger than what was read last."""
-        too_young_ns = partition.newest_append_ms * 1_000_000 + round(most_seconds * 1e9)
+        too_young_ns = partition.newest_append_ms * 1_000_000 + round(max_seconds * 1e9)
         wanted_ns = self._clock.now_ns() - round(back_seconds * 1e9)
         confirmed = self._bounds.starts([partition.key], too_young_ns).get(partition.key, -1)
         if not partition.position < confirmed < partition.high:

@@ -5,7 +5,7 @@ from enum import Enum
 from typing import Final
 
 
-class Verdict(Enum):
+class RetryDecision(Enum):
     """Action after a request."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -32,7 +32,7 @@ class Answer:
         body: Of the response, its beginning.
     """
 
-    verdict: Verdict
+    verdict: RetryDecision
     cause: str = ""
     detail: str = ""
     retry_after_seconds: float | None = None
@@ -63,19 +63,19 @@ backlog; here it waits in Kafka until somebody has mended the settings.
 """
 
 
-def judge(status: int, text: str) -> tuple[Verdict, str]:
+def judge(status: int, text: str) -> tuple[RetryDecision, str]:
     """The verdict and its cause, by HTTP status and the response's text."""
     if 200 <= status < 300:
-        return Verdict.ACKNOWLEDGED, ""
+        return RetryDecision.ACKNOWLEDGED, ""
     if status == UNSUPPORTED_MEDIA_TYPE:
-        return Verdict.UNSUPPORTED, "configuration"
+        return RetryDecision.UNSUPPORTED, "configuration"
     retried = _cause_of_retry(status, text)
     if retried:
-        return Verdict.AGAIN, retried
+        return RetryDecision.AGAIN, retried
     if status == CONTENT_TOO_LARGE:
-        return Verdict.REFUSED, "too_large"
+        return RetryDecision.REFUSED, "too_large"
     lowered = text.lower()
-    return Verdict.REFUSED, next((cause for words, cause in REASONS if words in lowered), "refused")
+    return RetryDecision.REFUSED, next((cause for words, cause in REASONS if words in lowered), "refused")
 
 
 def _cause_of_retry(status: int, text: str) -> str:

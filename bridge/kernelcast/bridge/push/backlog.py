@@ -25,7 +25,7 @@ ASK_SECONDS: Final = 10.0
 Key = tuple[str, int]
 
 
-class Source(Protocol):
+class PushConsumer(Protocol):
     """The part of a Kafka consumer that is needed here: `runtime.kafka.Consumer`."""
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
@@ -57,7 +57,7 @@ class Source(Protocol):
 
 
 @dataclass(slots=True)
-class Place:
+class PartitionProgress:
     """Position of a partition.
 
     Attributes:
@@ -77,7 +77,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Batch:
+class UnacknowledgedBatch:
     """Messages that were read and are not acknowledged.
 
     Attributes:
@@ -98,7 +98,7 @@ class Batch:
         return reached
 
 
-class Backlog:
+class PushBacklog:
     """Reads batches and commits them once they are acknowledged; one thread, rebalancing included.
 
     Attributes:
@@ -106,7 +106,7 @@ class Backlog:
     """
 
     def __init__(
-        self, source: Source, metrics: DestinationMetrics, clock: Clock, *, start: Literal["end", "beginning"]
+        self, source: PushConsumer, metrics: DestinationMetrics, clock: Clock, *, start: Literal["end", "beginning"]
     ) -> None:
         """Connect the parts.
 
@@ -119,10 +119,10 @@ class Backlog:
         self._source, self._metrics, self._clock = source, metrics, clock
         self._start = start
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
-        self._places: dict[Key, Place] = {}
+        self._places: dict[Key, PartitionProgress] = {}
         self._held: list[Message] = []
         self._held_ends: dict[Key, int] = {}
-        self._batch = Batch()
+        self._batch = UnacknowledgedBatch()
         self._upkeep_due = self._question_due = 0.0
         self._poll_due = 0.0
         self._unpinned = self._paused = False
@@ -137,7 +137,7 @@ class Backlog:
         starts = self._starts(partitions)
         for start in starts:
             offset = start.offset if start.offset >= 0 else -1
-            self._places[start.topic, start.partition] = Place(acknowledged=offset)
+            self._places[start.topic, start.partition] = PartitionProgress(acknowledged=offset)
         self.joined = self._unpinned = True
         self._log.info("partitions assigned", destination=self._metrics.name, partitions=len(starts))
         return starts
@@ -154,7 +154,7 @@ class Backlog:
         self._batch.left |= any(_key(message) in keys for message in self._batch.messages)
         self._log.info("partitions revoked", destination=self._metrics.name, partitions=len(keys), lost=lost)
 
-    def read(self, *, max_bytes: int, linger_seconds: float, stopping: Callable[[], bool]) -> Batch:
+    def read(self, *, max_bytes: int, linger_seconds: float, stopping: Callable[[], bool]) -> UnacknowledgedBatch:
         """The next batch, empty where nothing comes.
 
         Args:
@@ -162,7 +162,7 @@ class Backlog:
             linger_seconds: How long to wait for more after the first message.
             stopping: Whether to come back at once.
         """
-        self._batch = batch = Batch()
+        self._batch = batch = UnacknowledgedBatch()
         batch.messages, self._held = self._held, []
         batch.ends, self._held_ends = self._held_ends, {}
         size = sum(len(message.value() or b"") for message in batch.messages)
@@ -205,14 +205,14 @@ class Backlog:
             self._upkeep()
         return False
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: UnacknowledgedBatch) -> None:
         """The receiver has decided on all of a batch: commit it and fetch on."""
         count = len(batch.messages)
         for key, offset in batch.reached().items():
             place = self._places.get(key)
             if place is not None:
                 place.acknowledged = max(place.acknowledged, offset)
-        self._batch = Batch()
+        self._batch = UnacknowledgedBatch()
         self._metrics.committed(count)
         self._commit(wait=False)
         self._fetch()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kernelcast.bridge.push.histograms import HistogramArrays, arrays_of
 from kernelcast.bridge.push.known import UNSEEN, Known
 from kernelcast.bridge.push.native import RUNGS, ladders
-from kernelcast.bridge.push.rows import STALE_BITS, Rows
+from kernelcast.bridge.push.rows import STALE_BITS, SampleRows
 from kernelcast.bridge.series.columns import FloatArray, Int64Array
 from kernelcast.columnar import EXPLICIT, HAS_SUM, NO_RECORDED_VALUE, HistogramColumns
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS
@@ -26,7 +26,7 @@ class Times:
     start_ms: Int64Array
 
 
-def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times, known: Known) -> Rows:
+def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times, known: Known) -> SampleRows:
     """Each histogram as the samples of its buckets, its sum and its count.
 
     Args:
@@ -44,7 +44,7 @@ def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times
     ]
     first = np.array([group[0] for group in groups], np.int64)
     width = np.array([group[1] for group in groups], np.int64)
-    table = _Table(width)
+    table = _ClassicRows(width)
     valued = rows[~stale]
     finite = _explicit_counts(columns, valued) if explicit else _ladder_counts(arrays_of(columns), valued)
     table.put_buckets(finite, ~stale)
@@ -54,7 +54,7 @@ def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times
     owner = table.owner
     summed = (columns.flags[rows] & HAS_SUM) != 0
     kept = ((summed | stale)[owner] | (table.position != width[owner] + 1)) & (first != UNSEEN)[owner]
-    made = Rows(
+    made = SampleRows(
         (first[owner] + table.position).astype(np.int32),
         columns.message[rows][owner],
         times.time_ms[owner],
@@ -64,7 +64,7 @@ def classic_rows(columns: HistogramColumns, rows: NDArray[np.intp], times: Times
     return made.take(kept)
 
 
-class _Table:
+class _ClassicRows:
     """One row for each sample of some classic histograms: finite buckets, `+Inf`, sum, count."""
 
     def __init__(self, width: Int64Array) -> None:

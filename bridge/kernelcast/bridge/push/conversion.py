@@ -14,10 +14,10 @@ from kernelcast.bridge.push.histograms import arrays_of
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.known import UNSEEN, Known
 from kernelcast.bridge.push.native import MALFORMED, SOUND, examine
-from kernelcast.bridge.push.reading import Reading
-from kernelcast.bridge.push.rows import STALE_BITS, Rows, WritePayload
+from kernelcast.bridge.push.reading import ReaderSettings
+from kernelcast.bridge.push.rows import STALE_BITS, SampleRows, WritePayload
 from kernelcast.bridge.push.settings import PushSettings
-from kernelcast.bridge.push.targets import Targets
+from kernelcast.bridge.push.targets import TargetInfoProducers
 from kernelcast.bridge.series.columns import DISCARD_CAUSES, Int32Array, Int64Array
 from kernelcast.columnar import (
     EXPLICIT,
@@ -35,7 +35,7 @@ NS_PER_MS: Final = 1_000_000
 class Conversion:
     """Turns messages of every format into payloads; remembers every series. For one thread."""
 
-    def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: Reading) -> None:
+    def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: ReaderSettings) -> None:
         """Begin without any series.
 
         Args:
@@ -44,12 +44,12 @@ class Conversion:
             reading: How messages are read and series are named.
         """
         self._settings, self._metrics, self._reading = settings, metrics, reading
-        self._learn_anew()
+        self._forget_series()
 
     def payloads(self, messages: Sequence[Message]) -> Iterator[WritePayload]:
         """The requests that a batch of messages makes; to be sent in order."""
         if sum(known.count for known in self._known.values()) > self._settings.max_series:
-            self._learn_anew()
+            self._forget_series()
         for group in self._selection.groups(messages):
             for failure in group.failures:
                 self._metrics.undecodable(type(failure).__name__)
@@ -57,12 +57,12 @@ class Conversion:
                 append_ms = np.array([max(0, messages[index].timestamp()[1]) for index in group.indices], np.int64)
                 yield from self._converted(group.input, group.bodies, append_ms)
 
-    def _learn_anew(self) -> None:
+    def _forget_series(self) -> None:
         """Forget every series: simpler than to age them, and bounded as well."""
         decoder = Decoder(max_identities=2 * self._settings.max_series)
         self._selection = Selection(decoder, self._reading.formats)
         self._directory = Directory()
-        self._targets = Targets(self._directory)
+        self._targets = TargetInfoProducers(self._directory)
         self._known: dict[int, Known] = {}
 
     def _converted(self, source: Input, bodies: Sequence[bytes], append_ms: Int64Array) -> list[WritePayload]:
@@ -89,7 +89,7 @@ class Conversion:
         for rows in (np.flatnonzero(usable & explicit), exponential[:0] if native else exponential):
             if len(rows):
                 times = _times(columns, rows, known)
-                made = Rows(
+                made = SampleRows(
                     rows.astype(np.int32), columns.message[rows], *(times.time_ms, times.start_ms), times.time_ms
                 )
                 parts += [classic_rows(columns, rows, times, known)]
@@ -97,10 +97,10 @@ class Conversion:
         rows_of_natives = _rows(columns, natives, np.arange(len(usable), dtype=np.int64), known)
         parts += [self._targets.rows(known.target[columns.series[natives]], rows_of_natives)]
         return WritePayload(
-            self._directory, self._tidy(Rows.of(parts)), self._tidy(rows_of_natives), arrays_of(columns)
+            self._directory, self._tidy(SampleRows.of(parts)), self._tidy(rows_of_natives), arrays_of(columns)
         )
 
-    def _tidy(self, rows: Rows) -> Rows:
+    def _tidy(self, rows: SampleRows) -> SampleRows:
         tidy = rows.sorted()
         self._metrics.discarded("same_time", len(rows) - len(tidy))
         return tidy
@@ -114,7 +114,7 @@ class Conversion:
         self._metrics.discarded("bad_time", int((~timely & (number >= 0)).sum()))
         return timely & (number >= 0)
 
-    def _numbers(self, columns: NumberColumns, known: Known) -> tuple[Rows, Int32Array]:
+    def _numbers(self, columns: NumberColumns, known: Known) -> tuple[SampleRows, Int32Array]:
         """The samples of plain series, and the producer of each."""
         rows = np.flatnonzero(self._placed(columns, known))
         bits = columns.value.view(np.int64).copy()
@@ -140,9 +140,13 @@ class Conversion:
         return summed
 
 
-def _rows(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], value: Int64Array, known: Known) -> Rows:
+def _rows(
+    columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], value: Int64Array, known: Known
+) -> SampleRows:
     times = _times(columns, rows, known)
-    return Rows(known.number[columns.series[rows]], columns.message[rows], times.time_ms, times.start_ms, value[rows])
+    return SampleRows(
+        known.number[columns.series[rows]], columns.message[rows], times.time_ms, times.start_ms, value[rows]
+    )
 
 
 def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: Known) -> Times:

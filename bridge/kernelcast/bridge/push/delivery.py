@@ -7,7 +7,7 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 import structlog
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.push.answer import Answer, Verdict
+from kernelcast.bridge.push.answer import Answer, RetryDecision
 from kernelcast.bridge.push.backoff import Backoff
 from kernelcast.bridge.push.instruments import DestinationMetrics
 
@@ -39,7 +39,7 @@ P = TypeVar("P", bound=Payload)
 P_contra = TypeVar("P_contra", bound=Payload, contravariant=True)
 
 
-class Sender(Protocol[P_contra]):
+class PayloadSender(Protocol[P_contra]):
     """Encodes a payload and makes one attempt."""
 
     def send(self, payload: P_contra) -> tuple[Answer, int]:
@@ -74,7 +74,7 @@ class Delivery(Generic[P]):
         trouble: The last error of a receiver that takes nothing; empty without one.
     """
 
-    def __init__(self, sender: Sender[P], surroundings: Surroundings) -> None:
+    def __init__(self, sender: PayloadSender[P], surroundings: Surroundings) -> None:
         self._sender = sender
         self._metrics, self._backoff = surroundings.metrics, surroundings.backoff
         self._clock, self._wait = surroundings.clock, surroundings.wait
@@ -90,7 +90,7 @@ class Delivery(Generic[P]):
         """
         self._parts_left = MAX_PARTS
         answer = self._decided(payload)
-        if answer.verdict is not Verdict.ACKNOWLEDGED:
+        if answer.verdict is not RetryDecision.ACKNOWLEDGED:
             self._divide(payload, answer)
 
     def _divide(self, payload: P, answer: Answer) -> None:
@@ -122,9 +122,11 @@ class Delivery(Generic[P]):
         """Deliver a part; the answer where it is refused."""
         self._parts_left -= 1
         if self._parts_left < 0:
-            return Answer(Verdict.REFUSED, "refused", f"it stood in a request of which {MAX_PARTS} parts were tried")
+            return Answer(
+                RetryDecision.REFUSED, "refused", f"it stood in a request of which {MAX_PARTS} parts were tried"
+            )
         answer = self._decided(part)
-        return None if answer.verdict is Verdict.ACKNOWLEDGED else answer
+        return None if answer.verdict is RetryDecision.ACKNOWLEDGED else answer
 
     def _lose(self, payload: P, answer: Answer) -> None:
         self._metrics.discarded(answer.cause or "refused", payload.points)
@@ -134,10 +136,10 @@ class Delivery(Generic[P]):
         """Send until the receiver has decided."""
         while self._wait(0):
             answer, sent_bytes = self._sender.send(payload)
-            if answer.verdict is Verdict.ACKNOWLEDGED:
+            if answer.verdict is RetryDecision.ACKNOWLEDGED:
                 self._acknowledged(payload, answer, sent_bytes)
                 return answer
-            if answer.verdict is Verdict.REFUSED:
+            if answer.verdict is RetryDecision.REFUSED:
                 self._backoff.reset()
                 self.trouble = ""
                 self._metrics.refused()

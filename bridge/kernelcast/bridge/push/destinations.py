@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
-from kernelcast.bridge.push.member import Duty, Member
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.member import Duty, PushMember
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.runtime.settings import KafkaSettings
 
@@ -29,7 +29,7 @@ class Destinations:
         settings: Sequence[PushSettings],
         kafka: KafkaSettings,
         *,
-        reading: Reading,
+        reading: ReaderSettings,
         registry: CollectorRegistry,
         clock: Clock,
     ) -> None:
@@ -45,12 +45,12 @@ class Destinations:
         Raises:
             ConfigurationError: A certificate cannot be used.
         """
-        self._members: dict[str, list[Member]] = {}
+        self._members: dict[str, list[PushMember]] = {}
         metrics = PushMetrics(registry) if settings else None
         for each in settings:
             assert metrics is not None  # noqa: S101  made above, as there is one to be made for
             duty = Duty(each, kafka, reading, DestinationMetrics(metrics, each.name), clock)
-            members = [Member(duty, number) for number in range(each.consumers)]
+            members = [PushMember(duty, number) for number in range(each.consumers)]
             duty.metrics.lag_seconds(partial(_oldest_seconds, members))
             self._members[each.name] = members
 
@@ -90,9 +90,9 @@ class Destinations:
             ]
         )
 
-    def _all(self) -> list[Member]:
+    def _all(self) -> list[PushMember]:
         return [member for members in self._members.values() for member in members]
 
 
-def _oldest_seconds(members: Sequence[Member]) -> float:
+def _oldest_seconds(members: Sequence[PushMember]) -> float:
     return max(member.age_seconds for member in members)

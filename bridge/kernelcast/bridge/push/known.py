@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelcast.bridge.inputs import Input
 from kernelcast.bridge.push.directory import Directory
-from kernelcast.bridge.push.targets import Targets
+from kernelcast.bridge.push.targets import TargetInfoProducers
 from kernelcast.bridge.series.columns import TEMPORALITY, FloatArray, Int32Array, UInt8Array, grown
 from kernelcast.bridge.translation.translate import Placement, Translator
 from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity, Temporality
@@ -26,7 +26,9 @@ class Known:
         count: How many are known, classic buckets included.
     """
 
-    def __init__(self, source: Input, directory: Directory, targets: Targets, translator: Translator) -> None:
+    def __init__(
+        self, source: Input, directory: Directory, targets: TargetInfoProducers, translator: Translator
+    ) -> None:
         self._source, self._directory, self._targets, self._translator = source, directory, targets, translator
         self.number: Int32Array = np.full(1024, UNSEEN, np.int32)
         self.cumulative: UInt8Array = np.zeros(1024, np.uint8)

@@ -8,14 +8,14 @@ from typing import Final
 import structlog
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.push.backlog import Backlog
+from kernelcast.bridge.push.backlog import PushBacklog
 from kernelcast.bridge.push.backoff import Backoff
 from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.delivery import Delivery, Surroundings
 from kernelcast.bridge.push.instruments import DestinationMetrics
-from kernelcast.bridge.push.otlp import OtlpSender, Passage
+from kernelcast.bridge.push.otlp import OtlpSender, PayloadConverter
 from kernelcast.bridge.push.pusher import Pusher, Stages
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.remote_write import WriteSender
 from kernelcast.bridge.push.settings import PushSettings
@@ -46,12 +46,12 @@ class Duty:
 
     settings: PushSettings
     kafka: KafkaSettings
-    reading: Reading
+    reading: ReaderSettings
     metrics: DestinationMetrics
     clock: Clock
 
 
-class Member:
+class PushMember:
     """Reads and sends from `start()` to `stop()`."""
 
     def __init__(self, duty: Duty, number: int) -> None:
@@ -125,7 +125,7 @@ class Member:
         warm_up()
         consumer = Consumer(duty.kafka, group_id=settings.group, overrides=PROPERTIES)
         try:
-            backlog = Backlog(consumer, duty.metrics, duty.clock, start=settings.start)
+            backlog = PushBacklog(consumer, duty.metrics, duty.clock, start=settings.start)
             self._pusher = Pusher(self._stages(backlog), settings, duty.metrics, self._stopping.is_set)
             topics = settings.topics or duty.reading.topics
             consumer.subscribe(topics, backlog)
@@ -137,7 +137,7 @@ class Member:
         finally:
             consumer.close()
 
-    def _stages(self, backlog: Backlog) -> Stages:
+    def _stages(self, backlog: PushBacklog) -> Stages:
         duty = self._duty
         surroundings = Surroundings(
             duty.metrics,
@@ -146,7 +146,7 @@ class Member:
             lambda seconds: backlog.hold(seconds, stopping=self._stopping.is_set),
         )
         if duty.settings.kind == "otlp":
-            passage = Passage(duty.settings, duty.metrics, duty.reading)
+            passage = PayloadConverter(duty.settings, duty.metrics, duty.reading)
             return Stages(backlog, passage, Delivery(OtlpSender(self._receiver, duty.settings), surroundings))
         conversion = Conversion(duty.settings, duty.metrics, duty.reading)
         return Stages(backlog, conversion, Delivery(WriteSender(self._receiver, duty.settings), surroundings))

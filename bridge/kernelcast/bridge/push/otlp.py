@@ -21,9 +21,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.inputs.formats import OTLP_PROTO
 from kernelcast.bridge.intake.batch import Message
-from kernelcast.bridge.push.answer import Answer, Verdict
+from kernelcast.bridge.push.answer import Answer, RetryDecision
 from kernelcast.bridge.push.instruments import DestinationMetrics
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.rewrite import PLAIN, UNSEEN, WIRE_ONLY, rewritten, treatment
 from kernelcast.bridge.push.rows import PARTS
@@ -97,13 +97,13 @@ class OtlpSender:
         elif self._compression == "zstd":
             body = bytes(zstd.compress(body))
         answer = self._receiver.post(body, self._headers)
-        return (_weighed(answer) if answer.verdict is Verdict.ACKNOWLEDGED else answer), len(body)
+        return (_weighed(answer) if answer.verdict is RetryDecision.ACKNOWLEDGED else answer), len(body)
 
 
-class Passage:
+class PayloadConverter:
     """Turns messages into payloads, mostly without touching them. For one thread."""
 
-    def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: Reading) -> None:
+    def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: ReaderSettings) -> None:
         """Begin.
 
         Args:
@@ -112,12 +112,12 @@ class Passage:
             reading: The topics' formats; only `otlp_proto` can be passed on.
         """
         self._settings, self._metrics, self._reading = settings, metrics, reading
-        self._learn_anew()
+        self._forget_series()
 
     def payloads(self, messages: Sequence[Message]) -> Iterator[OtlpPayload]:
         """The requests that a batch of messages makes; to be sent in order."""
         if self._known > self._settings.max_series:
-            self._learn_anew()
+            self._forget_series()
         for group in self._selection.groups(messages):
             for failure in group.failures:
                 self._metrics.undecodable(type(failure).__name__)
@@ -134,7 +134,7 @@ class Passage:
         for _, failure in decoded.failures:
             self._metrics.undecodable(type(failure).__name__)
         counts, touched = self._examined(decoded, len(bodies))
-        most_bytes, most_points = self._settings.max_request_bytes, self._settings.max_points
+        max_bytes, max_points = self._settings.max_request_bytes, self._settings.max_points
         ready: list[tuple[bytes, int]] = []
         size = points = 0
         for index, body in enumerate(bodies):
@@ -143,7 +143,7 @@ class Passage:
                 continue
             if touched[index]:
                 body = rewritten(body)  # noqa: PLW2901  the same message
-            if ready and (size + len(body) > most_bytes or points + count > most_points):
+            if ready and (size + len(body) > max_bytes or points + count > max_points):
                 yield _payload(ready)
                 ready, size, points = [], 0, 0
             ready.append((body, count))
@@ -151,7 +151,7 @@ class Passage:
         if ready:
             yield _payload(ready)
 
-    def _learn_anew(self) -> None:
+    def _forget_series(self) -> None:
         """Forget every series: simpler than to age them, and bounded as well."""
         self._decoder = Decoder(max_identities=2 * self._settings.max_series)
         self._selection = Selection(self._decoder, self._reading.formats)
@@ -194,7 +194,7 @@ def _weighed(answer: Answer) -> Answer:
         return answer
     rejected = max(0, partial.rejected_data_points)
     detail = partial.error_message[:300] if rejected else answer.detail
-    return Answer(Verdict.ACKNOWLEDGED, "rejected" if rejected else "", detail, discarded=rejected)
+    return Answer(RetryDecision.ACKNOWLEDGED, "rejected" if rejected else "", detail, discarded=rejected)
 
 
 def _apart(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import structlog
 
 from kernelcast.bridge.intake.batch import Message
-from kernelcast.bridge.push.backlog import Backlog, Batch
+from kernelcast.bridge.push.backlog import PushBacklog, UnacknowledgedBatch
 from kernelcast.bridge.push.delivery import AbandonedError, Delivery
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.settings import PushSettings
@@ -30,7 +30,7 @@ class Stages:
         delivery: What sends that.
     """
 
-    backlog: Backlog
+    backlog: PushBacklog
     preparation: Preparation
     delivery: Delivery[Any]
 
@@ -76,7 +76,7 @@ class Pusher:
             backlog.acknowledge(batch)
         return len(batch.messages)
 
-    def _payloads(self, batch: Batch) -> Iterator[Any]:
+    def _payloads(self, batch: UnacknowledgedBatch) -> Iterator[Any]:
         """The batch's requests; a message that makes our own code fail costs only itself."""
         messages = [message for message in batch.messages if message.value() is not None]
         try:

@@ -8,7 +8,7 @@ from kernelcast.bridge.translation.translate import Translator
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReaderSettings:
     """The bridge's settings that apply to every destination.
 
     Attributes:

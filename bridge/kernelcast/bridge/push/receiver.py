@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.push.answer import Answer, Verdict, judge
+from kernelcast.bridge.push.answer import Answer, RetryDecision, judge
 from kernelcast.bridge.push.backoff import retry_after_seconds
 from kernelcast.bridge.push.settings import PushSettings, TlsSettings
 from kernelcast.wire.errors import ConfigurationError
@@ -74,7 +74,7 @@ class Receiver:
         try:
             auth = self._auth()
         except OSError as error:
-            return Answer(Verdict.AGAIN, "configuration", f"credentials cannot be read: {error}")
+            return Answer(RetryDecision.AGAIN, "configuration", f"credentials cannot be read: {error}")
         bearer = {"Authorization": f"Bearer {self._token.read()}"} if self._token is not None else {}
         try:
             with self._client.stream(
@@ -82,7 +82,7 @@ class Receiver:
             ) as response:
                 return self._understood(response)
         except httpx.HTTPError as error:
-            return Answer(Verdict.AGAIN, "network", f"{type(error).__name__}: {error}")
+            return Answer(RetryDecision.AGAIN, "network", f"{type(error).__name__}: {error}")
 
     def close(self) -> None:
         """Close the connection."""

@@ -10,10 +10,10 @@ import structlog
 from cramjam import snappy
 
 from kernelcast.bridge.push import encode
-from kernelcast.bridge.push.answer import Answer, Verdict
+from kernelcast.bridge.push.answer import Answer, RetryDecision
 from kernelcast.bridge.push.native import histogram_bodies
 from kernelcast.bridge.push.receiver import Receiver
-from kernelcast.bridge.push.rows import STALE_BITS, Rows, WritePayload
+from kernelcast.bridge.push.rows import STALE_BITS, SampleRows, WritePayload
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.series.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar import NO_RECORDED_VALUE
@@ -54,7 +54,7 @@ class WriteSender:
     def send(self, payload: WritePayload) -> tuple[Answer, int]:
         """Send a payload once; twice where the first answer says that the version was the wrong one."""
         answer, sent_bytes = self._attempt(payload)
-        if answer.verdict is Verdict.UNSUPPORTED and self._second and self._negotiable:
+        if answer.verdict is RetryDecision.UNSUPPORTED and self._second and self._negotiable:
             self._second = False
             self._log.info("the receiver knows remote write 1.0 only", destination=self._name, reason=answer.detail)
             answer, sent_bytes = self._attempt(payload)
@@ -72,14 +72,14 @@ def _weighed(answer: Answer, points: int) -> Answer:
     It counts what it wrote, also where it refuses the rest; that must not be sent again. No statistics with a success
     mean a 1.0 receiver that found nothing in the request and said nothing.
     """
-    if answer.verdict not in (Verdict.ACKNOWLEDGED, Verdict.REFUSED):
+    if answer.verdict not in (RetryDecision.ACKNOWLEDGED, RetryDecision.REFUSED):
         return answer
     counts = [int(text) for name in WRITTEN if (text := answer.headers.get(name, "")).isdecimal()]
     if counts:
         discarded = max(0, points - sum(counts))
-        return Answer(Verdict.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
-    if answer.verdict is Verdict.ACKNOWLEDGED:
-        return Answer(Verdict.UNSUPPORTED, "configuration", "it says nothing of what it wrote, as 2.0 demands")
+        return Answer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
+    if answer.verdict is RetryDecision.ACKNOWLEDGED:
+        return Answer(RetryDecision.UNSUPPORTED, "configuration", "it says nothing of what it wrote, as 2.0 demands")
     return answer
 
 
@@ -132,7 +132,7 @@ def _symbols(payload: WritePayload) -> tuple[UInt8Array, Int64Array]:
     return payload.directory.symbols.data, payload.directory.symbols.ends
 
 
-def _sample_bodies(rows: Rows, *, started: bool) -> Bodies:
+def _sample_bodies(rows: SampleRows, *, started: bool) -> Bodies:
     ends: Int64Array = np.zeros(len(rows) + 1, np.int64)
     out: UInt8Array = np.empty(len(rows) * encode.LONGEST_SAMPLE_BYTES, np.uint8)
     starts = rows.start_ms if started else np.zeros_like(rows.start_ms)

@@ -19,7 +19,7 @@ STALE_BITS: Final = 0x7FF0000000000002
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SampleRows:
     """Samples or native histograms, arrays of one length n.
 
     Attributes:
@@ -39,16 +39,18 @@ class Rows:
     def __len__(self) -> int:
         return len(self.series)
 
-    def take(self, which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> "Rows":
+    def take(self, which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> "SampleRows":
         """Some of them."""
-        return Rows(*(getattr(self, field.name)[which] for field in fields(self)))
+        return SampleRows(*(getattr(self, field.name)[which] for field in fields(self)))
 
     @staticmethod
-    def of(parts: Sequence["Rows"]) -> "Rows":
+    def of(parts: Sequence["SampleRows"]) -> "SampleRows":
         """All of them, one after the other."""
-        return Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Rows)))
+        return SampleRows(
+            *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(SampleRows))
+        )
 
-    def sorted(self) -> "Rows":
+    def sorted(self) -> "SampleRows":
         """Sorted by series and time; of two rows at the same time the later one stays."""
         if not len(self):
             return self
@@ -71,8 +73,8 @@ class WritePayload:
     """
 
     directory: Directory
-    samples: Rows
-    natives: Rows
+    samples: SampleRows
+    natives: SampleRows
     histograms: HistogramArrays
 
     @property

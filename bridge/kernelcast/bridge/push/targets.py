@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.push.directory import Directory
-from kernelcast.bridge.push.rows import Rows
+from kernelcast.bridge.push.rows import SampleRows
 from kernelcast.bridge.series.columns import Int32Array
 from kernelcast.bridge.translation.attributes import joined, producer_labels, rendered
 from kernelcast.bridge.translation.translate import Placement
@@ -16,7 +16,7 @@ NO_TARGET: Final = -1
 ONE_BITS: Final = int(np.float64(1.0).view(np.int64))
 
 
-class Targets:
+class TargetInfoProducers:
     """Producers that have a `target_info`, by number."""
 
     def __init__(self, directory: Directory) -> None:
@@ -54,7 +54,7 @@ class Targets:
             )
         return number
 
-    def rows(self, owners: Int32Array, points: Rows) -> Rows:
+    def rows(self, owners: Int32Array, points: SampleRows) -> SampleRows:
         """The newest time of each producer's points, as points of its `target_info`.
 
         Args:
@@ -68,4 +68,4 @@ class Targets:
         newest = order[last & (sorted_owners != NO_TARGET)]
         series = np.array([self._series[owner] for owner in owners[newest].tolist()], np.int32)
         ones = np.full(len(newest), ONE_BITS, np.int64)
-        return Rows(series, points.message[newest], points.time_ms[newest], np.zeros_like(ones), ones)
+        return SampleRows(series, points.message[newest], points.time_ms[newest], np.zeros_like(ones), ones)

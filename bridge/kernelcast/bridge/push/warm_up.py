@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
-from kernelcast.bridge.push.reading import Reading
+from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.remote_write import request_v1, request_v2
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.columnar import Decoder, Resource, Sample, encode
@@ -65,6 +65,8 @@ def warm_up() -> None:
             settings = PushSettings(
                 name="warm-up", kind="remote_write", url="http://localhost", native_histograms=native
             )
-            for payload in Conversion(settings, metrics, Reading()).payloads([_Message(body) for body in bodies]):
+            for payload in Conversion(settings, metrics, ReaderSettings()).payloads(
+                [_Message(body) for body in bodies]
+            ):
                 request_v1(payload)
                 request_v2(payload)

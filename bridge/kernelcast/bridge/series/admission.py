@@ -16,7 +16,7 @@ from kernelcast.bridge.series.producers import NOBODY
 from kernelcast.columnar.compiled import allocating_kernel
 
 
-class Asked(NamedTuple):
+class SlotRequests(NamedTuple):
     """Series that ask for a slot, one row each.
 
     Attributes:
@@ -68,7 +68,13 @@ class Index(NamedTuple):
 
 @allocating_kernel
 def admit(  # noqa: PLR0913, PLR0917  arrays in, arrays out
-    asked: Asked, sets: Int32Array, local: Int64Array, held: Held, index: Index, free: Int32Array, slots: Int32Array
+    asked: SlotRequests,
+    sets: Int32Array,
+    local: Int64Array,
+    held: Held,
+    index: Index,
+    free: Int32Array,
+    slots: Int32Array,
 ) -> Int64Array:
     """Find or make each series' slot.
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernelcast.bridge.series.columns import Int32Array, Int64Array
 from kernelcast.bridge.series.families import Heading
 from kernelcast.bridge.series.labels import stable_hashes
-from kernelcast.bridge.translation.translate import Origin, Placement
+from kernelcast.bridge.translation.translate import Placement, SeriesOrigin
 
 PLACED: Final = 0
 
@@ -32,7 +32,7 @@ class Arrivals:
     refused: Int32Array
     headings: Sequence[Heading]
     heading: Int32Array
-    origins: Sequence[Origin]
+    origins: Sequence[SeriesOrigin]
     origin: Int32Array
     labels: Sequence[bytes]
     label_set: Int32Array
@@ -43,7 +43,7 @@ class Arrivals:
         refused: list[int] = []
         rows: list[tuple[int, int, int]] = []
         headings: dict[Heading, int] = {}
-        origins: dict[Origin, int] = {}
+        origins: dict[SeriesOrigin, int] = {}
         labels: dict[bytes, int] = {}
         for place in placements:
             if isinstance(place, int):
@@ -51,7 +51,7 @@ class Arrivals:
                 continue
             refused.append(PLACED)
             heading = Heading(place.name, place.kind, place.help, place.unit, place.part_of, place.cumulative)
-            origin = Origin(place.writer, place.producer, place.target, place.host)
+            origin = SeriesOrigin(place.writer, place.producer, place.target, place.host)
             rows.append(
                 (
                     headings.setdefault(heading, len(headings)),

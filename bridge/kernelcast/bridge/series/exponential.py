@@ -28,9 +28,9 @@ CAPACITY_WORD: Final = 7
 """Words of the whole block."""
 HEADER_WORDS: Final = 8
 
-MOST_BUCKETS: Final = 320
+MAX_BUCKETS: Final = 320
 """On each side; twice OpenTelemetry's default. What has more is kept at a coarser scale, which is exact."""
-MOST_SCALE: Final = 8
+MAX_SCALE: Final = 8
 """The finest schema of Prometheus' native histograms; what is finer is kept at this one."""
 ROUNDING_WORDS: Final = 16
 """Blocks grow by so much, so that a histogram that gains a bucket now and then keeps its block."""
@@ -43,7 +43,7 @@ WIDEST_SHIFT: Final = 40
 
 def block_words(positive: int, negative: int) -> int:
     """Words of a block for so many buckets on each side, however coarse they will be."""
-    needed = HEADER_WORDS + min(positive, MOST_BUCKETS) + min(negative, MOST_BUCKETS)
+    needed = HEADER_WORDS + min(positive, MAX_BUCKETS) + min(negative, MAX_BUCKETS)
     return -(-needed // ROUNDING_WORDS) * ROUNDING_WORDS
 
 

@@ -16,7 +16,7 @@ EXPOSED_TYPES: Final = {
     Kind.UNKNOWN: "untyped",
 }
 
-MOST_CONFLICTS: Final = 100
+MAX_CONFLICTS: Final = 100
 """Metrics that are counted by name when their kinds conflict."""
 OTHERS: Final = "other"
 
@@ -155,6 +155,6 @@ class Families:
         return sample in self._taken or (sample in self._reserved and not own)
 
     def _count_conflict(self, name: str, series: int) -> None:
-        if name not in self.type_conflicts and len(self.type_conflicts) >= MOST_CONFLICTS:
+        if name not in self.type_conflicts and len(self.type_conflicts) >= MAX_CONFLICTS:
             name = OTHERS
         self.type_conflicts[name] = self.type_conflicts.get(name, 0) + series

@@ -13,7 +13,7 @@ from kernelcast.bridge.series.columns import INTEGER, LIVE, FloatArray, Int32Arr
 from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers
 from kernelcast.bridge.series.slots import Slots
 from kernelcast.bridge.translation.attributes import producer_labels, rendered
-from kernelcast.bridge.translation.targets import Targets
+from kernelcast.bridge.translation.targets import TargetAttributes
 from kernelcast.bridge.translation.translate import Placement
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.catalogue import bridge as rows
@@ -30,7 +30,7 @@ SHORTEST_SILENCE_MS: Final = 5_000
 WEIGHT: Final = 0.25
 """Of the newest interval in the average of a producer's intervals."""
 NEVER_EXPIRES: Final = 2**62
-TOLD_AT_ONCE: Final = 500
+NEW_PRODUCERS_PER_LOCK: Final = 500
 """New producers per hold of the store's lock: 30 ms."""
 
 
@@ -46,17 +46,17 @@ class Heartbeats:
         """Tell of producers in slots."""
         self._rules, self._producers, self._slots = rules, producers, slots
         self._own: Int32Array = np.full((len(ROWS), 16), -1, np.int32)
-        self._told: UInt8Array = np.zeros(16, np.uint8)
+        self._announced: UInt8Array = np.zeros(16, np.uint8)
         self._seen_ms: Int64Array = np.zeros(16, np.int64)
         self._interval_ms: FloatArray = np.zeros(16, np.float64)
-        self.targets = Targets()
+        self.targets = TargetAttributes()
         self.untold = False
 
     @property
-    def told_of(self) -> NDArray[np.bool_]:
+    def known_producers(self) -> NDArray[np.bool_]:
         """Shape (used,), which producers have a series here, or at another replica that keeps it."""
         self._make_room()
-        told: NDArray[np.bool_] = self._told[: self._producers.used] != 0
+        told: NDArray[np.bool_] = self._announced[: self._producers.used] != 0
         told |= self._own[INFO, : self._producers.used] >= 0
         return told
 
@@ -70,7 +70,7 @@ class Heartbeats:
             self._own[(self._own >= 0) & gone[self._own]] = -1
             producers = np.unique(series.producer[own])
             self._producers.columns.partition[producers] = -1
-            self._told[producers] = 0
+            self._announced[producers] = 0
             self.targets.stale.update(producers.tolist())
 
     def announce(self) -> bool:
@@ -78,7 +78,7 @@ class Heartbeats:
         self._make_room()
         partitions = self._producers.columns.partition
         ready = [one for one in self.targets.stale if partitions[one] >= 0 or not self.targets.of(one)]
-        chosen = sorted(ready)[:TOLD_AT_ONCE]
+        chosen = sorted(ready)[:NEW_PRODUCERS_PER_LOCK]
         changed = False
         for producer in chosen:
             self.targets.stale.discard(producer)
@@ -105,12 +105,12 @@ class Heartbeats:
         known[NOBODY] = False
         silent = known & (ages_ms > 2 * self._rules.ttl_ms)
         changed = self.withdraw(np.flatnonzero(silent))
-        new = np.flatnonzero(known & ~silent & (self._told[:used] == 0))
-        self.untold = len(new) > TOLD_AT_ONCE
-        for producer in new[:TOLD_AT_ONCE].tolist():
+        new = np.flatnonzero(known & ~silent & (self._announced[:used] == 0))
+        self.untold = len(new) > NEW_PRODUCERS_PER_LOCK
+        for producer in new[:NEW_PRODUCERS_PER_LOCK].tolist():
             labels = rendered(producer_labels(self._producers.name(producer)))
             changed |= self._replace(AGE, producer, labels) | self._replace(UP, producer, labels)
-            self._told[producer] = 1
+            self._announced[producer] = 1
         return self._write(ages_ms, exposed) or changed
 
     def withdraw(self, producers: Int32Array | NDArray[np.intp]) -> bool:
@@ -124,7 +124,7 @@ class Heartbeats:
         for column in (columns.append_ms, columns.time_ns, self._seen_ms, self._interval_ms):
             column[producers] = 0
         columns.partition[producers] = -1
-        self._told[producers] = 0
+        self._announced[producers] = 0
         return bool(len(slots))
 
     def _learn(self, appends: Int64Array) -> None:
@@ -182,7 +182,7 @@ class Heartbeats:
         more = rows_needed - len(self._seen_ms)
         if more > 0:
             self._own = np.pad(self._own, ((0, 0), (0, more)), constant_values=-1)
-            self._told = np.pad(self._told, (0, more))
+            self._announced = np.pad(self._announced, (0, more))
             self._seen_ms = np.pad(self._seen_ms, (0, more))
             self._interval_ms = np.pad(self._interval_ms, (0, more))
 

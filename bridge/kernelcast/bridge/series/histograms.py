@@ -20,8 +20,8 @@ from kernelcast.bridge.series.columns import (
 from kernelcast.bridge.series.exponential import (
     CAPACITY_WORD,
     HEADER_WORDS,
-    MOST_BUCKETS,
-    MOST_SCALE,
+    MAX_BUCKETS,
+    MAX_SCALE,
     NEGATIVE_LENGTH_WORD,
     NEGATIVE_OFFSET_WORD,
     POSITIVE_LENGTH_WORD,
@@ -30,7 +30,7 @@ from kernelcast.bridge.series.exponential import (
     ZERO_COUNT_WORD,
     ZERO_THRESHOLD_WORD,
 )
-from kernelcast.bridge.series.judgement import Tables, arrival, change, is_ahead, refused, told, tried
+from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
 from kernelcast.bridge.series.points import HistogramPoints, UInt64Array
 from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE
 from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
@@ -130,7 +130,7 @@ def fits(
         return has_bounds(points, i, schema, schemas)
     positive = points.positive_indptr[i + 1] - points.positive_indptr[i]
     negative = points.negative_indptr[i + 1] - points.negative_indptr[i]
-    words = HEADER_WORDS + min(positive, MOST_BUCKETS) + min(negative, MOST_BUCKETS)
+    words = HEADER_WORDS + min(positive, MAX_BUCKETS) + min(negative, MAX_BUCKETS)
     return schema == EXPONENTIAL and blocks[block + CAPACITY_WORD] >= words
 
 
@@ -143,8 +143,8 @@ def span(offset: int, length: int, shift: int) -> int:
 @inlined
 def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int]) -> int:
     """By how much the scale must fall for both arrays, each of (offset, length), to be kept."""
-    shift = max(scale - MOST_SCALE, 0)
-    while max(span(positive[0], positive[1], shift), span(negative[0], negative[1], shift)) > MOST_BUCKETS:
+    shift = max(scale - MAX_SCALE, 0)
+    while max(span(positive[0], positive[1], shift), span(negative[0], negative[1], shift)) > MAX_BUCKETS:
         shift += 1
     return shift
 
@@ -236,7 +236,7 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
             continue
         said = (points.start_ns[i], points.time_ns[i])
-        when = told(tables, wire, slot, origin, said, rules.tolerance_ns)
+        when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)
         verdict = tried(tables, wire, slot, origin, when, rules)
         flags, schema, block = points.flags[i], series.schema[slot], series.block[slot]
         absent = flags & NO_RECORDED_VALUE

@@ -60,7 +60,7 @@ class Tables(NamedTuple):
     growth: UInt8Array
 
 
-class Origin(NamedTuple):
+class PointOrigin(NamedTuple):
     """Where a point came from."""
 
     partition: int
@@ -70,9 +70,9 @@ class Origin(NamedTuple):
 
 
 @inlined
-def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> Origin:
+def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> PointOrigin:
     """Where a point came from, noted as where, when and under which key its wire identity was last seen."""
-    origin = Origin(
+    origin = PointOrigin(
         messages.partition[message], messages.offset[message], messages.append_ms[message], messages.key_hash[message]
     )
     wires.partition[wire] = origin.partition
@@ -97,8 +97,8 @@ def is_ahead(time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
 
 
 @inlined
-def told(
-    tables: Tables, wire: int, slot: int, origin: Origin, said: tuple[int, int], tolerance_ns: int
+def clamped_times(
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, said: tuple[int, int], tolerance_ns: int
 ) -> tuple[int, int]:
     """A point's start and event time, as they are compared and kept.
 
@@ -138,7 +138,7 @@ def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tol
 
 
 @inlined
-def has_fallen_silent(tables: Tables, slot: int, origin: Origin, rules: Rules) -> bool:
+def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rules) -> bool:
     """Whether a series' writer has stopped, so that the point of another one may take the series over.
 
     The labels of a series contain job and instance, so both writers have the same. The writer has stopped when no
@@ -160,7 +160,7 @@ def has_fallen_silent(tables: Tables, slot: int, origin: Origin, rules: Rules) -
 
 
 @inlined
-def with_older_start(tables: Tables, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
+def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
     """What becomes of a point that began before its series.
 
     A process that has been replaced by another one sends no points that are newer than the other's. Where they are
@@ -174,7 +174,7 @@ def with_older_start(tables: Tables, slot: int, origin: Origin, when: tuple[int,
 
 
 @inlined
-def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
+def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
     """Whether a point is its series' newest: by start, event time, then offset; and whether its writer may write it.
 
     Args:
@@ -182,7 +182,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int,
         wire: The point's series number.
         slot: Its series.
         origin: Where it came from.
-        when: Its start and event time, as from `told`.
+        when: Its start and event time, as from `clamped_times`.
         rules: What is tolerated.
 
     Returns:
@@ -206,7 +206,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int,
 
 
 @inlined
-def hear(producers: ProducerColumns, producer: int, origin: Origin, time_ns: int) -> None:
+def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin, time_ns: int) -> None:
     """Note a sign of life of a producer."""
     producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
     producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
@@ -214,11 +214,13 @@ def hear(producers: ProducerColumns, producer: int, origin: Origin, time_ns: int
 
 
 @inlined
-def refused(tables: Tables, wire: int, origin: Origin, time_ns: int, tolerance_ns: int) -> int:
+def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolerance_ns: int) -> int:
     """Why a point's series has no slot; one that another replica keeps is a sign of life all the same."""
     outcome: int = -tables.wires.slot[wire]
     if outcome == OTHER_REPLICA:
-        hear(tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns))
+        note_producer(
+            tables.producers, tables.wires.producer[wire], origin, clamp(time_ns, origin.append_ms, tolerance_ns)
+        )
     return outcome
 
 
@@ -282,7 +284,7 @@ def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, produ
 
 @inlined
 def change(  # noqa: PLR0913, PLR0917  compiled into its caller
-    tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], state: int, rules: Rules
+    tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: Rules
 ) -> int:
     """Write all of a point that is to be stored but its value.
 
@@ -332,7 +334,7 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 
 
 @inlined
-def tried(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int, int], rules: Rules) -> int:
+def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
     """`judge`, and a sign of life of the producer and the writer unless it is not the series' writer.
 
     Signs that the producer's identity is shared are counted.
@@ -345,7 +347,7 @@ def tried(tables: Tables, wire: int, slot: int, origin: Origin, when: tuple[int,
             producers.conflicts[producer, BY_START_TIME if owner == writer else BY_RESOURCE] += 1
         return verdict
     note_append(tables, writer, producer, origin.append_ms)
-    hear(producers, producer, origin, clamp(when[1], origin.append_ms, rules.tolerance_ns))
+    note_producer(producers, producer, origin, clamp(when[1], origin.append_ms, rules.tolerance_ns))
     if verdict == STORED:
         note_key(tables.series, slot, producers, producer, origin.key_hash)
     return verdict

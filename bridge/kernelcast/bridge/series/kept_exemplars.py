@@ -14,13 +14,13 @@ from kernelcast.bridge.translation.attributes import joined
 from kernelcast.columnar import EXPLICIT, Decoded, PointExemplar, PointType, exemplars_of
 from kernelcast.wire.catalogue import Kind
 
-MOST_SERIES: Final = 100_000
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_SERIES: Final = 100_000
+MAX_BYTES: Final = 64 * 1024 * 1024
 """Of all together; beyond either, those go whose series has had none for longest."""
-MOST_BYTES_OF_A_POINT: Final = 16 * 1024
-MOST_AT_ONCE: Final = 20_000
+MAX_BYTES_PER_POINT: Final = 16 * 1024
+MAX_PER_BATCH: Final = 20_000
 """Points with exemplars in one batch; noting one takes a microsecond or two."""
-MOST_OF_A_SERIES: Final = 10
+MAX_PER_SERIES: Final = 10
 """Buckets of a histogram that have an exemplar, the newest ones: OpenMetrics lets consumers drop any beyond."""
 UNREAD_POINTS: Final = 4
 """So many points' exemplars wait to be looked at; then they are decoded, and the newest of each bucket stays."""
@@ -82,7 +82,7 @@ class SeriesExemplars(Sequence[Exemplar]):
             bucket = bisect_left(bounds, exemplar.value)
             if bucket not in newest or newest[bucket].time_ns <= exemplar.time_ns:
                 newest[bucket] = exemplar
-        return sorted(newest.values(), key=lambda one: one.time_ns)[-MOST_OF_A_SERIES:]
+        return sorted(newest.values(), key=lambda one: one.time_ns)[-MAX_PER_SERIES:]
 
     def _in_order(self) -> Iterator[Exemplar]:
         yield from self._known
@@ -132,8 +132,8 @@ class KeptExemplars:
             slots: Where they are.
         """
         noted = decoded.exemplars
-        self.dropped += max(0, len(noted.raw) - MOST_AT_ONCE)
-        chosen = slice(max(0, len(noted.raw) - MOST_AT_ONCE), None)
+        self.dropped += max(0, len(noted.raw) - MAX_PER_BATCH)
+        chosen = slice(max(0, len(noted.raw) - MAX_PER_BATCH), None)
         rows = zip(noted.row[chosen].tolist(), noted.histogram[chosen].tolist(), noted.raw[chosen], strict=True)
         for row, histogram, raw in rows:
             columns = decoded.histograms if histogram else decoded.numbers
@@ -143,7 +143,7 @@ class KeptExemplars:
                 continue
             if messages.partition[columns.message[row]] != slots.series.partition[slot]:
                 continue
-            if len(raw) > MOST_BYTES_OF_A_POINT:
+            if len(raw) > MAX_BYTES_PER_POINT:
                 self.dropped += 1
                 continue
             if not histogram:
@@ -171,7 +171,7 @@ class KeptExemplars:
         self._bytes += kept.size
 
     def _make_room(self) -> None:
-        while self._kept and (len(self._kept) > MOST_SERIES or self._bytes > MOST_BYTES):
+        while self._kept and (len(self._kept) > MAX_SERIES or self._bytes > MAX_BYTES):
             self._pop(next(iter(self._kept)))
             self.dropped += 1
 

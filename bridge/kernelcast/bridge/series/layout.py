@@ -24,12 +24,12 @@ from kernelcast.bridge.series.columns import (
 )
 from kernelcast.bridge.series.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
 from kernelcast.bridge.series.families import Family
-from kernelcast.bridge.series.page import Page, Text, Values
+from kernelcast.bridge.series.page import PackedTexts, PageLayout, PageValues
 from kernelcast.bridge.series.slots import Slots
 from kernelcast.bridge.series.view import View
 from kernelcast.columnar.compiled import allocating_kernel, kernel
 
-MOST_LAYOUTS: Final = 64
+MAX_LAYOUTS: Final = 64
 """Kept at once; a site with more shards arranges them anew for each scrape."""
 OTHER_BITS: Final = 32
 """Views share series by the upper bits of their hash: replicas share by the lower ones, and what one of them holds must
@@ -59,22 +59,22 @@ class Layout:
     label_length: Int32Array
 
     @cached_property
-    def text(self) -> Page:
+    def text(self) -> PageLayout:
         """As text 0.0.4 wants it."""
         return self._page(text_headers(self.families))
 
     @cached_property
-    def openmetrics(self) -> Page:
+    def openmetrics(self) -> PageLayout:
         """As OpenMetrics wants it."""
         return self._page(openmetrics_headers(self.families, self.taken, created=False))
 
     @cached_property
-    def openmetrics_created(self) -> Page:
+    def openmetrics_created(self) -> PageLayout:
         """The same, telling since when counters and histograms count."""
         return self._page(openmetrics_headers(self.families, self.taken, created=True))
 
     @cached_property
-    def protobuf(self) -> Page:
+    def protobuf(self) -> PageLayout:
         """As protobuf wants it."""
         return self._page(protobuf_headers(self.families))
 
@@ -92,12 +92,12 @@ class Layout:
         """Positions in the order of their slots."""
         return np.argsort(self.slots, kind="stable")
 
-    def _page(self, headers: Headers) -> Page:
-        return Page(self.starts, *headers, self.arena, self.label_offset, self.label_length)
+    def _page(self, headers: Headers) -> PageLayout:
+        return PageLayout(self.starts, *headers, self.arena, self.label_offset, self.label_length)
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StoreSnapshot:
     """A layout with its values at one moment.
 
     Attributes:
@@ -109,7 +109,7 @@ class Snapshot:
     """
 
     layout: Layout
-    values: Values
+    values: PageValues
     version: int
     exemplars_by_slot: Mapping[int, Exemplars] = field(default_factory=dict)
     plain_bounds: tuple[bytes, ...] = ()
@@ -117,7 +117,7 @@ class Snapshot:
     @classmethod
     def take(
         cls, layout: Layout, slots: Slots, version: int, exemplars: Mapping[int, Exemplars] | None = None
-    ) -> "Snapshot":
+    ) -> "StoreSnapshot":
         """Copy the values; the store is locked meanwhile, so this only gathers.
 
         Args:
@@ -139,8 +139,8 @@ class Snapshot:
         )
         buckets: Int64Array = np.empty(words, np.int64)
         _gather_blocks(slots.series.block, layout.slots, slots.blocks.counts, block, buckets)
-        texts = Text.of(slots.schemas.texts)
-        values = Values(value, integer, start_ns, block, schema, flags, buckets, indptr, bounds, texts)
+        texts = PackedTexts.of(slots.schemas.texts)
+        values = PageValues(value, integer, start_ns, block, schema, flags, buckets, indptr, bounds, texts)
         return cls(layout, values, version, exemplars or {}, slots.schemas.plain_texts)
 
     def exemplars(self) -> dict[int, Exemplars]:
@@ -167,7 +167,7 @@ class Layouts:
         layout = self._kept.pop(view, None) or arrange(slots, exposed, view)
         self._kept[view] = layout
         series = sum(len(kept.slots) for kept in self._kept.values())
-        while len(self._kept) > MOST_LAYOUTS or (len(self._kept) > 1 and series > 2 * slots.used):
+        while len(self._kept) > MAX_LAYOUTS or (len(self._kept) > 1 and series > 2 * slots.used):
             series -= len(self._kept.pop(next(iter(self._kept))).slots)
         return layout
 

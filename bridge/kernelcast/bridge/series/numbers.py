@@ -11,7 +11,7 @@ from kernelcast.bridge.series.columns import (
     MessageColumns,
     Rules,
 )
-from kernelcast.bridge.series.judgement import Tables, arrival, change, is_ahead, refused, told, tried
+from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
 from kernelcast.bridge.series.points import NumberPoints
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 from kernelcast.columnar.compiled import kernel
@@ -31,7 +31,7 @@ def store_numbers(
             counts[refused(tables, wire, origin, points.time_ns[i], rules.tolerance_ns)] += 1
             continue
         said = (points.start_ns[i] if wires.cumulative[wire] else 0, points.time_ns[i])
-        when = told(tables, wire, slot, origin, said, rules.tolerance_ns)
+        when = clamped_times(tables, wire, slot, origin, said, rules.tolerance_ns)
         if is_ahead(points.time_ns[i], origin.append_ms, rules.tolerance_ns):
             counts[CLAMPED] += 1
         verdict = tried(tables, wire, slot, origin, when, rules)

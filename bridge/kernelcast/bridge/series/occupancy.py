@@ -9,12 +9,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Collected
 from prometheus_client.registry import Collector
 
-from kernelcast.bridge.series.producers import LIMITS, NOBODY, Producers, Survey
+from kernelcast.bridge.series.producers import LIMITS, NOBODY, ProducerIndex, Producers
 from kernelcast.bridge.series.slots import Slots
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
 
-MOST_TOLD: Final = 20
+MAX_PRODUCERS_LISTED: Final = 20
 """Producers of which it is said how many of their series are refused: those with the most."""
 
 
@@ -43,7 +43,7 @@ class Occupancy:
     dropped_exemplars: int
 
     @classmethod
-    def of(cls, slots: Slots, producers: Producers, survey: Survey, dropped_exemplars: int) -> Self:
+    def of(cls, slots: Slots, producers: Producers, survey: ProducerIndex, dropped_exemplars: int) -> Self:
         """Look at a store that is locked meanwhile."""
         limits, families = slots.limits, slots.families
         largest = max((family.lines for family in families.by_number if family is not None), default=0)
@@ -67,9 +67,9 @@ class Occupancy:
         )
 
 
-def _worst(producers: Producers, survey: Survey) -> dict[tuple[str, str, str], int]:
+def _worst(producers: Producers, survey: ProducerIndex) -> dict[tuple[str, str, str], int]:
     totals = survey.refused.sum(axis=1)
-    worst = [number for number in np.argsort(-totals, kind="stable")[:MOST_TOLD].tolist() if totals[number]]
+    worst = [number for number in np.argsort(-totals, kind="stable")[:MAX_PRODUCERS_LISTED].tolist() if totals[number]]
     return {
         (*producers.name(number), cause): int(survey.refused[number, column])
         for number in worst

@@ -8,14 +8,14 @@ import numpy as np
 from kernelcast.bridge.series.columns import FloatArray, Int32Array, Int64Array, UInt8Array
 
 
-class Text(NamedTuple):
+class PackedTexts(NamedTuple):
     """Texts end to end: text i is `data[indptr[i]:indptr[i + 1]]`."""
 
     data: UInt8Array
     indptr: Int64Array
 
     @classmethod
-    def of(cls, texts: Iterable[bytes]) -> "Text":
+    def of(cls, texts: Iterable[bytes]) -> "PackedTexts":
         """Join texts."""
         parts = tuple(texts)
         indptr = np.zeros(len(parts) + 1, np.int64)
@@ -23,7 +23,7 @@ class Text(NamedTuple):
         return cls(np.frombuffer(bytearray(b"".join(parts)), np.uint8), indptr)
 
 
-class Page(NamedTuple):
+class PageLayout(NamedTuple):
     """What is written around the values of n series in f families, in one format.
 
     Attributes:
@@ -38,16 +38,16 @@ class Page(NamedTuple):
     """
 
     starts: Int64Array
-    headers: Text
-    names: Text
-    created: Text
+    headers: PackedTexts
+    names: PackedTexts
+    created: PackedTexts
     kinds: UInt8Array
     arena: UInt8Array
     label_offset: Int64Array
     label_length: Int32Array
 
 
-class Values(NamedTuple):
+class PageValues(NamedTuple):
     """The values of n series.
 
     Attributes:
@@ -72,7 +72,7 @@ class Values(NamedTuple):
     buckets: Int64Array
     indptr: Int64Array
     bounds: FloatArray
-    bound_texts: Text
+    bound_texts: PackedTexts
 
 
 class Marks(NamedTuple):
@@ -86,8 +86,8 @@ class Marks(NamedTuple):
 
     position: Int64Array
     bucket: Int32Array
-    encoded: Text
+    encoded: PackedTexts
 
 
-NO_MARKS = Marks(np.zeros(0, np.int64), np.zeros(0, np.int32), Text.of(()))
+NO_MARKS = Marks(np.zeros(0, np.int64), np.zeros(0, np.int32), PackedTexts.of(()))
 """What a page without exemplars has."""

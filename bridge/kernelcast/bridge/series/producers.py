@@ -25,8 +25,8 @@ from kernelcast.columnar.compiled import kernel
 
 NOBODY: Final = 0
 """The row of those that have none of their own: without a name, or beyond the limit."""
-MOST_PRODUCERS: Final = 100_000
-MOST_COLLECTED: Final = 1000
+MAX_PRODUCERS: Final = 100_000
+MAX_COLLECTED: Final = 1000
 """Producers whose conflicts are collected by name at once; those of others are collected together."""
 OTHERS: Final = ("other", "")
 """Job and instance of those."""
@@ -47,12 +47,12 @@ class ProducerRules:
         ttl_ms: How long a series stays after its last point; a producer is told of twice as long.
     """
 
-    most: int = MOST_PRODUCERS
+    most: int = MAX_PRODUCERS
     ttl_ms: int = 300_000
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ProducerIndex:
     """What the series numbers of all inputs say of their producers.
 
     Attributes:
@@ -64,7 +64,7 @@ class Survey:
     refused: Int64Array
 
     @classmethod
-    def empty(cls, producers: int, writers: int) -> "Survey":
+    def empty(cls, producers: int, writers: int) -> "ProducerIndex":
         """Nothing seen yet."""
         return cls(np.zeros(writers, np.uint8), np.zeros((producers, len(LIMITS)), np.int64))
 
@@ -78,7 +78,7 @@ class Producers:
         unlisted: Series that came from producers for which there was no row.
     """
 
-    def __init__(self, most: int = MOST_PRODUCERS) -> None:
+    def __init__(self, most: int = MAX_PRODUCERS) -> None:
         """Have rows for so many."""
         self.most = most
         self._interning: Interning[tuple[str, str]] = Interning()
@@ -133,19 +133,19 @@ class Producers:
         rows = np.flatnonzero(conflicts[: self.used].any(axis=1))
         counts = conflicts[rows].tolist()
         named = [(self._names[row], signs) for row, signs in zip(rows.tolist(), counts, strict=True)]
-        if len(named) > MOST_COLLECTED:
-            rest = conflicts[rows[MOST_COLLECTED:]].sum(axis=0).tolist()
-            named = [*named[:MOST_COLLECTED], (OTHERS, rest)]
+        if len(named) > MAX_COLLECTED:
+            rest = conflicts[rows[MAX_COLLECTED:]].sum(axis=0).tolist()
+            named = [*named[:MAX_COLLECTED], (OTHERS, rest)]
         conflicts[rows] = 0
         return [(name, dict(zip(SIGNS, signs, strict=True))) for name, signs in named]
 
-    def survey(self, wires: WireColumns, survey: Survey) -> None:
+    def survey(self, wires: WireColumns, survey: ProducerIndex) -> None:
         """Add what an input's series numbers say, those of refused series included."""
-        _survey(wires, self.columns, survey.alive, survey.refused)
+        _fill_index(wires, self.columns, survey.alive, survey.refused)
 
 
 @kernel
-def _survey(wires: WireColumns, producers: ProducerColumns, alive: UInt8Array, refused: Int64Array) -> None:
+def _fill_index(wires: WireColumns, producers: ProducerColumns, alive: UInt8Array, refused: Int64Array) -> None:
     slots, wire_partitions, wire_appends = wires.slot, wires.partition, wires.append_ms
     wire_writers, wire_producers = wires.writer, wires.producer
     appends, partitions = producers.append_ms, producers.partition

@@ -8,9 +8,9 @@ from prometheus_client.utils import floatToGoString
 from kernelcast.bridge.series.columns import EXPONENTIAL, NO_BOUNDS, FloatArray, Int64Array, grown
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS
 
-MOST_SCHEMAS: Final = 10_000
+MAX_SCHEMAS: Final = 10_000
 """Sets of bounds; real fleets have tens. Beyond, new ones are refused and counted."""
-MOST_BOUNDS: Final = 200_000
+MAX_BOUNDS: Final = 200_000
 """Of all sets together: a page's snapshot copies their texts, and a set that is no longer used is never given back."""
 
 
@@ -57,7 +57,7 @@ class Schemas:
         known = self._numbers.get(key)
         if known is not None:
             return known
-        if len(self._numbers) >= MOST_SCHEMAS or len(self.bounds) + len(bounds) > MOST_BOUNDS:
+        if len(self._numbers) >= MAX_SCHEMAS or len(self.bounds) + len(bounds) > MAX_BOUNDS:
             return None
         number = len(self._numbers)
         self._numbers[key] = number

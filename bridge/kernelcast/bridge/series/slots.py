@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.series.admission import Asked, Held, Index, admit
+from kernelcast.bridge.series.admission import Held, Index, SlotRequests, admit
 from kernelcast.bridge.series.arrivals import Arrivals
 from kernelcast.bridge.series.columns import (
     EMPTY,
@@ -105,7 +105,7 @@ class Slots:
         if not len(rows):
             return slots
         lines = np.array([_least_lines(heading.kind) for heading in arrivals.headings])[arrivals.heading[rows]]
-        asked = Asked(hashed[rows], numbers, arrivals.label_set[rows], producers[rows], lines)
+        asked = SlotRequests(hashed[rows], numbers, arrivals.label_set[rows], producers[rows], lines)
         slots[rows] = self._admit(asked, arrivals.labels)
         return slots
 
@@ -211,7 +211,7 @@ class Slots:
                 numbers[i] = family.number
         return numbers
 
-    def _admit(self, asked: Asked, labels: Sequence[bytes]) -> Int32Array:
+    def _admit(self, asked: SlotRequests, labels: Sequence[bytes]) -> Int32Array:
         """Slots, or the reasons why there is none."""
         n = len(asked.hashed)
         sets = self.labels.sets.find_all(labels)

@@ -32,32 +32,32 @@ from kernelcast.bridge.series.held import Hold, release
 from kernelcast.bridge.series.histograms import store_histograms
 from kernelcast.bridge.series.judgement import Tables
 from kernelcast.bridge.series.kept_exemplars import KeptExemplars
-from kernelcast.bridge.series.layout import Layouts, Snapshot
+from kernelcast.bridge.series.layout import Layouts, StoreSnapshot
 from kernelcast.bridge.series.numbers import store_numbers
 from kernelcast.bridge.series.occupancy import Occupancy
 from kernelcast.bridge.series.points import HistogramPoints, NumberPoints, histogram_points, number_points
-from kernelcast.bridge.series.producers import NOBODY, Conflicts, ProducerRules, Producers, Survey
+from kernelcast.bridge.series.producers import NOBODY, Conflicts, ProducerIndex, ProducerRules, Producers
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.series.slots import SeriesLimits, Slots
 from kernelcast.bridge.series.view import ALL, View
-from kernelcast.bridge.series.wires import BoolArray, SharingSource, Source, Wires
+from kernelcast.bridge.series.wires import BoolArray, IdentitySource, SharingSource, Wires
 from kernelcast.bridge.series.writers import Writers
 from kernelcast.bridge.translation.together import place_together
 from kernelcast.bridge.translation.translate import Placement, Translator
 from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
 
-ADMITTED_AT_ONCE: Final = 4000
+NEW_SERIES_PER_LOCK: Final = 4000
 """New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
 
 WORTH_SHARING: Final = 4
 """Fewer new series than this are placed one by one: what they share costs more to find out."""
 
-MOST_BEATS: Final = 10
+MAX_HEARTBEAT_BATCHES: Final = 10
 """So often a second new producers are told of; a fleet that arrives at once takes a few seconds."""
 
 DEFAULT_RULES: Final = Rules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
 
-Forgotten = list[tuple[Source, Int32Array]]
+Forgotten = list[tuple[IdentitySource, Int32Array]]
 """By input, the series numbers that it may give back."""
 
 
@@ -101,10 +101,10 @@ class SeriesStore:
         self.version = 0
         self.producers = Producers((producers or ProducerRules()).most)
         self._heartbeats = Heartbeats(producers, self.producers, self._slots) if producers else None
-        self._survey = Survey.empty(0, 0)
+        self._survey = ProducerIndex.empty(0, 0)
         self._exemplars = KeptExemplars()
 
-    def apply(self, decoded: Decoded, messages: MessageColumns, source: Source) -> Int64Array:
+    def apply(self, decoded: Decoded, messages: MessageColumns, source: IdentitySource) -> Int64Array:
         """Store a batch.
 
         Args:
@@ -208,7 +208,7 @@ class SeriesStore:
                 self._part_from(self._heartbeats, producers)
         return outcome
 
-    def look_after_producers(self, reference_ms: Mapping[int, int]) -> None:
+    def judge_producers(self, reference_ms: Mapping[int, int]) -> None:
         """Judge which producers are up, and count what is refused of each; once a second or so.
 
         Args:
@@ -218,13 +218,13 @@ class SeriesStore:
         if heartbeats is None:
             return
         with self._lock:
-            survey = Survey.empty(self.producers.used, self._writers.used)
+            survey = ProducerIndex.empty(self.producers.used, self._writers.used)
             for wires in self._wires.values():
                 self.producers.survey(wires.columns, survey)
             self._survey = survey
             heartbeats.targets.keep(survey.alive)
             self._changed(membership=heartbeats.announce())
-        for _ in range(MOST_BEATS):
+        for _ in range(MAX_HEARTBEAT_BATCHES):
             with self._lock:  # anew each time: a scrape must not wait until a whole fleet has been told of
                 self._changed(membership=heartbeats.beat(self._by_partition(reference_ms), self._exposed))
             if not heartbeats.untold:
@@ -240,11 +240,11 @@ class SeriesStore:
         with self._lock:
             return Occupancy.of(self._slots, self.producers, self._survey, self._exemplars.dropped)
 
-    def snapshot(self, view: View = ALL) -> Snapshot:
+    def snapshot(self, view: View = ALL) -> StoreSnapshot:
         """What is exposed of a view, at one moment; a histogram is in it whole or not at all."""
         with self._lock:
             layout = self._layouts.of(view, self._slots, self._exposed)
-            return Snapshot.take(layout, self._slots, self.version, self._exemplars.by_slot())
+            return StoreSnapshot.take(layout, self._slots, self.version, self._exemplars.by_slot())
 
     def states(self) -> dict[str, int]:
         """How many series (a histogram is one) are exposed, catching up with their partition, held, and absent."""
@@ -285,7 +285,7 @@ class SeriesStore:
             growth[: len(self._growth)] = self._growth
             self._growth = growth
 
-    def _wires_of(self, source: Source) -> Wires:
+    def _wires_of(self, source: IdentitySource) -> Wires:
         wires = self._wires.get(id(source))
         if wires is None:
             with self._lock:
@@ -307,13 +307,13 @@ class SeriesStore:
 
     def _admit_unknown(self, wires: Wires, numbers: Int32Array) -> None:
         unknown = wires.unknown(numbers)
-        for begin in range(0, len(unknown), ADMITTED_AT_ONCE):
-            chunk = unknown[begin : begin + ADMITTED_AT_ONCE]
+        for begin in range(0, len(unknown), NEW_SERIES_PER_LOCK):
+            chunk = unknown[begin : begin + NEW_SERIES_PER_LOCK]
             arrivals = self._arrivals(wires.source, chunk)
             with self._lock:
                 self._admit(wires, chunk, arrivals)
 
-    def _arrivals(self, source: Source, numbers: Int32Array) -> Arrivals:
+    def _arrivals(self, source: IdentitySource, numbers: Int32Array) -> Arrivals:
         if len(numbers) >= WORTH_SHARING and isinstance(source, SharingSource):
             return place_together(self._translator, source.identities(numbers))
         return Arrivals.of([self._place(source.identity(number)) for number in numbers.tolist()])
@@ -387,7 +387,7 @@ class SeriesStore:
         if self.producers.overgrown:
             in_use = self._in_use("producer", self.producers.used, held)
             if self._heartbeats is not None:
-                in_use |= self._heartbeats.told_of
+                in_use |= self._heartbeats.known_producers
             self.producers.sweep(in_use)
 
     def _in_use(self, column: str, numbers: int, held: BoolArray) -> BoolArray:

@@ -7,8 +7,8 @@ from typing import Final
 
 from kernelcast.wire.errors import RequestError
 
-MOST_SHARDS: Final = 256
-MOST_NAMES: Final = 100
+MAX_SHARDS: Final = 256
+MAX_NAMES: Final = 100
 LONGEST_NAME: Final = 256
 SHARD: Final = "shard"
 NAMES: Final = "name[]"
@@ -53,8 +53,8 @@ def view_of(shards: Sequence[str], names: Sequence[str]) -> View:
     """
     if len(shards) > 1:
         raise RequestError(f"shard is given {len(shards)} times; give it once, as in shard=0/4")
-    if len(names) > MOST_NAMES:
-        raise RequestError(f"name[] is given {len(names)} times; the limit is {MOST_NAMES}; ask in several requests")
+    if len(names) > MAX_NAMES:
+        raise RequestError(f"name[] is given {len(names)} times; the limit is {MAX_NAMES}; ask in several requests")
     for name in names:
         if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
             raise RequestError(
@@ -68,8 +68,8 @@ def _shard(text: str) -> tuple[int, int]:
     if match is None:
         raise RequestError(f"shard is {text[:LONGEST_NAME]!r}; write i/n with 0 <= i < n, as in shard=0/4")
     number, count = int(match[1]), int(match[2])
-    if not 1 <= count <= MOST_SHARDS:
-        raise RequestError(f"shard is {text}; n must be from 1 to {MOST_SHARDS}")
+    if not 1 <= count <= MAX_SHARDS:
+        raise RequestError(f"shard is {text}; n must be from 1 to {MAX_SHARDS}")
     if number >= count:
         raise RequestError(f"shard is {text}; i counts from 0, so the last shard is {count - 1}/{count}")
     return number, count

@@ -27,7 +27,7 @@ RETRIED_BESIDES: Final = 1000
 BoolArray = NDArray[np.bool_]
 
 
-class Source(Protocol):
+class IdentitySource(Protocol):
     """The part of an input that is needed here."""
 
     def identity(self, number: int) -> SeriesIdentity | Placement | int:
@@ -38,7 +38,7 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class SharingSource(Source, Protocol):
+class SharingSource(IdentitySource, Protocol):
     """An input that can say of many series at once what they share."""
 
     def identities(self, numbers: Int32Array) -> SharedIdentities:
@@ -53,7 +53,7 @@ class Wires:
         columns: One row per number.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: IdentitySource) -> None:
         self.source = source
         self.columns = empty_wires(1024)
         self._retry_from = 0

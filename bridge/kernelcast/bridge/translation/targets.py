@@ -8,7 +8,7 @@ from kernelcast.bridge.translation.attributes import joined, producer_labels, re
 from kernelcast.columnar import Attributes
 
 
-class Targets:
+class TargetAttributes:
     """Attributes by producer and writer (a resource and a scope); not thread-safe.
 
     Attributes:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kernelcast.bridge.series.arrivals import PLACED, Arrivals
 from kernelcast.bridge.series.columns import LABELS_TOO_LONG, Int32Array
 from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
-from kernelcast.bridge.translation.translate import Named, Scope, Style, Translator, scope_of
+from kernelcast.bridge.translation.translate import NamedFamily, Scope, Style, Translator, scope_of
 from kernelcast.columnar import Attributes, SharedIdentities
 
 V = TypeVar("V", bound=Hashable)
@@ -41,7 +41,7 @@ def place_together(translator: Translator, series: SharedIdentities) -> Arrivals
     too_long = np.array([text is None for text in labels], np.bool_)[pair]
     refused[rows[too_long]] = LABELS_TOO_LONG
     kept = ~too_long
-    headings = [one.heading if isinstance(one, Named) else None for one in named]
+    headings = [one.heading if isinstance(one, NamedFamily) else None for one in named]
     origins = [translator.origin(*one) for one in surroundings]
     return Arrivals(
         refused,
@@ -52,12 +52,12 @@ def place_together(translator: Translator, series: SharedIdentities) -> Arrivals
 
 
 def _surroundings(
-    series: SharedIdentities, named: Sequence[Named | int], rows: IndexArray
+    series: SharedIdentities, named: Sequence[NamedFamily | int], rows: IndexArray
 ) -> tuple[list[_Surrounding], IndexArray]:
     """Distinct surroundings of some rows' series, and the index of each row's."""
     styles: dict[tuple[str, Style], int] = {}
     style = [
-        styles.setdefault((metric.schema_url, one.style), len(styles)) if isinstance(one, Named) else -1
+        styles.setdefault((metric.schema_url, one.style), len(styles)) if isinstance(one, NamedFamily) else -1
         for metric, one in zip(series.metrics, named, strict=True)
     ]
     told, scopes = list(styles), series.scopes

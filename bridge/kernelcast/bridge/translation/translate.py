@@ -89,14 +89,14 @@ class Style(NamedTuple):
     quantile: bytes
 
 
-class Named(NamedTuple):
+class NamedFamily(NamedTuple):
     """The family of a metric's series, and how their labels are written."""
 
     heading: Heading
     style: Style
 
 
-class Origin(NamedTuple):
+class SeriesOrigin(NamedTuple):
     """Writer and producer of series; see `Placement`."""
 
     writer: Hashable
@@ -156,7 +156,7 @@ class Translator:
         writer, producer, target, host = self.origin(identity.resource, scope, named.style)
         return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host)
 
-    def named(self, metric: MetricIdentity | SeriesIdentity) -> Named | int:
+    def named(self, metric: MetricIdentity | SeriesIdentity) -> NamedFamily | int:
         """The family of a metric's series, or the reason why they are not stored."""
         family = self._family(metric.name, metric.unit, metric.type, metric.monotonic)
         if isinstance(family, int):
@@ -171,12 +171,12 @@ class Translator:
             heading = heading._replace(name=family.name + suffix, unit="", part_of=family.name)
         elif metric.part:
             quantile = f'quantile="{bound_text(float(metric.part))}"'.encode()
-        return Named(heading, Style(family.catalogued, _OF_THE_SERIES.get(family.kind, ()), quantile))
+        return NamedFamily(heading, Style(family.catalogued, _OF_THE_SERIES.get(family.kind, ()), quantile))
 
-    def origin(self, resource: Attributes, scope: Scope, style: Style) -> Origin:
+    def origin(self, resource: Attributes, scope: Scope, style: Style) -> SeriesOrigin:
         """Where series come from."""
         target = self._target(resource) if self._target_info and not style.catalogued else ()
-        return Origin((resource, scope, style.catalogued), producer_of(resource), target, host_of(resource))
+        return SeriesOrigin((resource, scope, style.catalogued), producer_of(resource), target, host_of(resource))
 
     def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: Style) -> bytes | None:
         """The labels of a series; None where they are too long."""

@@ -23,7 +23,7 @@ KERNELCAST: Final = (sys.executable, "-m", "kernelcast.cli")
 
 
 @dataclass(slots=True)
-class Child:
+class DemoProcess:
     """One process of the demo.
 
     Attributes:
@@ -107,15 +107,15 @@ class Supervisor:
     """Starts children, and stops them in the reverse order whatever happens."""
 
     def __init__(self) -> None:
-        self.children: list[Child] = []
+        self.children: list[DemoProcess] = []
 
-    def start(self, child: Child) -> Child:
+    def start(self, child: DemoProcess) -> DemoProcess:
         """Start one and watch it from now on."""
         child.start()
         self.children.append(child)
         return child
 
-    def failed(self) -> list[Child]:
+    def failed(self) -> list[DemoProcess]:
         """Those that ended although they should not have."""
         return [child for child in self.children if child.failed]
 
@@ -131,7 +131,7 @@ class Supervisor:
             if child.process is not None and child.exit_code is None:
                 os.killpg(child.process.pid, signal.SIGKILL)
 
-    def wait_for(self, child: Child, seconds: float) -> bool:
+    def wait_for(self, child: DemoProcess, seconds: float) -> bool:
         """Wait until a child ends by itself; False when it has not within the time."""
         deadline = time.monotonic() + seconds
         while child.exit_code is None and time.monotonic() < deadline:

@@ -20,7 +20,7 @@ from kernelcast.cli.demo.sources import DemoSource, choose
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.view import plain, render
 from kernelcast.runtime import logging
-from kernelcast.runtime.admin import Outcome, apply_topics
+from kernelcast.runtime.admin import TopicResult, apply_topics
 from kernelcast.runtime.command import command
 from kernelcast.runtime.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
@@ -156,7 +156,9 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
         with EmbeddedBroker() as embedded:
             yield embedded.bootstrap_servers, "embedded"
         return
-    failed = [one for one in apply_topics(KafkaSettings(bootstrap_servers=address)) if one.outcome is Outcome.FAILED]
+    failed = [
+        one for one in apply_topics(KafkaSettings(bootstrap_servers=address)) if one.outcome is TopicResult.FAILED
+    ]
     if failed:
         reasons = "\n".join(f"{one.topic} could not be made or set: {one.detail}" for one in failed)
         raise KernelcastError(f"{reasons}\nhave the topics made with `kernelcast topics apply`, or leave --broker out")

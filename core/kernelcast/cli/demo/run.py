@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kernelcast.cli.demo import summary, workspace
-from kernelcast.cli.demo.children import KERNELCAST, Child, Supervisor
+from kernelcast.cli.demo.children import KERNELCAST, DemoProcess, Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import answers
 from kernelcast.cli.demo.sources import DemoSource
@@ -75,7 +75,7 @@ class Demo:
         self.workspace = workspace.Workspace(directory, endpoints, bootstrap_servers)
         self.state = DemoState(options.source, self.workspace, broker)
         self._supervisor = Supervisor()
-        self._source: Child | None = None
+        self._source: DemoProcess | None = None
 
     def missing(self) -> list[str]:
         """What was looked for and is not on this machine, with what to do; for people."""
@@ -209,8 +209,8 @@ class Demo:
             previous = seen
             time.sleep(1.5 * LOOK_SECONDS)
 
-    def _start(self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None) -> Child:
-        child = Child(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
+    def _start(self, name: str, command: tuple[str, ...], *, ends: bool = False, environ: Any = None) -> DemoProcess:
+        child = DemoProcess(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
         return self._supervisor.start(child)
 
     def _wait_for(self, name: str, url: str, shutdown: Shutdown) -> None:
@@ -237,7 +237,7 @@ class Demo:
         return published
 
 
-def _ending(child: Child) -> str:
+def _ending(child: DemoProcess) -> str:
     return f"its log (--directory keeps it) ends with:\n{child.last_words()}"
 
 

@@ -43,7 +43,7 @@ class KernelStats:
 
 
 @dataclass(slots=True)
-class Snapshot:
+class ScrapedPage:
     """One look at `/metrics`.
 
     Attributes:
@@ -79,9 +79,9 @@ class Snapshot:
         return sorted(self.kernels.items(), key=lambda item: -item[1].seconds)[:count]
 
 
-def read(exposition: str) -> Snapshot:
+def read(exposition: str) -> ScrapedPage:
     """Read a text exposition; families that the demo does not show are passed over unparsed."""
-    snapshot = Snapshot()
+    snapshot = ScrapedPage()
     for family in text_string_to_metric_families(_shown(exposition.splitlines(keepends=True))):
         for sample in family.samples:
             _add(snapshot, sample)
@@ -92,7 +92,7 @@ def _shown(lines: Iterable[str]) -> str:
     return "".join(line for line in lines if not line.startswith("#") and line.startswith(_SHOWN))
 
 
-def _add(snapshot: Snapshot, sample: Sample) -> None:
+def _add(snapshot: ScrapedPage, sample: Sample) -> None:
     name, labels = sample.name, sample.labels
     if name.startswith("DCGM_"):
         key = (labels.get("Hostname", ""), labels.get("gpu", ""))
@@ -109,7 +109,7 @@ def _add(snapshot: Snapshot, sample: Sample) -> None:
         _add_kernel(snapshot, sample)
 
 
-def _add_kernel(snapshot: Snapshot, sample: Sample) -> None:
+def _add_kernel(snapshot: ScrapedPage, sample: Sample) -> None:
     stats = snapshot.kernels.setdefault(sample.labels["kernel"], KernelStats())
     snapshot.programs.add(sample.labels.get("program", ""))
     if sample.name == kernel.LAUNCHES.prometheus_name:

@@ -6,7 +6,7 @@ from typing import Any
 from kernelcast.cli.demo.children import Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import fetch, query
-from kernelcast.cli.demo.snapshot import Snapshot, read
+from kernelcast.cli.demo.snapshot import ScrapedPage, read
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.workspace import Workspace
 from kernelcast.wire.catalogue import kernel
@@ -24,7 +24,7 @@ class DemoState:
     workspace: Workspace
     broker: str
     elapsed_seconds: float = 0.0
-    snapshot: Snapshot = field(default_factory=Snapshot)
+    snapshot: ScrapedPage = field(default_factory=ScrapedPage)
     reachable: bool = False
     launches_per_second: float = 0.0
     hints: list[dict[str, Any]] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Gatherer:
             state.prometheus_seconds = query(url, SECONDS_QUERY)
         return state
 
-    def _take(self, snapshot: Snapshot, elapsed_seconds: float) -> None:
+    def _take(self, snapshot: ScrapedPage, elapsed_seconds: float) -> None:
         state = self.state
         passed_seconds = elapsed_seconds - state.elapsed_seconds
         if passed_seconds > 0:

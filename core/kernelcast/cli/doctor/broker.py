@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
 
-from kernelcast.cli.doctor.finding import Finding, Level, fail, ok, warn
+from kernelcast.cli.doctor.finding import Finding, Severity, fail, ok, warn
 from kernelcast.runtime.admin import Admin, TopicState, differences
 from kernelcast.runtime.connect import PRODUCER_PROPERTIES, connect
 from kernelcast.runtime.settings import KafkaSettings
@@ -29,7 +29,7 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
         admin = Admin(settings)
         administrates, found = admin.can_administrate(), admin.topics()
     except BrokerAccessError as error:
-        yield Finding("kafka", Level.FAIL, error.found, error.remedy, wrong_settings=True)
+        yield Finding("kafka", Severity.FAIL, error.found, error.remedy, wrong_settings=True)
         return
     except KernelcastError as error:
         yield fail("kafka", f"{error}", "check --kafka.bootstrap-servers, kafka.properties and the network")

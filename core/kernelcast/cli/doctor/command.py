@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from kernelcast.cli.doctor import broker, gpu, node, rows, software, surroundings
-from kernelcast.cli.doctor.finding import Finding, Level
+from kernelcast.cli.doctor.finding import Finding, Severity
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
@@ -20,7 +20,7 @@ from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME
 from kernelcast.runtime.settings import load
 
 STATE_BYTES: Final = 64 * 2**20
-_STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
+_STYLES: Final = {Severity.OK: "green", Severity.WARN: "yellow", Severity.FAIL: "bold red"}
 
 
 @command
@@ -62,7 +62,7 @@ def doctor(
         typer.echo(json.dumps([_plain(finding) for finding in findings], indent=2))
     else:
         _show(findings)
-    failed = [finding for finding in findings if finding.level is Level.FAIL]
+    failed = [finding for finding in findings if finding.level is Severity.FAIL]
     if failed:
         raise typer.Exit(EXIT_CONFIGURATION if any(finding.wrong_settings for finding in failed) else EXIT_RUN_TIME)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Level(Enum):
+class Severity(Enum):
     """How bad it is."""
 
     OK = "ok"
@@ -25,7 +25,7 @@ class Finding:
     """
 
     check: str
-    level: Level
+    level: Severity
     found: str
     remedy: str = ""
     wrong_settings: bool = False
@@ -33,14 +33,14 @@ class Finding:
 
 def ok(check: str, found: str) -> Finding:
     """All is well."""
-    return Finding(check, Level.OK, found)
+    return Finding(check, Severity.OK, found)
 
 
 def warn(check: str, found: str, remedy: str) -> Finding:
     """Something will be missing, the rest works."""
-    return Finding(check, Level.WARN, found, remedy)
+    return Finding(check, Severity.WARN, found, remedy)
 
 
 def fail(check: str, found: str, remedy: str) -> Finding:
     """It will not work like this."""
-    return Finding(check, Level.FAIL, found, remedy)
+    return Finding(check, Severity.FAIL, found, remedy)

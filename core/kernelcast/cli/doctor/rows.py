@@ -68,7 +68,7 @@ def _check_gpu(nvml: Any, index: int) -> Iterator[Finding]:
                 yield _lost(index, error)
                 return
             missing.setdefault(NOT_SUPPORTED[0] if reason in NOT_SUPPORTED else reason, []).append(what)
-    yield from _told(index, missing)
+    yield from _findings_of_gpu(index, missing)
     yield from _mig(nvml, handle, index)
 
 
@@ -77,7 +77,7 @@ def _lost(index: int, error: Exception) -> Finding:
     return fail(f"gpu {index}", f"{error}", remedy)
 
 
-def _told(index: int, missing: Mapping[str, list[str]]) -> Iterator[Finding]:
+def _findings_of_gpu(index: int, missing: Mapping[str, list[str]]) -> Iterator[Finding]:
     check = f"rows gpu {index}"
     absent = missing.get(NOT_SUPPORTED[0], [])
     found = f"{len(CALLS) - sum(map(len, missing.values()))} of {len(CALLS)} kinds"

@@ -1,5 +1,5 @@
 """Attribution of GPUs to pods, containers, jobs and users."""
 
-from kernelcast.exporter.attribution.attribution import Attribution, AttributionSettings, Gpu
+from kernelcast.exporter.attribution.attribution import AttributedGpu, Attribution, AttributionSettings
 
-__all__ = ["Attribution", "AttributionSettings", "Gpu"]
+__all__ = ["AttributedGpu", "Attribution", "AttributionSettings"]

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from kernelcast.exporter.attribution.attribution import SOURCES, Attribution, AttributionSettings, Gpu
+from kernelcast.exporter.attribution.attribution import SOURCES, AttributedGpu, Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_labels import ApiServer
 from kernelcast.exporter.refreshed import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
@@ -58,15 +58,15 @@ class CurrentUsers:
         """As `Attribution.refresh`."""
         self._now.refresh()
 
-    def labels_for(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+    def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
         """As `Attribution.labels_for`."""
         return self._now.labels_for(gpu)
 
-    def process_labels(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+    def process_labels(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
         """As `Attribution.process_labels`."""
         return self._now.process_labels(gpu, pid)
 
-    def labels_of_pid(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+    def labels_of_pid(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
         """As `Attribution.labels_of_pid`."""
         return self._now.labels_of_pid(gpu, pid)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
-from kernelcast.exporter.attribution.cgroup import PROC, Membership, membership, sees_host_pids
+from kernelcast.exporter.attribution.cgroup import PROC, CgroupMembership, membership, sees_host_pids
 from kernelcast.exporter.attribution.gpu_ids import names_of
 from kernelcast.exporter.attribution.jobs import JobDirectory, Jobs
 from kernelcast.exporter.attribution.pod_labels import NO_PODS, ApiServer, PodLabelReader, PodLabels
@@ -19,7 +19,7 @@ from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
 from kernelcast.exporter.attribution.pod_resources import Container, PodResources
 from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
-from kernelcast.exporter.refreshed import Pace, Refreshed
+from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import KUBELET_SOCKET
 from kernelcast.runtime.logging import get_logger
 
@@ -37,7 +37,7 @@ USERS_SECONDS: Final = 300.0
 POD_LABELS_SECONDS: Final = 60.0
 POD_LABELS_KEEP_SECONDS: Final = 600.0
 """A pod's labels hardly ever change, and an API server may be away while it is upgraded."""
-MOST_MISSED: Final = 1000
+MAX_MISSED: Final = 1000
 """Pods without known labels that are remembered, so that each makes one request before its time and no more."""
 FIRST_SECONDS: Final = 1.0
 """Time that the daemon's start waits for first answers, so that its first series need not change their labels."""
@@ -54,7 +54,7 @@ _log = get_logger(__name__)
 ErrorListener = Callable[[str], None]
 
 
-class Gpu(Protocol):
+class AttributedGpu(Protocol):
     """The attributes of a GPU, or of a MIG instance, that attribution needs: `nvml.reading.GpuReading` has them."""
 
     @property
@@ -127,15 +127,15 @@ class Attribution:
         self._client = PodResources(settings.socket) if settings.kubernetes == "on" else None
         self._host_pids = sees_host_pids() if settings.host_pids is None else settings.host_pids
         self._closing = ExitStack()
-        often, seldom = Pace(KUBELET_SECONDS, KEEP_SECONDS), Pace(USERS_SECONDS, 2 * USERS_SECONDS)
+        often, seldom = RefreshPolicy(KUBELET_SECONDS, KEEP_SECONDS), RefreshPolicy(USERS_SECONDS, 2 * USERS_SECONDS)
         self._pods = Refreshed(KUBELET, self._ask_kubelet, PodUses(), pace=often, on_error=on_error)
         self._names = Refreshed(POD_NAMES, self._read_names, PodNames(), pace=often, on_error=on_error)
         self._users = Refreshed(USERS, self._read_users, NO_USERS, pace=seldom, on_error=on_error)
-        slowly = Pace(POD_LABELS_SECONDS, POD_LABELS_KEEP_SECONDS)
+        slowly = RefreshPolicy(POD_LABELS_SECONDS, POD_LABELS_KEEP_SECONDS)
         self._pod_labels = Refreshed(POD_LABELS, self._pod_label_reader(), NO_PODS, pace=slowly, on_error=on_error)
         self._missed: set[Container] = set()
         self._jobs = Refreshed(
-            JOBS, self._job_reader(on_error), NO_JOBS, pace=Pace(JOBS_SECONDS, KEEP_SECONDS), on_error=on_error
+            JOBS, self._job_reader(on_error), NO_JOBS, pace=RefreshPolicy(JOBS_SECONDS, KEEP_SECONDS), on_error=on_error
         )
 
     @property
@@ -173,7 +173,7 @@ class Attribution:
         for source in self.refreshed:
             source.refresh()
 
-    def labels_for(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+    def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
         """The label sets of a GPU's device series: each series stands once for each set, at least once.
 
         Several sets come from several jobs on one GPU, as with dcgm-exporter, and from `shared_gpus`.
@@ -184,7 +184,7 @@ class Attribution:
             return pods
         return tuple({**labels, "hpc_job": job} for job in jobs for labels in pods)
 
-    def process_labels(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+    def process_labels(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
         """Labels of a process by NVML's pid; none where that pid would be another process's here.
 
         Args:
@@ -193,7 +193,7 @@ class Attribution:
         """
         return self.labels_of_pid(gpu, pid) if self._host_pids else NO_LABELS
 
-    def labels_of_pid(self, gpu: Gpu, pid: int) -> Mapping[str, str]:
+    def labels_of_pid(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
         """Pod, namespace and container of a process on a GPU; else its job and its user. Unknown labels are absent.
 
         Args:
@@ -210,13 +210,13 @@ class Attribution:
             found["user"] = user_of(pid, self._users.value, self._settings.proc)
         return {name: value for name, value in found.items() if value}
 
-    def _labels_of_gpu(self, gpu: Gpu) -> tuple[Mapping[str, str], ...]:
+    def _labels_of_gpu(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
         uses = [{**self._labels_of_pod(use.container), **use.labels()} for use in self._uses(gpu)]
         if not uses:
             return (NO_LABELS,)
         return tuple(uses) if self._settings.shared_gpus else (agreed(uses),)
 
-    def _of_pod(self, gpu: Gpu, member: Membership) -> Mapping[str, str]:
+    def _of_pod(self, gpu: AttributedGpu, member: CgroupMembership) -> Mapping[str, str]:
         found = self._names.value.of(member)
         if found is None:
             self._names.soon()
@@ -235,21 +235,21 @@ class Attribution:
         if self._settings.pod_labels is None:
             return NO_LABELS
         found = self._pod_labels.value.of(container)
-        if found is None and container not in self._missed and len(self._missed) < MOST_MISSED:
+        if found is None and container not in self._missed and len(self._missed) < MAX_MISSED:
             self._missed.add(container)
             self._pod_labels.soon()
         elif found is not None:
             self._missed.discard(container)
         return found or NO_LABELS
 
-    def _uses(self, gpu: Gpu) -> tuple[Use, ...]:
+    def _uses(self, gpu: AttributedGpu) -> tuple[Use, ...]:
         names = names_of(gpu.uuid, gpu.device, gpu.index, gi_id=gpu.gi_id, mig_uuids=gpu.mig_uuids)
         return self._pods.value.of(names)
 
-    def _jobs_of(self, gpu: Gpu) -> tuple[str, ...]:
+    def _jobs_of(self, gpu: AttributedGpu) -> tuple[str, ...]:
         return self._jobs.value.get(f"{gpu.index}.{gpu.gi_id}" if gpu.gi_id else gpu.index, ())
 
-    def _only_job(self, gpu: Gpu) -> str:
+    def _only_job(self, gpu: AttributedGpu) -> str:
         jobs = self._jobs_of(gpu)
         return jobs[0] if len(jobs) == 1 else ""
 

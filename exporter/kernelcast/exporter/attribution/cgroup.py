@@ -31,7 +31,7 @@ _CONTAINER: Final = re.compile(rf"(?<!{_HEX})({_HEX}{{64}})(?!{_HEX})")
 _SLURM: Final = re.compile(r"/(?:uid_\d+|slurmstepd\.scope|[^/]*_slurmstepd\.scope)/job_(\d+)(?:/|$)")
 
 
-class Membership(NamedTuple):
+class CgroupMembership(NamedTuple):
     """Pod, container and job of a process; empty where it has none.
 
     Attributes:
@@ -56,7 +56,7 @@ def sees_host_pids(proc: Path = PROC) -> bool:
         return False
 
 
-def membership(pid: int, proc: Path = PROC) -> Membership | None:
+def membership(pid: int, proc: Path = PROC) -> CgroupMembership | None:
     """Membership of a process; None where it has ended or may not be read."""
     # Without a Path and a file object: this is asked for each process at each interval, and takes a third so long.
     try:
@@ -72,11 +72,11 @@ def membership(pid: int, proc: Path = PROC) -> Membership | None:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def parse(content: bytes) -> Membership:
+def parse(content: bytes) -> CgroupMembership:
     """Read the content of a cgroup file; the first hierarchy that says something wins, field by field."""
     text = content.decode(errors="replace")
     paths = [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
-    return Membership(
+    return CgroupMembership(
         _first(_POD, paths).replace("_", "-"),
         _last(_CONTAINER, paths),
         _first(_SLURM, paths),

@@ -87,7 +87,7 @@ class JobDirectory:
             "job file is not used; write one job id per line",
             path=path,
             ids=len(ids),
-            most_ids=MAX_JOBS,
+            max_ids=MAX_JOBS,
             longest_id=longest,
             longest_allowed=MAX_ID_CHARACTERS,
         )

@@ -26,11 +26,11 @@ TIMEOUT_SECONDS: Final = 10.0
 DEADLINE_SECONDS: Final = 30.0
 """Of all pages together."""
 PAGE_PODS: Final = 500
-MOST_PAGES: Final = 20
-MOST_BYTES: Final = 16 * 2**20
+MAX_PAGES: Final = 20
+MAX_BYTES: Final = 16 * 2**20
 """Of one page."""
 READ_BYTES: Final = 2**16
-MOST_LABELS: Final = 32
+MAX_LABELS: Final = 32
 """Of one pod, after the allow-list."""
 PREFIX: Final = "pod_label_"
 """Before a name that another label of ours has, as with dcgm-exporter."""
@@ -138,7 +138,7 @@ class PodLabelReader:
         deadline = time.monotonic() + DEADLINE_SECONDS
         pods: dict[Pod, Mapping[str, str]] = {}
         token = ""
-        for _ in range(MOST_PAGES):
+        for _ in range(MAX_PAGES):
             page = self._page(token, deadline)
             for item in page.get("items") or ():
                 metadata = item.get("metadata") or {}
@@ -153,7 +153,7 @@ class PodLabelReader:
         """The labels whose keys are allowed, under names that Prometheus allows and that no other label has."""
         labels: dict[str, str] = {}
         for key in sorted(found):
-            if len(labels) < MOST_LABELS and any(pattern.search(key) for pattern in self._patterns):
+            if len(labels) < MAX_LABELS and any(pattern.search(key) for pattern in self._patterns):
                 labels.setdefault(label_name(key), str(found[key]))
         return {name: value for name, value in labels.items() if value}
 
@@ -201,8 +201,8 @@ def _body(answer: http.client.HTTPResponse, deadline: float) -> bytes:
     while part := answer.read(READ_BYTES):
         parts.append(part)
         size_bytes += len(part)
-        if size_bytes > MOST_BYTES:
-            raise ApiServerError(f"the API server's answer has more than {MOST_BYTES} bytes for {PAGE_PODS} pods")
+        if size_bytes > MAX_BYTES:
+            raise ApiServerError(f"the API server's answer has more than {MAX_BYTES} bytes for {PAGE_PODS} pods")
         if time.monotonic() > deadline:
             raise ApiServerError(f"the API server's answer took more than {DEADLINE_SECONDS:.0f} s")
     return b"".join(parts)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kernelcast.exporter.attribution.cgroup import Membership
+from kernelcast.exporter.attribution.cgroup import CgroupMembership
 from kernelcast.exporter.attribution.pod_resources import Container
 
 LOGS: Final = Path("/var/log")
@@ -39,7 +39,7 @@ class PodNames:
     containers: Mapping[str, Container] = field(default_factory=dict)
     pods: Mapping[str, Container] = field(default_factory=dict)
 
-    def of(self, member: Membership) -> Container | None:
+    def of(self, member: CgroupMembership) -> Container | None:
         """The container, or at least the pod, that a process is part of; None where its name is not known."""
         return self.containers.get(member.container_id) or self.pods.get(member.pod_uid)
 

@@ -57,7 +57,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ResourceClaimDevice:
     """One device of a resource claim (dynamic resource allocation)."""
 
     name: str
@@ -81,7 +81,7 @@ class Allocation:
     container: Container
     resource: str = ""
     device_id: str = ""
-    claim: Claim | None = None
+    claim: ResourceClaimDevice | None = None
 
 
 class PodResources:
@@ -126,7 +126,7 @@ def _allocations(answer: Any) -> Iterator[Allocation]:
                     yield Allocation(container, devices.resource_name, device_id)
             for dynamic in resources.dynamic_resources:
                 for one in dynamic.claim_resources:
-                    claim = Claim(
+                    claim = ResourceClaimDevice(
                         dynamic.claim_name, dynamic.claim_namespace, one.driver_name, one.pool_name, one.device_name
                     )
                     yield Allocation(container, claim=claim)

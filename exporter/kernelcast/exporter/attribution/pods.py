@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelcast.exporter.attribution.gpu_ids import gpu_of
-from kernelcast.exporter.attribution.pod_resources import Allocation, Claim, Container
+from kernelcast.exporter.attribution.pod_resources import Allocation, Container, ResourceClaimDevice
 
 NO_LABELS: Mapping[str, str] = {}
 
@@ -21,7 +21,7 @@ class Use:
 
     container: Container
     replica: str = ""
-    claim: Claim | None = None
+    claim: ResourceClaimDevice | None = None
 
     def labels(self) -> Mapping[str, str]:
         """Under dcgm-exporter's names (internal/pkg/transformation/const.go)."""

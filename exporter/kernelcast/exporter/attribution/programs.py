@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.attribution.attribution import Gpu
+from kernelcast.exporter.attribution.attribution import AttributedGpu
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.probe_process import ProbeProcess
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.identity import Device, Labels, labels
 
@@ -34,12 +34,14 @@ class ProgramUsers:
     """
 
     def __init__(
-        self, processes: Callable[[], Iterable[ProbeProcess]], labels_of: Callable[[Gpu, int], Mapping[str, str]]
+        self,
+        processes: Callable[[], Iterable[ProbeProcess]],
+        labels_of: Callable[[AttributedGpu, int], Mapping[str, str]],
     ) -> None:
         self._processes = processes
         self._labels_of = labels_of
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Every program of which anything is known."""
         found: dict[Labels, list[Mapping[str, str]]] = {}
         for one in self._processes():
@@ -52,7 +54,7 @@ class ProgramUsers:
             for identity, sets in found.items()
             if (who := agreed(sets))
         )
-        return Batch(samples=tuple(samples))
+        return SourceBatch(samples=tuple(samples))
 
     def close(self) -> None:
         """Nothing is held."""

@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Final
 
 SYSFS: Final = Path("/sys/class/infiniband")
-MOST_PORTS: Final = 64
+MAX_PORTS: Final = 64
 """Of a node; further ones are not read."""
-MOST_BYTES: Final = 64
+MAX_BYTES: Final = 64
 """Of a file; the kernel writes one number, or a number and a word."""
 BYTES_PER_WORD: Final = 4
 BITS_PER_BYTE: Final = 8
@@ -96,13 +96,13 @@ class PortReading:
 
 
 def read_ports(sysfs: Path = SYSFS) -> tuple[PortReading, ...] | None:
-    """Every port of the node, at most `MOST_PORTS`; None where the kernel has no such adapter."""
+    """Every port of the node, at most `MAX_PORTS`; None where the kernel has no such adapter."""
     try:
         devices = sorted(path for path in sysfs.iterdir())
     except FileNotFoundError:
         return None
     ports = [port for device in devices for port in _numbered(device / "ports")]
-    return tuple(_read_port(port) for port in ports[:MOST_PORTS])
+    return tuple(_read_port(port) for port in ports[:MAX_PORTS])
 
 
 def _numbered(directory: Path) -> Iterator[Path]:
@@ -143,6 +143,6 @@ def _text(file: Path) -> str:
     """A file's first bytes; empty where it cannot be read: drivers differ in which files they have."""
     try:
         with file.open("rb", buffering=0) as opened:
-            return (opened.read(MOST_BYTES) or b"").decode(errors="replace").strip()
+            return (opened.read(MAX_BYTES) or b"").decode(errors="replace").strip()
     except OSError:
         return ""

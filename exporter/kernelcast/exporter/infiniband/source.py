@@ -10,8 +10,8 @@ from kernelcast.columnar import EndedSeries, Sample
 from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.infiniband import ports
 from kernelcast.exporter.infiniband.ports import SYSFS, PortReading, read_ports
-from kernelcast.exporter.refreshed import Pace, Refreshed
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.wire.catalogue import Kind, Metric, infiniband
 from kernelcast.wire.identity import Labels, labels
 
@@ -60,7 +60,7 @@ class InfinibandSource:
         self._clock = clock
         self._starts = KeyedStarts(boot_ns)
         self._ended: EndedSeries[str] = EndedSeries()
-        pace = Pace(interval_seconds, KEPT_INTERVALS * interval_seconds + SLOWEST_READ_SECONDS)
+        pace = RefreshPolicy(interval_seconds, KEPT_INTERVALS * interval_seconds + SLOWEST_READ_SECONDS)
         self._reading = Refreshed(NAME, self._read, _NodePorts(), pace=pace, on_error=on_error)
 
     def start(self) -> "InfinibandSource":
@@ -73,12 +73,12 @@ class InfinibandSource:
         """Read once, now, on the caller's thread."""
         self._reading.refresh()
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Every series of every port as of its last reading, and which of them have ended."""
         node = self._reading.value
         self._reading.soon()
         samples = [sample for port in node.ports for sample in self._samples(port, node.time_ns)]
-        return Batch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
+        return SourceBatch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
 
     def close(self) -> None:
         """Read no more; safe to call twice."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 KMSG: Final = Path("/dev/kmsg")
-MOST_RECORDS: Final = 20_000
+MAX_RECORDS: Final = 20_000
 """Read at a time; the rest follows with the next reading."""
 RECORD_BYTES: Final = 8192
 """The longest record. Source: Linux, kernel/printk/internal.h, PRINTK_MESSAGE_MAX, and its properties."""
@@ -94,7 +94,7 @@ class KernelLog:
         self.has_more = False
 
     def read(self) -> Iterator[Record]:
-        """What was logged since the last reading, at most `MOST_RECORDS`; never waits.
+        """What was logged since the last reading, at most `MAX_RECORDS`; never waits.
 
         Raises:
             OSError: The log cannot be opened or read; the next reading opens it again.
@@ -103,7 +103,7 @@ class KernelLog:
             self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self.has_more = False
         boot_ns = self.clock() - self._monotonic()
-        for _ in range(MOST_RECORDS):
+        for _ in range(MAX_RECORDS):
             try:
                 raw = os.read(self._file, RECORD_BYTES)
             except BlockingIOError:

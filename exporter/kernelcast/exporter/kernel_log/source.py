@@ -14,8 +14,8 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.kernel_log.position import Position, PositionFile
 from kernelcast.exporter.kernel_log.reader import Address, KernelLog, Record, Xid
 from kernelcast.exporter.nvml.xid_names import xid_name
-from kernelcast.exporter.refreshed import Pace, Refreshed
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.wire.catalogue import gpu
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import Device, Labels, labels
@@ -26,7 +26,7 @@ KEEP_SECONDS: Final = float("inf")
 """Counts stay true while the log cannot be read."""
 SAVE_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the position is saved while no XID comes."""
-MOST_SERIES: Final = 1024
+MAX_SERIES: Final = 1024
 """Pairs of GPU and XID; further ones are not counted."""
 
 
@@ -110,7 +110,7 @@ class KernelLogSource:
         self._shown = _Reading()
         self._announced: set[Xid] = set()
         self._known: dict[Address, Labels] = {}
-        pace = Pace(interval_seconds, KEEP_SECONDS)
+        pace = RefreshPolicy(interval_seconds, KEEP_SECONDS)
         self._reading = Refreshed(NAME, self._read, _Reading(), pace=pace, on_error=counts.error)
 
     def start(self) -> "KernelLogSource":
@@ -123,7 +123,7 @@ class KernelLogSource:
         """Read once, now, on the caller's thread."""
         self._reading.refresh()
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Every XID that was read; a new one has the value 0 once, so that `increase()` sees it."""
         reading = self._reading.value
         self._reading.soon()
@@ -131,7 +131,7 @@ class KernelLogSource:
         if all(xid in self._announced for xid, _ in reading.totals):
             self._shown = reading
         self._announced.update(xid for xid, _ in reading.totals)
-        return Batch(samples=samples)
+        return SourceBatch(samples=samples)
 
     def close(self) -> None:
         """Read no more, and save the position; safe to call twice."""
@@ -165,7 +165,7 @@ class KernelLogSource:
             return
         self._sequence = record.sequence
         xid = record.xid
-        if xid is not None and (xid in self._totals or len(self._totals) < MOST_SERIES):
+        if xid is not None and (xid in self._totals or len(self._totals) < MAX_SERIES):
             total = self._totals.get(xid, _Total())
             self._totals[xid] = replace(total, count=total.count + 1, last_ns=min(record.time_ns, self._clock()))
 

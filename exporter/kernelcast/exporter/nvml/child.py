@@ -22,7 +22,7 @@ class ChildEndedError(Exception):
     """The process has ended, or speaks nonsense."""
 
 
-class Child:
+class WorkerProcess:
     """One such process, from its start to its end.
 
     Args:

@@ -22,7 +22,7 @@ ALL_LANES: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class NvmlCall:
     """One NVML call.
 
     Attributes:
@@ -158,33 +158,33 @@ CLOCK_EVENTS: Final = (
 )
 """By bit, in nvidia-smi's words. Source: nvml.h, nvmlClocksEventReasons."""
 
-MEMORY_CALL: Final = Call("nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory)
+MEMORY_CALL: Final = NvmlCall("nvmlDeviceGetMemoryInfo_v2", (rows.FB_FREE, rows.FB_USED, rows.FB_RESERVED), _memory)
 CALLS: Final = (
-    Call("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock),
-    Call("nvmlDeviceGetClockInfo(MEM)", (rows.MEM_CLOCK,), _memory_clock),
-    Call("nvmlDeviceGetTemperature", (rows.GPU_TEMP,), _temperature),
-    Call("nvmlDeviceGetTemperatureThreshold", (rows.SLOWDOWN_TEMP,), _slowdown_temperature),
-    Call("nvmlDeviceGetPowerUsage", (rows.POWER_USAGE,), _power),
-    Call("nvmlDeviceGetEnforcedPowerLimit", (rows.POWER_LIMIT,), _power_limit),
-    Call("nvmlDeviceGetTotalEnergyConsumption", (rows.TOTAL_ENERGY,), _energy),
-    Call("nvmlDeviceGetPcieReplayCounter", (rows.PCIE_REPLAY,), _pcie_replays),
-    Call("nvmlDeviceGetUtilizationRates", (rows.GPU_UTIL, rows.MEM_COPY_UTIL), _utilization),
-    Call("nvmlDeviceGetEncoderUtilization", (rows.ENC_UTIL,), _encoder),
-    Call("nvmlDeviceGetDecoderUtilization", (rows.DEC_UTIL,), _decoder),
+    NvmlCall("nvmlDeviceGetClockInfo(SM)", (rows.SM_CLOCK,), _clock),
+    NvmlCall("nvmlDeviceGetClockInfo(MEM)", (rows.MEM_CLOCK,), _memory_clock),
+    NvmlCall("nvmlDeviceGetTemperature", (rows.GPU_TEMP,), _temperature),
+    NvmlCall("nvmlDeviceGetTemperatureThreshold", (rows.SLOWDOWN_TEMP,), _slowdown_temperature),
+    NvmlCall("nvmlDeviceGetPowerUsage", (rows.POWER_USAGE,), _power),
+    NvmlCall("nvmlDeviceGetEnforcedPowerLimit", (rows.POWER_LIMIT,), _power_limit),
+    NvmlCall("nvmlDeviceGetTotalEnergyConsumption", (rows.TOTAL_ENERGY,), _energy),
+    NvmlCall("nvmlDeviceGetPcieReplayCounter", (rows.PCIE_REPLAY,), _pcie_replays),
+    NvmlCall("nvmlDeviceGetUtilizationRates", (rows.GPU_UTIL, rows.MEM_COPY_UTIL), _utilization),
+    NvmlCall("nvmlDeviceGetEncoderUtilization", (rows.ENC_UTIL,), _encoder),
+    NvmlCall("nvmlDeviceGetDecoderUtilization", (rows.DEC_UTIL,), _decoder),
     MEMORY_CALL,
-    Call(
+    NvmlCall(
         "nvmlDeviceGetRemappedRows",
         (rows.CORRECTABLE_REMAPPED_ROWS, rows.UNCORRECTABLE_REMAPPED_ROWS, rows.ROW_REMAP_FAILURE),
         _remapped_rows,
     ),
-    Call("nvmlDeviceGetCurrentClocksEventReasons", (rows.CLOCK_EVENT_REASONS,), _clock_events),
-    Call("nvmlDeviceGetGridLicensableFeatures", (rows.VGPU_LICENSE_STATUS,), _license),
-    Call("nvmlDeviceGetCurrPcieLinkGeneration", (rows.PCIE_LINK_GEN,), _link_generation),
-    Call("nvmlDeviceGetCurrPcieLinkWidth", (rows.PCIE_LINK_WIDTH,), _link_width),
-    Call("nvmlDeviceGetMaxPcieLinkGeneration", (rows.PCIE_MAX_LINK_GEN,), _max_link_generation),
-    Call("nvmlDeviceGetMaxPcieLinkWidth", (rows.PCIE_MAX_LINK_WIDTH,), _max_link_width),
-    Call("nvmlDeviceGetPerformanceState", (rows.PSTATE,), _performance_state),
-    Call("nvmlDeviceGetFanSpeed", (rows.FAN_SPEED,), _fan_speed),
+    NvmlCall("nvmlDeviceGetCurrentClocksEventReasons", (rows.CLOCK_EVENT_REASONS,), _clock_events),
+    NvmlCall("nvmlDeviceGetGridLicensableFeatures", (rows.VGPU_LICENSE_STATUS,), _license),
+    NvmlCall("nvmlDeviceGetCurrPcieLinkGeneration", (rows.PCIE_LINK_GEN,), _link_generation),
+    NvmlCall("nvmlDeviceGetCurrPcieLinkWidth", (rows.PCIE_LINK_WIDTH,), _link_width),
+    NvmlCall("nvmlDeviceGetMaxPcieLinkGeneration", (rows.PCIE_MAX_LINK_GEN,), _max_link_generation),
+    NvmlCall("nvmlDeviceGetMaxPcieLinkWidth", (rows.PCIE_MAX_LINK_WIDTH,), _max_link_width),
+    NvmlCall("nvmlDeviceGetPerformanceState", (rows.PSTATE,), _performance_state),
+    NvmlCall("nvmlDeviceGetFanSpeed", (rows.FAN_SPEED,), _fan_speed),
 )
 """Asked of every GPU at every interval."""
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kernelcast.exporter.nvml import fields, reading
 from kernelcast.exporter.nvml.codes import Codes, error_name
 from kernelcast.exporter.nvml.fields import GRAPHICS, GpmMetric
-from kernelcast.exporter.nvml.gpu_values import Failed, LostGpuError, Values
+from kernelcast.exporter.nvml.gpu_values import Failed, GpuValues, LostGpuError
 from kernelcast.exporter.nvml.inventory import Gpu
 from kernelcast.wire.catalogue.device import GPU_UTIL
 
@@ -56,7 +56,7 @@ class Gpm:
         self._asked: tuple[GpmMetric, ...] = ()
         self._slots: list[Any] = []
 
-    def read(self, gpu: Gpu, wanted: frozenset[str], now_ns: int, into: Values) -> None:
+    def read(self, gpu: Gpu, wanted: frozenset[str], now_ns: int, into: GpuValues) -> None:
         """Add the wanted profiling rows, or why they are absent.
 
         Raises:
@@ -123,7 +123,7 @@ class Gpm:
         self._looks[gpu.key] = looks
         return looks
 
-    def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: Values) -> None:
+    def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: GpuValues) -> None:
         """Metrics between the two samples; after `_look` the later one is called `before`."""
         nvml, looks = self._nvml, self._looks[gpu.key]
         if asked != self._asked:
@@ -152,7 +152,7 @@ class Gpm:
         for slot, metric_id in zip(self._slots, ids, strict=True):
             slot.metricId = metric_id
 
-    def _put(self, metric: GpmMetric, slot: Any, into: Values) -> None:
+    def _put(self, metric: GpmMetric, slot: Any, into: GpuValues) -> None:
         if slot.nvmlReturn != self._nvml.NVML_SUCCESS:
             into.put(metric.row, None, self._codes.reason(slot.nvmlReturn))
         elif not math.isfinite(slot.value):
@@ -179,6 +179,6 @@ def _asked(wanted: frozenset[str]) -> tuple[GpmMetric, ...]:
     return tuple(metric for metric in fields.GPM_METRICS if metric.row.otlp_name in wanted)
 
 
-def _absent(asked: tuple[GpmMetric, ...], reason: str, into: Values) -> None:
+def _absent(asked: tuple[GpmMetric, ...], reason: str, into: GpuValues) -> None:
     for metric in asked:
         into.put(metric.row, None, reason)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kernelcast.exporter.nvml import fields, reading
 from kernelcast.exporter.nvml.codes import Codes, error_name
-from kernelcast.exporter.nvml.fields import Call, FieldValue, Number
+from kernelcast.exporter.nvml.fields import FieldValue, Number, NvmlCall
 from kernelcast.exporter.nvml.inventory import Gpu
 from kernelcast.wire.catalogue import Metric
 
@@ -23,7 +23,7 @@ class LostGpuError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class GpuValues:
     """Values of one GPU, and reasons for absent ones, by OTLP name."""
 
     values: dict[str, Number] = field(default_factory=dict)
@@ -51,20 +51,20 @@ class ValueReader:
         self._codes = codes
         self._failed = failed
 
-    def read(self, gpu: Gpu, wanted: frozenset[str]) -> Values:
+    def read(self, gpu: Gpu, wanted: frozenset[str]) -> GpuValues:
         """The wanted rows of a GPU, by OTLP name.
 
         Raises:
             LostGpuError: The GPU is gone.
         """
-        into = Values()
+        into = GpuValues()
         for call in _calls(wanted, of_instance=bool(gpu.gi_id)):
             self._call(gpu, call, wanted, into)
         if not gpu.gi_id:
             self._fields(gpu, _field_values(wanted), into)
         return into
 
-    def _call(self, gpu: Gpu, call: Call, wanted: frozenset[str], into: Values) -> None:
+    def _call(self, gpu: Gpu, call: NvmlCall, wanted: frozenset[str], into: GpuValues) -> None:
         reason = reading.NO_DATA
         values: tuple[Number | None, ...] = (None,) * len(call.rows)
         try:
@@ -75,7 +75,7 @@ class ValueReader:
             if row.otlp_name in wanted:
                 into.put(row, value, reason)
 
-    def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: Values) -> None:
+    def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: GpuValues) -> None:
         if not asked:
             return
         nvml = self._nvml
@@ -117,7 +117,7 @@ class ValueReader:
 
 
 @lru_cache(maxsize=4)
-def _calls(wanted: frozenset[str], *, of_instance: bool) -> tuple[Call, ...]:
+def _calls(wanted: frozenset[str], *, of_instance: bool) -> tuple[NvmlCall, ...]:
     """The calls that give any of the wanted rows; the same at every interval."""
     calls = fields.MIG_CALLS if of_instance else fields.CALLS
     return tuple(call for call in calls if any(row.otlp_name in wanted for row in call.rows))

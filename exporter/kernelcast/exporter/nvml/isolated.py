@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kernelcast.exporter.nvml.child import Child, ChildEndedError
+from kernelcast.exporter.nvml.child import ChildEndedError, WorkerProcess
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.xid_memory import XidMemory
@@ -20,7 +20,7 @@ START_SECONDS: Final = 60.0
 FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 300.0
 STOP_SECONDS: Final = 2.0
-MOST_LEFT: Final = 3
+MAX_LEFT: Final = 3
 """Processes that hang in the driver and cannot be killed; beyond them no new one is tried."""
 
 _log = get_logger(__name__)
@@ -53,8 +53,8 @@ class IsolatedSampler:
         self.timeout_seconds = timeout_seconds
         self._gpus = gpus
         self._listed: frozenset[str] = frozenset()
-        self._child: Child | None = None
-        self._left: list[tuple[Child, float]] = []
+        self._child: WorkerProcess | None = None
+        self._left: list[tuple[WorkerProcess, float]] = []
         self._found: tuple[GpuReading, ...] = ()
         self._retry_at = 0.0
         self._wait_seconds = FIRST_RETRY_SECONDS
@@ -81,7 +81,7 @@ class IsolatedSampler:
     def sample(self, time_ns: int) -> NodeReading | None:
         """Every GPU as of `time_ns`; None where NVML does not answer."""
         deadline = time.monotonic() + self.timeout_seconds
-        self._bury()
+        self._reap()
         child = self._begin(deadline)
         if child is None or not child.is_ready:
             return None
@@ -118,21 +118,21 @@ class IsolatedSampler:
             child.close()
         self._left.clear()
 
-    def _begin(self, deadline: float) -> Child | None:
+    def _begin(self, deadline: float) -> WorkerProcess | None:
         """The process, started if need be; it is waited for once."""
         now = time.monotonic()
         if self._child is None:
-            if now < self._retry_at or len(self._left) >= MOST_LEFT:
+            if now < self._retry_at or len(self._left) >= MAX_LEFT:
                 return None
             self._listed = self._list()
-            self._child, self.starts = Child(self._nvml, self._options), self.starts + 1
+            self._child, self.starts = WorkerProcess(self._nvml, self._options), self.starts + 1
         elif not self._child.is_ready:
             deadline = now
         if not self._child.is_ready:
             self._greet(self._child, deadline)
         return self._child
 
-    def _greet(self, child: Child, deadline: float) -> None:
+    def _greet(self, child: WorkerProcess, deadline: float) -> None:
         try:
             answer = child.answer(deadline)
         except ChildEndedError as error:
@@ -151,7 +151,7 @@ class IsolatedSampler:
             self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
             self._xids.begin_anew()
 
-    def _taken(self, child: Child, answer: dict[str, Any]) -> NodeReading:
+    def _taken(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
         reading = NodeReading.from_json(answer["reading"])
         if self.hanging is not None:
             _log.info("NVML answers again", call=self.hanging)
@@ -171,18 +171,18 @@ class IsolatedSampler:
         except OSError:
             return frozenset()
 
-    def _crashed(self, child: Child, how: str) -> None:
+    def _crashed(self, child: WorkerProcess, how: str) -> None:
         self.crashes += 1
         _log.warning("NVML's process has ended", how=how, call=child.call)
         self._replace(child)
 
-    def _hung(self, child: Child) -> None:
+    def _hung(self, child: WorkerProcess) -> None:
         self.hangs, self.hanging = self.hangs + 1, child.call
         _log.warning("NVML hangs; its process is replaced", call=child.call, timeout_seconds=self.timeout_seconds)
         child.kill()
         self._replace(child)
 
-    def _replace(self, child: Child) -> None:
+    def _replace(self, child: WorkerProcess) -> None:
         """Have another one take its place after a while."""
         child.stop()
         now = time.monotonic()
@@ -190,9 +190,9 @@ class IsolatedSampler:
         self._child = None
         self._retry_at = now + self._wait_seconds
         self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
-        self._bury()
+        self._reap()
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         """Let go of processes that have ended, and make sure that the others do."""
         left, self._left = self._left, []
         for child, limit in left:

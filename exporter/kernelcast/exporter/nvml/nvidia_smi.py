@@ -54,16 +54,16 @@ REASONS: Final = {
 
 
 @dataclass(slots=True)
-class Section:
+class OutputSection:
     """A part of the output: values by name, parts within it in order."""
 
     name: str = ""
     values: dict[str, str] = field(default_factory=dict)
-    parts: list["Section"] = field(default_factory=list)
+    parts: list["OutputSection"] = field(default_factory=list)
 
-    def part(self, name: str) -> "Section":
+    def part(self, name: str) -> "OutputSection":
         """The first part of a name; an empty one where there is none."""
-        return next((part for part in self.parts if part.name == name), Section(name))
+        return next((part for part in self.parts if part.name == name), OutputSection(name))
 
     def number(self, name: str) -> float | None:
         """A value without its unit; None where there is none."""
@@ -92,8 +92,8 @@ def read_capture(path: Path) -> Recording:
     return Recording(tuple(_moments(logs)))
 
 
-def _tree(text: str) -> Section:
-    root = Section()
+def _tree(text: str) -> OutputSection:
+    root = OutputSection()
     open_sections = [root]
     for line in text.splitlines():
         found = LINE.match(line.rstrip())
@@ -105,13 +105,13 @@ def _tree(text: str) -> Section:
         if found[3] is not None:
             inside.values[found[2]] = found[3].strip()
         # A value may have parts too, such as `HW Slowdown` and each line of a process.
-        section = Section(found[2], {"": (found[3] or "").strip()})
+        section = OutputSection(found[2], {"": (found[3] or "").strip()})
         inside.parts.append(section)
         open_sections.append(section)
     return root
 
 
-def _moments(logs: list[Section]) -> Iterator[Moment]:
+def _moments(logs: list[OutputSection]) -> Iterator[Moment]:
     began, before = _time_ns(logs[0]), Answers()
     for log in logs:
         now = _answers(log)
@@ -119,7 +119,7 @@ def _moments(logs: list[Section]) -> Iterator[Moment]:
         before = now
 
 
-def _time_ns(log: Section) -> int:
+def _time_ns(log: OutputSection) -> int:
     try:
         told = datetime.strptime(log.values.get("Timestamp", ""), TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
@@ -127,7 +127,7 @@ def _time_ns(log: Section) -> int:
     return int(told.timestamp()) * NANOSECONDS_PER_SECOND
 
 
-def _answers(log: Section) -> Answers:
+def _answers(log: OutputSection) -> Answers:
     gpus = [part for part in log.parts if GPU.match(part.name)]
     answers: Answers = {
         NODE: {
@@ -150,7 +150,7 @@ def _known(answers: dict[str, Any]) -> dict[str, Any]:
     return {call: unknown if answer is None else answer for call, answer in answers.items()}
 
 
-def _identity(gpu: Section, instances: list[Section]) -> dict[str, Any]:
+def _identity(gpu: OutputSection, instances: list[OutputSection]) -> dict[str, Any]:
     divided = int(gpu.part("MIG Mode").values.get("Current") == "Enabled")
     minor = gpu.number("Minor Number")
     return {
@@ -165,7 +165,7 @@ def _identity(gpu: Section, instances: list[Section]) -> dict[str, Any]:
     }
 
 
-def _labels(gpu: Section) -> dict[str, Any]:
+def _labels(gpu: OutputSection) -> dict[str, Any]:
     """Values that a counters table may use as labels; NVML's own version is not in the output."""
     inforom = gpu.part("Inforom Version")
     brand = gpu.values.get("Product Brand", "")
@@ -180,12 +180,12 @@ def _labels(gpu: Section) -> dict[str, Any]:
     }
 
 
-def _text(section: Section, name: str) -> str | None:
+def _text(section: OutputSection, name: str) -> str | None:
     value = section.values.get(name, "N/A")
     return None if value in NO_NAMES else value
 
 
-def _engines(gpu: Section) -> dict[str, Any]:
+def _engines(gpu: OutputSection) -> dict[str, Any]:
     clocks, power, use = gpu.part("Clocks"), gpu.part("GPU Power Readings"), gpu.part("Utilization")
     heat = gpu.part("Temperature")
     rates = {"gpu": _whole(use, "GPU"), "memory": _whole(use, "Memory")}
@@ -208,7 +208,7 @@ def _engines(gpu: Section) -> dict[str, Any]:
     }
 
 
-def _link(gpu: Section) -> dict[str, Any]:
+def _link(gpu: OutputSection) -> dict[str, Any]:
     """PCIe, performance state, fan and recovery."""
     link = gpu.part("PCI").part("GPU Link Info")
     generation, width = link.part("PCIe Generation"), link.part("Link Width")
@@ -224,13 +224,13 @@ def _link(gpu: Section) -> dict[str, Any]:
     }
 
 
-def _lettered(section: Section, name: str) -> int | None:
+def _lettered(section: OutputSection, name: str) -> int | None:
     """A number with a letter at one end, such as 16x or P0."""
     found = LETTERED.match(section.values.get(name, ""))
     return int(found[1]) if found else None
 
 
-def _memory_health(gpu: Section) -> dict[str, Any]:
+def _memory_health(gpu: OutputSection) -> dict[str, Any]:
     retired, errors = gpu.part("Retired Pages"), gpu.part("ECC Errors")
     remapped = gpu.part("Remapped Rows")
     rows = (
@@ -251,7 +251,7 @@ def _memory_health(gpu: Section) -> dict[str, Any]:
     }
 
 
-def _instance(gpu: Section, instance: Section) -> dict[str, Any]:
+def _instance(gpu: OutputSection, instance: OutputSection) -> dict[str, Any]:
     gi_id, ci_id = instance.values.get("GPU Instance ID", "0"), instance.values.get("Compute Instance ID", "0")
     return {
         "nvmlDeviceGetUUID": f"MIG-{gpu.values.get('GPU UUID', '')}/{gi_id}/{ci_id}",
@@ -263,7 +263,7 @@ def _instance(gpu: Section, instance: Section) -> dict[str, Any]:
     }
 
 
-def _process_names(gpus: list[Section]) -> dict[str, str]:
+def _process_names(gpus: list[OutputSection]) -> dict[str, str]:
     """The program's name of each process, without its folder, where the output has it."""
     parts = [part for gpu in gpus for part in gpu.part("Processes").parts if part.name == "Process ID"]
     paths = {part.values[""]: part.values.get("Name", "") for part in parts}
@@ -274,7 +274,7 @@ def _process_names(gpus: list[Section]) -> dict[str, str]:
     }
 
 
-def _processes(gpu: Section, gi_id: str = "N/A", ci_id: str = "N/A") -> dict[str, Any]:
+def _processes(gpu: OutputSection, gi_id: str = "N/A", ci_id: str = "N/A") -> dict[str, Any]:
     """The processes of a GPU, or of one compute instance: two lines that name both instances precede each process."""
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS.values()}
     of_gpu_instance = of_compute_instance = False
@@ -291,13 +291,13 @@ def _processes(gpu: Section, gi_id: str = "N/A", ci_id: str = "N/A") -> dict[str
     return {f"nvmlDeviceGet{kind}RunningProcesses": processes for kind, processes in found.items()}
 
 
-def _memory(told: Section) -> dict[str, int] | None:
+def _memory(told: OutputSection) -> dict[str, int] | None:
     sizes = {name: _whole(told, name.title(), BYTES_PER_MEBIBYTE) for name in ("total", "reserved", "used", "free")}
     known = {name: size for name, size in sizes.items() if size is not None}
     return known if len(known) == len(sizes) else None
 
 
-def _reasons(gpu: Section) -> int | None:
+def _reasons(gpu: OutputSection) -> int | None:
     told = gpu.part("Clocks Event Reasons")
     flags = {**told.values, **told.part("HW Slowdown").values}
     if not set(REASONS) & set(flags):
@@ -305,7 +305,7 @@ def _reasons(gpu: Section) -> int | None:
     return sum(1 << CLOCK_EVENTS.index(reason) for name, reason in REASONS.items() if flags.get(name) == "Active")
 
 
-def _errors(told: Section, kind: str) -> int | None:
+def _errors(told: OutputSection, kind: str) -> int | None:
     counts = [_whole(told, name) for name in told.values if kind in name]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
@@ -317,7 +317,7 @@ def _field(name: str, value: int | None) -> dict[str, Any]:
     return {call: None if value is None else answer}
 
 
-def _whole(told: Section, name: str, factor: int = 1) -> int | None:
+def _whole(told: OutputSection, name: str, factor: int = 1) -> int | None:
     value = told.number(name)
     return None if value is None else round(value * factor)
 

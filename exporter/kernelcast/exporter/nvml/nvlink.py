@@ -18,7 +18,7 @@ OFF: Final = "off"
 STATE: Final = "state"
 ALL: Final = "all"
 CHOICES: Final = (OFF, STATE, ALL)
-MOST_LINKS: Final = 36
+MAX_LINKS: Final = 36
 """Of one GPU. Source: nvml.h, NVML_NVLINK_MAX_LINKS."""
 VALUES_PER_CALL: Final = 128
 STATE_CALL: Final = "nvmlDeviceGetNvLinkState"
@@ -125,7 +125,7 @@ class NvLinks:
     def _link_count(self, gpu: Gpu) -> int:
         known = _Known(1)
         found = dict(self._values(gpu, [("LINK_COUNT", 0)], known))
-        return min(found.get(("LINK_COUNT", 0), 0), MOST_LINKS)
+        return min(found.get(("LINK_COUNT", 0), 0), MAX_LINKS)
 
     def _values(self, gpu: Gpu, asked: Sequence[_Value], known: _Known) -> Iterator[tuple[_Value, int]]:
         """The values that the GPU gives; unsupported fields are noted."""

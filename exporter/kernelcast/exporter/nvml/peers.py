@@ -9,7 +9,7 @@ from kernelcast.exporter.nvml.codes import Codes, error_name
 from kernelcast.exporter.nvml.gpu_values import Failed
 from kernelcast.exporter.nvml.inventory import Gpu
 
-MOST_GPUS: Final = 32
+MAX_GPUS: Final = 32
 """Of which pairs are asked for: 496 calls an interval at most."""
 PEER_CALL: Final = "nvmlDeviceGetP2PStatus"
 UNKNOWN: Final = "Unknown"
@@ -49,7 +49,7 @@ class PeerStatus:
 
         NVML answers for the pair, in whichever order, so each is asked once.
         """
-        whole = [gpu for gpu in gpus if not gpu.gi_id][:MOST_GPUS]
+        whole = [gpu for gpu in gpus if not gpu.gi_id][:MAX_GPUS]
         found: Peers = {gpu.uuid: {} for gpu in whole}
         for one, other in combinations(whole, 2):
             status = self._status(one, other)

@@ -15,7 +15,7 @@ from kernelcast.exporter.nvml.inventory import Gpu
 from kernelcast.exporter.nvml.reading import ProcessUse
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
-MOST_PROCESSES: Final = 64
+MAX_PROCESSES: Final = 64
 """Processes with series of their own on a GPU or instance, by memory; the rest is summed."""
 OTHER: Final = "other"
 OTHER_PID: Final = 0
@@ -97,7 +97,7 @@ class Processes:
                     found[one.pid] = _joined(found[one.pid], held) if one.pid in found else held
         shares = self._shares(gpu, now_ns) if found and not gpu.gi_id else None
         ranked = sorted(found, key=lambda pid: (-(found[pid][1] or 0), pid))
-        names = self._named(gpu, ranked[:MOST_PROCESSES])
+        names = self._named(gpu, ranked[:MAX_PROCESSES])
         return _bounded(
             ProcessUse(pid, *found[pid], *(UNKNOWN if shares is None else shares.get(pid, IDLE)), names.get(pid, ""))
             for pid in ranked
@@ -107,7 +107,7 @@ class Processes:
         try:
             processes: Iterable[Any] = getattr(self._nvml, call)(handle)
         except self._nvml.NVMLError as error:
-            self._told(call, error)
+            self._check_error(call, error)
             return ()
         return processes
 
@@ -120,7 +120,7 @@ class Processes:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(gpu.handle, said.seen_us)
         except self._nvml.NVMLError as error:
             if error.value != self._nvml.NVML_ERROR_NOT_FOUND:
-                self._told(fields.PROCESS_UTILIZATION_CALL, error)
+                self._check_error(fields.PROCESS_UTILIZATION_CALL, error)
                 return None
             samples = []
         said.asked_ns, said.shares = now_ns, {}
@@ -148,7 +148,7 @@ class Processes:
         except OSError:
             return ""
 
-    def _told(self, call: str, error: Any) -> None:
+    def _check_error(self, call: str, error: Any) -> None:
         if not self._codes.expected(error.value):
             self._failed(call, error_name(error))
         if self._codes.lost(error.value):
@@ -163,7 +163,7 @@ def _joined(one: Held, other: Held) -> Held:
 def _bounded(ranked: Iterable[ProcessUse]) -> tuple[ProcessUse, ...]:
     """The first of them one by one, the others as one."""
     uses = tuple(ranked)
-    rest = uses[MOST_PROCESSES:]
+    rest = uses[MAX_PROCESSES:]
     if not rest:
         return uses
     other = ProcessUse(
@@ -176,7 +176,7 @@ def _bounded(ranked: Iterable[ProcessUse]) -> tuple[ProcessUse, ...]:
         _sum(use.dec_percent for use in rest),
         OTHER,
     )
-    return (*uses[:MOST_PROCESSES], other)
+    return (*uses[:MAX_PROCESSES], other)
 
 
 def _sum(parts: Iterable[int | None]) -> int | None:

@@ -32,7 +32,7 @@ class Handle:
 
 
 @dataclass(slots=True)
-class Look:
+class GpmReading:
     """One look at GPM's counters.
 
     Attributes:
@@ -87,7 +87,7 @@ class RecordedNvml:
         self.opened = 0
         self.driver = True
         self.lost: set[str] = set()
-        self.gpm_samples: dict[int, Look] = {}
+        self.gpm_samples: dict[int, GpmReading] = {}
         self._looks = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -166,7 +166,7 @@ class RecordedNvml:
         self._before("nvmlGpmSampleAlloc", NODE)
         memory = ctypes.create_string_buffer(8)
         sample = ctypes.cast(memory, pynvml.c_nvmlGpmSample_t)
-        self.gpm_samples[_address(sample)] = Look(memory)
+        self.gpm_samples[_address(sample)] = GpmReading(memory)
         return sample
 
     def nvmlGpmSampleFree(self, sample: Any) -> None:  # noqa: N802  pynvml's name

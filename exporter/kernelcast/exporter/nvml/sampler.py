@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from kernelcast.exporter.nvml import fields, nvlink, reading
 from kernelcast.exporter.nvml.codes import Codes, error_name
 from kernelcast.exporter.nvml.gpm import Gpm
-from kernelcast.exporter.nvml.gpu_values import LostGpuError, ValueReader, Values
+from kernelcast.exporter.nvml.gpu_values import GpuValues, LostGpuError, ValueReader
 from kernelcast.exporter.nvml.inventory import Gpu, find
 from kernelcast.exporter.nvml.labels import GpuLabels
 from kernelcast.exporter.nvml.peers import Peers, PeerStatus
@@ -25,7 +25,7 @@ FIRST_RETRY_NS: Final = 5 * NANOSECONDS_PER_SECOND
 LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
 LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
 """How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
-MOST_ERRORS: Final = 1000
+MAX_ERRORS: Final = 1000
 """Errors kept between two readings, far more than one makes; beyond it the oldest are dropped."""
 
 
@@ -71,7 +71,7 @@ class Sampler:
         self._nvml = nvml
         self._codes = Codes(nvml)
         # Filled by the XIDs' thread too.
-        self._errors: deque[tuple[str, str]] = deque(maxlen=MOST_ERRORS)
+        self._errors: deque[tuple[str, str]] = deque(maxlen=MAX_ERRORS)
         self._values = ValueReader(nvml, self._codes, self._failed)
         self._gpm = Gpm(nvml, self._codes, self._failed)
         # A recording's processes are not those of this machine.
@@ -145,7 +145,7 @@ class Sampler:
     def _look(self, now_ns: int) -> None:
         """See which GPUs there are now; where one was lost, from the beginning."""
         if self._retry:
-            self._begin_anew()
+            self._reopen()
         complete = self._enumerate()
         if complete:
             self._retry, self._wait_ns, self._look_ns = False, FIRST_RETRY_NS, now_ns + LOOK_NS
@@ -153,7 +153,7 @@ class Sampler:
             self._retry, self._look_ns = True, now_ns + self._wait_ns
             self._wait_ns = min(self._wait_ns * 2, LONGEST_RETRY_NS)
 
-    def _begin_anew(self) -> None:
+    def _reopen(self) -> None:
         """A handle from before a reset may stay dead for ever."""
         self._xids.stop()
         self._labels.outdate()
@@ -213,10 +213,10 @@ class Sampler:
     def _absent(self, gpu: Gpu) -> GpuReading:
         rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()
         asked = sorted(self._wanted.intersection(rows))
-        return self._reading(gpu, Values(absent=dict.fromkeys(asked, reading.LOST)))
+        return self._reading(gpu, GpuValues(absent=dict.fromkeys(asked, reading.LOST)))
 
     def _reading(
-        self, gpu: Gpu, told: Values, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
+        self, gpu: Gpu, told: GpuValues, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
     ) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
         more = {

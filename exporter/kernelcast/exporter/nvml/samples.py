@@ -32,7 +32,7 @@ class Users(Protocol):
         ...
 
 
-class Nobody:
+class NoAttribution:
     """Attribution that knows no users."""
 
     def labels_for(self, _gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
@@ -44,7 +44,7 @@ class Nobody:
         return {}
 
 
-NOBODY: Final = Nobody()
+NO_ATTRIBUTION: Final = NoAttribution()
 
 
 class CounterStarts:
@@ -68,7 +68,7 @@ def to_samples(
     *,
     hostname: str,
     start_of: StartOf,
-    users: Users = NOBODY,
+    users: Users = NO_ATTRIBUTION,
     source: str = LIVE,
     rows: Mapping[str, Metric] = ROWS,
 ) -> list[Sample]:

@@ -7,9 +7,9 @@ from kernelcast.columnar import EndedSeries
 from kernelcast.exporter.nvml.counters_file import CountersFile
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampler import SamplerOptions
-from kernelcast.exporter.nvml.samples import NOBODY, CounterStarts, Users, device_of, to_samples
+from kernelcast.exporter.nvml.samples import NO_ATTRIBUTION, CounterStarts, Users, device_of, to_samples
 from kernelcast.exporter.nvml.windows import EventCounts
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import LIVE, Device
@@ -79,7 +79,7 @@ class NvmlSource:
         self._hostname = hostname
         self._starts = CounterStarts(boot_ns)
         self._on_error = on_error
-        self.users: Users = NOBODY
+        self.users: Users = NO_ATTRIBUTION
         self.answers = False
         self.source = source
         self._counters = counters or CountersFile()
@@ -104,13 +104,13 @@ class NvmlSource:
         """The GPUs found, MIG instances included."""
         return self._devices
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Every series of each GPU as of `now_ns`, and which of them have ended."""
         self._read_table()
         node = self._sampler.sample(now_ns)
         self.answers = node is not None
         if node is None:
-            return Batch()
+            return SourceBatch()
         self._notice(node)
         node = self.events.complete(node)
         samples = to_samples(
@@ -121,7 +121,7 @@ class NvmlSource:
             source=self.source,
             rows=self._counters.table.rows,
         )
-        return Batch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
+        return SourceBatch(samples=tuple(self._ended.complete(self._hostname, samples, now_ns)))
 
     def close(self) -> None:
         """Release NVML; safe to call twice."""

@@ -14,7 +14,7 @@ from kernelcast.wire.catalogue import device
 from kernelcast.wire.catalogue.dcgm_exporter import CLOCK_EVENTS_COUNT, WINDOW_LABEL, XID_ERRORS_COUNT
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
-MOST_BUCKETS: Final = 600
+MAX_BUCKETS: Final = 600
 """Into which a window is divided: its memory stays the same for any length and interval."""
 MILLISECONDS_PER_SECOND: Final = 1000
 CLOCK_EVENTS: Final = (
@@ -40,7 +40,7 @@ class EventWindow:
 
     def __init__(self, seconds: float) -> None:
         self._length_ns = round(seconds * NANOSECONDS_PER_SECOND)
-        self._bucket_ns = max(self._length_ns // MOST_BUCKETS, 1)
+        self._bucket_ns = max(self._length_ns // MAX_BUCKETS, 1)
         self._buckets: deque[tuple[int, Counter[str]]] = deque()
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class EventWindow:
         if not self._buckets or bucket > self._buckets[-1][0]:
             self._buckets.append((bucket, Counter()))
         self._buckets[-1][1][event] += count
-        if len(self._buckets) > MOST_BUCKETS:
+        if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popleft()
 
     def counts(self, now_ns: int) -> Counter[str]:

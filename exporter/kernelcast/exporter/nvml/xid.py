@@ -23,7 +23,7 @@ STOP_SECONDS: Final = 1.0
 """How long a stop waits for the thread; one that is still there hangs in the driver."""
 PAUSE_SECONDS: Final = 1.0
 """After a wait that failed: it may fail at once for ever."""
-MOST_XIDS: Final = 256
+MAX_XIDS: Final = 256
 """Different numbers that are kept of one GPU; NVIDIA has defined fewer than 200."""
 
 
@@ -60,7 +60,7 @@ class XidEvents:
         try:
             self._events = self._nvml.nvmlEventSetCreate()
         except self._nvml.NVMLError as error:
-            self._told(fields.EVENT_SET_CALL, error)
+            self._note_error(fields.EVENT_SET_CALL, error)
             return
         self._uuids = {key: gpu.uuid for key, gpu in whole.items()}
         watched = [gpu for gpu in whole.values() if self._register(gpu)]
@@ -106,7 +106,7 @@ class XidEvents:
         except self._nvml.NVMLError as error:
             if error.value == self._nvml.NVML_ERROR_TIMEOUT:
                 return True
-            self._told(fields.EVENT_WAIT_CALL, error)
+            self._note_error(fields.EVENT_WAIT_CALL, error)
             return False
         if event.eventType & self._nvml.nvmlEventTypeXidCriticalError:
             self._count(self._uuids.get(_key(event.device), ""), int(event.eventData))
@@ -121,7 +121,7 @@ class XidEvents:
         with self._lock:
             own = self._counts.setdefault(uuid, {})
             self._last[uuid] = xid
-            if xid in own or len(own) < MOST_XIDS:
+            if xid in own or len(own) < MAX_XIDS:
                 before = own[xid].count if xid in own else 0
                 own[xid] = XidTotal(xid, before + 1, self._clock())
 
@@ -133,13 +133,13 @@ class XidEvents:
                 return False
             nvml.nvmlDeviceRegisterEvents(gpu.handle, nvml.nvmlEventTypeXidCriticalError, self._events)
         except nvml.NVMLError as error:
-            self._told(fields.REGISTER_CALL, error)
+            self._note_error(fields.REGISTER_CALL, error)
             return False
         with self._lock:
             self._last.setdefault(gpu.uuid, 0)
         return True
 
-    def _told(self, call: str, error: Any) -> None:
+    def _note_error(self, call: str, error: Any) -> None:
         if not self._codes.expected(error.value):
             self._failed(call, error_name(error))
 

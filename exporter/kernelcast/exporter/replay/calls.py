@@ -9,7 +9,7 @@ UNKNOWN_DELAY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """A call of CUDA's or HIP's API.
 
     Attributes:
@@ -34,7 +34,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class LaunchCause:
     """Facts of the call that launched a kernel.
 
     Attributes:
@@ -56,22 +56,22 @@ class Calls:
         ranges: The program's named ranges; those of one thread are nested or disjoint.
     """
 
-    def __init__(self, calls: Mapping[Hashable, Call], ranges: Iterable[Range] = ()) -> None:
+    def __init__(self, calls: Mapping[Hashable, ApiCall], ranges: Iterable[Range] = ()) -> None:
         self._calls = calls
         self._regions = _innermost(calls, ranges)
 
-    def cause(self, correlation: Hashable, start_ns: int, *, graph: bool = False) -> Cause:
+    def cause(self, correlation: Hashable, start_ns: int, *, graph: bool = False) -> LaunchCause:
         """What launched the kernel that started at `start_ns`; `graph`: the recording says that a graph did."""
         call = self._calls.get(correlation)
         if call is None:
-            return Cause(graph=graph)
+            return LaunchCause(graph=graph)
         graph = graph or call.graph
         delay_ns = start_ns - call.start_ns
         known = not graph and delay_ns >= 0
-        return Cause(delay_ns if known else UNKNOWN_DELAY, graph, self._regions.get(correlation, NO_REGION))
+        return LaunchCause(delay_ns if known else UNKNOWN_DELAY, graph, self._regions.get(correlation, NO_REGION))
 
 
-def _innermost(calls: Mapping[Hashable, Call], ranges: Iterable[Range]) -> dict[Hashable, str]:
+def _innermost(calls: Mapping[Hashable, ApiCall], ranges: Iterable[Range]) -> dict[Hashable, str]:
     """The region of each call that has one: a sweep over time, with the ranges that are open on a stack by thread."""
     events: list[tuple[int, int, Hashable, Range | None]] = [(one.start_ns, -one.end_ns, None, one) for one in ranges]
     events += [(call.start_ns, 1, correlation, None) for correlation, call in calls.items()]

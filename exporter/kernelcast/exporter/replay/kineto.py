@@ -16,9 +16,9 @@ from typing import Any, Final
 import orjson
 
 from kernelcast.exporter.replay import content, trace
-from kernelcast.exporter.replay.calls import Call, Calls, Range
+from kernelcast.exporter.replay.calls import ApiCall, Calls, Range
 from kernelcast.exporter.replay.regions import plain_name
-from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Trace
+from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Trace, TraceBuilder, TraceOrigin
 from kernelcast.exporter.replay.waits import Launched, WaitingCall, wait_kind, waits
 from kernelcast.wire.errors import TraceError
 
@@ -75,7 +75,7 @@ def read(path: Path, *, max_bytes: int = content.MAX_TRACE_BYTES) -> Trace:
     base_ns = _base_ns(head.get("baseTimeNanoseconds"))
     ranges = list(_ranges(events, base_ns))
     calls = _calls(events, base_ns)
-    reader = _Reader(Recorder(), base_ns, _copy_sizes(events), Calls(calls, ranges))
+    reader = _KinetoReader(TraceBuilder(), base_ns, _copy_sizes(events), Calls(calls, ranges))
     for event in events:
         reader.record(event)
     if not any(_category(event) in SYNCS for event in events):
@@ -121,10 +121,10 @@ def _base_ns(value: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _KinetoReader:
     """Takes events one by one; `sizes` and `calls` are by correlation id."""
 
-    recorder: Recorder
+    recorder: TraceBuilder
     base_ns: int
     sizes: Mapping[str, int]
     calls: Calls
@@ -156,9 +156,9 @@ class _Reader:
             self.recorder.sync(span, _SYNC_KINDS.get(name.lower(), trace.UNKNOWN))
 
 
-def _calls(events: list[Event], base_ns: int) -> dict[Hashable, Call]:
+def _calls(events: list[Event], base_ns: int) -> dict[Hashable, ApiCall]:
     """Calls of the runtime and the driver; of several with one correlation id the first, which the program made."""
-    calls: dict[Hashable, Call] = {}
+    calls: dict[Hashable, ApiCall] = {}
     for event in events:
         if _category(event) not in CALLS:
             continue
@@ -168,11 +168,11 @@ def _calls(events: list[Event], base_ns: int) -> dict[Hashable, Call]:
         if span is None or (correlation in calls and calls[correlation].start_ns <= span.start_ns):
             continue
         graph = "GraphLaunch" in _text(event.get("name", ""))
-        calls[correlation] = Call(_thread(event), span.start_ns, graph)
+        calls[correlation] = ApiCall(_thread(event), span.start_ns, graph)
     return calls
 
 
-def _waits_of_calls(events: list[Event], base_ns: int, calls: Mapping[Hashable, Call]) -> Iterator[tuple[Span, str]]:
+def _waits_of_calls(events: list[Event], base_ns: int, calls: Mapping[Hashable, ApiCall]) -> Iterator[tuple[Span, str]]:
     """Waits of a trace that records none; none where no work of a GPU says which GPU it was."""
     launched, devices = [], []
     waiting = []
@@ -293,7 +293,7 @@ def _sizes(events: list[Event]) -> Iterator[tuple[str, int]]:
             yield str(arguments.get("correlation")), _integer(arguments["size"])
 
 
-def _origin(path: Path, head: Event) -> Origin:
+def _origin(path: Path, head: Event) -> TraceOrigin:
     distributed = head.get("distributedInfo")
     distributed = distributed if isinstance(distributed, dict) else {}
     rank = distributed.get("rank")
@@ -303,7 +303,7 @@ def _origin(path: Path, head: Event) -> Origin:
         for device in (properties if isinstance(properties, list) else ())
         if isinstance(device, dict)
     }
-    return Origin(
+    return TraceOrigin(
         title=_text(head.get("traceName") or path.name),
         digest=content.digest(path),
         models=models,

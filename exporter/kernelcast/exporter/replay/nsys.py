@@ -12,9 +12,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from kernelcast.exporter.replay import content, trace
-from kernelcast.exporter.replay.calls import Call, Calls, Range
+from kernelcast.exporter.replay.calls import ApiCall, Calls, Range
 from kernelcast.exporter.replay.regions import plain_name
-from kernelcast.exporter.replay.trace import LaunchConfiguration, Origin, Recorder, Span, Trace
+from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Trace, TraceBuilder, TraceOrigin
 from kernelcast.wire.errors import TraceError
 
 KERNEL_TABLE: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -85,23 +85,23 @@ def _read(path: Path, database: sqlite3.Connection) -> Trace:
             f"{path} is SQLite but no export of Nsight Systems: none of {', '.join(_MARK_TABLES)} is in it; "
             "make one with nsys export --type sqlite"
         )
-    reader = _Reader(database, tables)
+    reader = _NsysReader(database, tables)
     reader.kernels()
     reader.copies()
     reader.memsets()
     reader.syncs()
     return reader.recorder.trace(
-        Origin(title=path.name, digest=content.digest(path), models=_models(reader), rank="", world_size=0)
+        TraceOrigin(title=path.name, digest=content.digest(path), models=_models(reader), rank="", world_size=0)
     )
 
 
-class _Reader:
+class _NsysReader:
     """Walks the tables that are there."""
 
     def __init__(self, database: sqlite3.Connection, tables: set[str]) -> None:
         self._database = database
         self._tables = tables
-        self.recorder = Recorder()
+        self.recorder = TraceBuilder()
         self._origin_ns = self._session_start_ns()
         self._strings = {row["id"]: str(row["value"]) for row in self.rows("StringIds", ("id", "value"))}
 
@@ -138,14 +138,14 @@ class _Reader:
         for row, span in self._spans(SYNC_TABLE, ("syncType",)):
             self.recorder.sync(span, _SYNC_KINDS.get(_whole(row.get("syncType")), trace.UNKNOWN))
 
-    def _calls(self) -> dict[Hashable, Call]:
+    def _calls(self) -> dict[Hashable, ApiCall]:
         """Calls of the runtime, by process and correlation id."""
-        calls: dict[Hashable, Call] = {}
+        calls: dict[Hashable, ApiCall] = {}
         for row in self.rows(CALL_TABLE, ("start", "globalTid", "correlationId", "nameId")):
             start, thread, correlation = row.get("start"), row.get("globalTid"), row.get("correlationId")
             if isinstance(start, int) and isinstance(thread, int) and isinstance(correlation, int):
                 graph = "GraphLaunch" in self._strings.get(row.get("nameId"), "")
-                calls[_process(thread), correlation] = Call(thread, self._origin_ns + start, graph)
+                calls[_process(thread), correlation] = ApiCall(thread, self._origin_ns + start, graph)
         return calls
 
     def _ranges(self) -> Iterator[Range]:
@@ -220,7 +220,7 @@ def _whole(value: Any, absent: int = 0) -> int:
     return value if isinstance(value, int) and 0 <= value <= trace.MAX_WHOLE else absent
 
 
-def _models(reader: _Reader) -> dict[int, str]:
+def _models(reader: _NsysReader) -> dict[int, str]:
     """Product names by CUDA's device number; nsys's own number for the GPU may differ from it."""
     models: dict[int, str] = {}
     for row in reader.rows("TARGET_INFO_GPU", ("id", "cuDevice", "name")):

@@ -32,7 +32,7 @@ class Lines:
         if self._last is not None and now - self._last < LINE_SECONDS:
             return
         self._last = now
-        self._stream.write(f"{self._name}: {_told(source, tally)}\n")
+        self._stream.write(f"{self._name}: {_progress_line(source, tally)}\n")
         self._stream.flush()
 
 
@@ -46,7 +46,7 @@ class Terminal:
     def show(self, source: FiniteSource, tally: Tally) -> None:
         """Move it."""
         total = source.length_seconds if math.isfinite(source.length_seconds) else None
-        self._bar.update(self._task, total=total, completed=source.position_seconds, told=_told(source, tally))
+        self._bar.update(self._task, total=total, completed=source.position_seconds, told=_progress_line(source, tally))
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def progress(name: str) -> Iterator[Progress]:
         yield Terminal(name, bar)
 
 
-def _told(source: FiniteSource, tally: Tally) -> str:
+def _progress_line(source: FiniteSource, tally: Tally) -> str:
     length = f" of {source.length_seconds:.1f}" if math.isfinite(source.length_seconds) else ""
     return (
         f"{source.position_seconds:.1f}{length} s, {tally.kernels} kernel launches, {tally.copies} copies, "

@@ -13,7 +13,7 @@ import typer
 
 from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import Publisher, Tally
+from kernelcast.exporter.publish import SamplePublisher, Tally
 from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.report import Source
 from kernelcast.runtime.exits import EXIT_RUN_TIME
@@ -147,7 +147,7 @@ def publish(
         progress: Called after each export.
     """
     began = time.monotonic()
-    pipeline = Pipeline([source], Aggregator(max_kernels=settings.kernels), Publisher(outbox))
+    pipeline = Pipeline([source], Aggregator(max_kernels=settings.kernels), SamplePublisher(outbox))
     finished = False
     try:
         for now_ns in ticks:

@@ -10,7 +10,7 @@ from kernelcast.exporter.replay.regions import Regions
 from kernelcast.exporter.replay.tally import KernelTally
 from kernelcast.exporter.replay.trace import Spans, Trace
 from kernelcast.exporter.replay.traffic import Traffic
-from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.wire.frames import Counters
 from kernelcast.wire.identity import REPLAYED, Device, Process, new_nonce
 from kernelcast.wire.kernels import COLLECTIVE as COLLECTIVE_CLASS
@@ -83,12 +83,12 @@ class TraceSource:
         """Position of the replay, in the recording's own time."""
         return (self._moment_ns - self._first_ns) / 1e9
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Events that ended since the last poll; the first poll past the end repeats all totals as final."""
         if self._done:
-            return Batch(done=True)
+            return SourceBatch(done=True)
         if now_ns < self._start_ns:
-            return Batch()
+            return SourceBatch()
         self._moment_ns = self._moment(now_ns)
         launches, copies, fills, syncs = (
             int(np.searchsorted(ends, self._moment_ns, side="right")) for ends in self._ends
@@ -100,7 +100,7 @@ class TraceSource:
         self._regions.advance(
             launches, len(ranges) if self._done else int(np.searchsorted(ranges, self._moment_ns, side="right"))
         )
-        return Batch(reports=tuple(self._reports()), done=self._done)
+        return SourceBatch(reports=tuple(self._reports()), done=self._done)
 
     def close(self) -> None:
         """Nothing is held open."""

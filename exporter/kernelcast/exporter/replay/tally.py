@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernelcast.exporter.growth import Launches
+from kernelcast.exporter.growth import LaunchTotals
 from kernelcast.exporter.replay.durations import bucket_indices, durations_of
 from kernelcast.exporter.replay.trace import IntArray, Trace
 from kernelcast.wire.frames import KernelName, KernelRow, VariantRow
@@ -18,10 +18,10 @@ Taken = tuple[tuple[KernelName, ...], tuple[KernelRow, ...], dict[Variant, Varia
 
 
 @dataclass(slots=True)
-class DeviceTotals:
+class ReplayedDevice:
     """One GPU's kernels so far; the two sets name what changed since they were last reported."""
 
-    kernels: dict[int, Launches]
+    kernels: dict[int, LaunchTotals]
     variants: dict[Variant, DurationTotals]
     names: list[KernelName]
     changed_kernels: set[int]
@@ -49,7 +49,7 @@ class KernelTally:
         self._duration_ns = duration_ns
         self._bucket = bucket_indices(duration_ns)
         self._counted = 0
-        self.devices = [DeviceTotals({}, {}, [], set(), set()) for _ in trace.devices]
+        self.devices = [ReplayedDevice({}, {}, [], set(), set()) for _ in trace.devices]
 
     @property
     def launches(self) -> int:
@@ -67,12 +67,12 @@ class KernelTally:
         for first, last in _pairs(edges, len(slot)):
             self._count(self._slots[int(slot[first])], self._launched(begin + order[first:last]))
 
-    def _launched(self, chosen: IntArray) -> Launches:
+    def _launched(self, chosen: IntArray) -> LaunchTotals:
         """Sums over some launches, by their positions."""
         columns = self._trace.launches
         delays_ns = columns.queue_delay_ns[chosen]
         known = delays_ns >= 0
-        return Launches(
+        return LaunchTotals(
             len(chosen),
             durations_of(self._duration_ns[chosen], self._bucket[chosen]),
             int(known.sum()),
@@ -96,11 +96,11 @@ class KernelTally:
         totals.changed_variants = set(totals.variants)
         return self.take(device)
 
-    def _count(self, slot: _Slot, delta: Launches) -> None:
+    def _count(self, slot: _Slot, delta: LaunchTotals) -> None:
         totals = self.devices[slot.device]
         configuration = self._trace.configurations[slot.configuration]
         if slot.kernel not in totals.kernels:
-            totals.kernels[slot.kernel] = Launches()
+            totals.kernels[slot.kernel] = LaunchTotals()
             totals.names.append(
                 KernelName(
                     kernel=slot.kernel,
@@ -122,7 +122,7 @@ class KernelTally:
             totals.changed_variants.add(key)
 
 
-def _row(kernel: int, totals: Launches) -> KernelRow:
+def _row(kernel: int, totals: LaunchTotals) -> KernelRow:
     queue = (totals.queue_delays, totals.queue_delay_ns, totals.graph_launches)
     return KernelRow(kernel, totals.launches, totals.durations.copy(), *queue)
 

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kernelcast.exporter.replay.calls import Cause
+from kernelcast.exporter.replay.calls import LaunchCause
 from kernelcast.wire.kernels import variant
 
 IntArray = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ MAX_DURATION_NS: Final = 2**47
 MAX_WHOLE: Final = 2**47
 """Largest number of bytes, registers, devices … that a recording is believed."""
 
-NO_CAUSE: Final = Cause()
+NO_CAUSE: Final = LaunchCause()
 
 T = TypeVar("T", bound=Hashable)
 
@@ -93,7 +93,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class LaunchColumns:
     """Kernel launches: columns of one length n.
 
     Attributes:
@@ -191,7 +191,7 @@ class Trace:
     configurations: tuple[LaunchConfiguration, ...]
     copy_kinds: tuple[tuple[str, str], ...]
     sync_kinds: tuple[str, ...]
-    launches: Launches
+    launches: LaunchColumns
     copies: Copies
     memsets: Spans
     memset_bytes: IntArray
@@ -248,7 +248,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TraceOrigin:
     """Facts about a trace besides its events: program, host, devices."""
 
     title: str
@@ -258,7 +258,7 @@ class Origin:
     world_size: int = 0
 
 
-class Recorder:
+class TraceBuilder:
     """Collects events in any order and turns them into a `Trace`."""
 
     def __init__(self) -> None:
@@ -276,7 +276,7 @@ class Recorder:
         self._unusable = 0
 
     def launch(
-        self, span: Span, name: str, configuration: LaunchConfiguration, stream: int, cause: Cause = NO_CAUSE
+        self, span: Span, name: str, configuration: LaunchConfiguration, stream: int, cause: LaunchCause = NO_CAUSE
     ) -> None:
         """A kernel ran."""
         row = (*self._place(span), self._names[name], self._configurations[configuration], stream)
@@ -303,7 +303,7 @@ class Recorder:
         """An event of the GPU had no time or no duration."""
         self._unusable += 1
 
-    def trace(self, origin: Origin) -> Trace:
+    def trace(self, origin: TraceOrigin) -> Trace:
         """Everything so far, each kind of event ordered by its end."""
         launches = _columns(self._launches, 9)
         copies = _columns(self._copies, 5)
@@ -318,7 +318,7 @@ class Recorder:
             configurations=self._configurations.values,
             copy_kinds=self._copy_kinds.values,
             sync_kinds=self._sync_kinds.values,
-            launches=Launches(_spans(launches), *launches[3:]),
+            launches=LaunchColumns(_spans(launches), *launches[3:]),
             copies=Copies(_spans(copies), copies[3], copies[4]),
             memsets=_spans(memsets),
             memset_bytes=memsets[3],

@@ -165,7 +165,7 @@ def _simulate(simulated: Mapping[str, object], run: RunOptions, *, truth: Path |
     simulation = settings.simulation()
     check_writable(truth, run.summary_file)
     fleet = _fleet(settings, simulation)
-    say(_told(simulation))
+    say(_summary(simulation))
     with Shutdown().signals() as shutdown, progress("simulate") as shown:
         outbox = make_producer(settings, client_id="kernelcast-simulate")
         ticks = (
@@ -203,7 +203,7 @@ def _past(fleet: SimulatedFleet, settings: SimulateSettings, shutdown: Shutdown)
         yield fleet.start_ns + math.ceil(seconds * NANOSECONDS_PER_SECOND)
 
 
-def _told(simulation: SimulationSettings) -> str:
+def _summary(simulation: SimulationSettings) -> str:
     faults: Sequence[str] = [fault.kind for fault in simulation.faults]
     return (
         f"simulate: {simulation.nodes} nodes of {simulation.gpus} simulated GPUs, {simulation.kernels} kernels each, "

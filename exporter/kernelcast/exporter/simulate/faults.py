@@ -40,7 +40,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A kind of fault or of background.
 
     Attributes:
@@ -56,12 +56,12 @@ class Kind:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
-FAULTS: Final[Mapping[str, Kind]] = {
-    THERMAL_DRIFT: Kind(
+FAULTS: Final[Mapping[str, FaultKind]] = {
+    THERMAL_DRIFT: FaultKind(
         "cooling gets worse until the GPU throttles",
         parameters={"rate": Parameter(6.0, 0.001, 600.0, "degrees C per minute")},
     ),
-    KERNEL_SLOWDOWN: Kind(
+    KERNEL_SLOWDOWN: FaultKind(
         "one kernel takes longer, and nothing explains it",
         per_kernel=True,
         parameters={
@@ -69,32 +69,32 @@ FAULTS: Final[Mapping[str, Kind]] = {
             "over": Parameter(0.0, 0.0, 1e9, "time to get there; 0 is a step"),
         },
     ),
-    MEMORY_LEAK: Kind(
+    MEMORY_LEAK: FaultKind(
         "memory grows until the program is out of it and restarts",
         parameters={"rate": Parameter(600.0, 0.001, 1e7, "MiB per minute")},
     ),
-    RISING_LOAD: Kind(
+    RISING_LOAD: FaultKind(
         "more and more work until the GPU is saturated",
         gpu=ALL,
         parameters={"rate": Parameter(10.0, 0.001, 1e4, "per cent of the first load per minute")},
     ),
-    CONTENTION: Kind(
+    CONTENTION: FaultKind(
         "a neighbour takes memory bandwidth: kernels that depend on it take longer",
         parameters={"factor": Parameter(2.0, 1.0, 100.0, "times as long")},
     ),
-    STRAGGLER: Kind(
+    STRAGGLER: FaultKind(
         "one rank computes longer and its peers wait in their collectives",
         parameters={"factor": Parameter(1.4, 1.0, 100.0, "times as long")},
     ),
-    BAD_TUNING: Kind(
+    BAD_TUNING: FaultKind(
         "one kernel runs with block_size=48, a tunable that it registers; a block of whole warps would be quicker",
         gpu=ALL,
         per_kernel=True,
         parameters={"factor": Parameter(1.6, 1.0, 100.0, "times as long as well tuned")},
     ),
 }
-BACKGROUNDS: Final[Mapping[str, Kind]] = {
-    DIURNAL: Kind(
+BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
+    DIURNAL: FaultKind(
         "load swings with the time of day",
         gpu=ALL,
         parameters={
@@ -102,27 +102,27 @@ BACKGROUNDS: Final[Mapping[str, Kind]] = {
             "period": Parameter(86400.0, 1.0, 1e9, "time from peak to peak"),
         },
     ),
-    HOT_BUT_STABLE: Kind(
+    HOT_BUT_STABLE: FaultKind(
         "the GPU is hotter than its peers, and stays so", parameters={"rise": Parameter(12.0, 0.0, 60.0, "degrees C")}
     ),
-    DEPLOY: Kind(
+    DEPLOY: FaultKind(
         "a new version: kernels, configurations and durations change at once",
         gpu=ALL,
         parameters={"factor": Parameter(1.25, 0.01, 100.0, "times as long as before")},
     ),
-    RESTART: Kind(
+    RESTART: FaultKind(
         "the program ends and starts again",
         gpu=ALL,
         parameters={"pause": Parameter(5.0, 0.0, 86400.0, "time in between")},
     ),
-    PREALLOCATED_MEMORY: Kind(
+    PREALLOCATED_MEMORY: FaultKind(
         "memory is nearly full from the beginning, and flat",
         gpu=ALL,
         parameters={"share": Parameter(0.95, 0.0, 1.0, "of the memory")},
     ),
 }
-KINDS: Final[Mapping[str, Kind]] = {**FAULTS, **BACKGROUNDS}
-_AT_ONCE: Final = frozenset({DIURNAL, HOT_BUT_STABLE, PREALLOCATED_MEMORY, BAD_TUNING})
+KINDS: Final[Mapping[str, FaultKind]] = {**FAULTS, **BACKGROUNDS}
+_FROM_THE_START: Final = frozenset({DIURNAL, HOT_BUT_STABLE, PREALLOCATED_MEMORY, BAD_TUNING})
 _DEFAULT_START_SECONDS: Final = 60.0
 
 
@@ -161,7 +161,7 @@ class Fault:
         return self.values[name]
 
 
-def parse(text: str, kinds: Mapping[str, Kind], *, option: str) -> Fault:
+def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> Fault:
     """Read `KIND[:key=value,…]`, such as `thermal-drift:node=0,gpu=1,start=60s,rate=6`.
 
     Args:
@@ -179,7 +179,7 @@ def parse(text: str, kinds: Mapping[str, Kind], *, option: str) -> Fault:
     places = {"node": float(ALL if name == DIURNAL else 0), "gpu": float(kind.gpu)}
     if kind.per_kernel:
         places["kernel"] = 0.0
-    times = {"start": 0.0 if name in _AT_ONCE else _DEFAULT_START_SECONDS, "length": math.inf}
+    times = {"start": 0.0 if name in _FROM_THE_START else _DEFAULT_START_SECONDS, "length": math.inf}
     given = {**places, **times, **{key: parameter.default for key, parameter in kind.parameters.items()}}
     for item in rest.split(",") if rest else ():
         key, equals, value = item.partition("=")
@@ -202,7 +202,7 @@ def parse(text: str, kinds: Mapping[str, Kind], *, option: str) -> Fault:
     )
 
 
-def syntax(kinds: Mapping[str, Kind]) -> str:
+def syntax(kinds: Mapping[str, FaultKind]) -> str:
     """The syntax of faults, a line for each kind, for `--help`."""
     lines = []
     for name, kind in kinds.items():

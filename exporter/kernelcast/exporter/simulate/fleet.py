@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kernelcast.exporter.report import Batch, ProcessReport
+from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.exporter.simulate import faults
 from kernelcast.exporter.simulate.durations import FleetDurations
 from kernelcast.exporter.simulate.faults import Fault
@@ -14,9 +14,9 @@ from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.exporter.simulate.influence import Influence, influence
 from kernelcast.exporter.simulate.node_samples import device_samples
 from kernelcast.exporter.simulate.physics import Gpus
-from kernelcast.exporter.simulate.process import COPIES_PER_SECOND, Place, SimulatedProcess
+from kernelcast.exporter.simulate.process import COPIES_PER_SECOND, RankPlacement, SimulatedProcess
 from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO, Program, make_program
-from kernelcast.exporter.simulate.truth import Reading, Truth
+from kernelcast.exporter.simulate.truth import FaultReading, Truth
 from kernelcast.exporter.simulate.workload import Step, Workload
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import SIMULATED, Device
@@ -74,15 +74,15 @@ class SimulatedFleet:
         """Simulated time in all; infinite unless a duration was given."""
         return self._duration_seconds
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Simulate up to `now_ns`; nothing where less than a step has passed."""
         if self._done:
-            return Batch(done=True)
+            return SourceBatch(done=True)
         elapsed = (now_ns - self.start_ns) * self._speed / NANOSECONDS_PER_SECOND
         wanted = math.floor(min(elapsed, self._duration_seconds) / self.settings.step_seconds)
         self._done = elapsed >= self._duration_seconds
         if wanted <= self._steps and not self._done:
-            return Batch()
+            return SourceBatch()
         while self._steps < wanted:
             self._advance()
         time_ns = self.when_ns(self.position_seconds)
@@ -91,7 +91,7 @@ class SimulatedFleet:
         )
         self._ended = []
         samples = device_samples(self._gpus, self._attributes, time_ns=time_ns, start_ns=self.start_ns)
-        return Batch(reports=reports, samples=tuple(samples), done=self._done)
+        return SourceBatch(reports=reports, samples=tuple(samples), done=self._done)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -117,7 +117,7 @@ class SimulatedFleet:
         self._gpus.advance(acting, noise[:, 0], seconds)
         self._truth.observe(
             now,
-            Reading(
+            FaultReading(
                 temp_c=self._gpus.temp_c,
                 used_mib=self._gpus.used_mib,
                 busy_percent=100 * self._gpus.busy_ratio,
@@ -189,7 +189,7 @@ class SimulatedFleet:
         return {name: value for name, value in joined.items() if value}
 
 
-def _place(settings: SimulationSettings, number: int, name: str) -> Place:
+def _place(settings: SimulationSettings, number: int, name: str) -> RankPlacement:
     node, gpu = divmod(number, settings.gpus)
     text = f"{name}|{settings.seed}|{node}|{gpu}"
     digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -201,7 +201,7 @@ def _place(settings: SimulationSettings, number: int, name: str) -> Place:
         device=f"nvidia{gpu}",
         model_name=MODEL_NAME,
     )
-    return Place(f"{name}-train-{node}", str(gpu) if settings.gpus > 1 else "", device, settings.seed)
+    return RankPlacement(f"{name}-train-{node}", str(gpu) if settings.gpus > 1 else "", device, settings.seed)
 
 
 def _bad_kernels(settings: SimulationSettings) -> dict[int, int]:

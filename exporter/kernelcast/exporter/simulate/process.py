@@ -19,7 +19,7 @@ _ALLOWED: Final = ("32", "48", "64", "96", "128", "192", "256", "384", "512", "1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankPlacement:
     """Node and GPU of a rank, for all its processes."""
 
     program: str
@@ -31,7 +31,9 @@ class Place:
 class SimulatedProcess:
     """Counts from its start to its end; the kernels' totals are kept by the fleet."""
 
-    def __init__(self, place: Place, program: Program, *, generation: int, start_ns: int, bad: int | None) -> None:
+    def __init__(
+        self, place: RankPlacement, program: Program, *, generation: int, start_ns: int, bad: int | None
+    ) -> None:
         """Start it.
 
         Args:

@@ -18,7 +18,7 @@ BUSY_THRESHOLD_PERCENT: Final = 99.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class FaultReading:
     """Values of the faults' own metrics after one step.
 
     Attributes:
@@ -37,24 +37,26 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class FaultMetric:
     """The metric that shows a fault, and its limit."""
 
     metric: Metric
     threshold: float
-    value: Callable[[Reading, int, Fault], float]
+    value: Callable[[FaultReading, int, Fault], float]
 
 
 _USABLE_MIB: Final = physics.MEMORY_TOTAL_MIB - physics.MEMORY_RESERVED_MIB
-WATCHES: Final[Mapping[str, Watch]] = {
-    faults.THERMAL_DRIFT: Watch(device.GPU_TEMP, physics.SLOWDOWN_TEMP_C, lambda r, g, _: float(r.temp_c[g])),
-    faults.MEMORY_LEAK: Watch(device.FB_USED, _USABLE_MIB, lambda r, g, _: float(r.used_mib[g])),
-    faults.RISING_LOAD: Watch(device.GPU_UTIL, BUSY_THRESHOLD_PERCENT, lambda r, g, _: float(r.busy_percent[g])),
-    faults.KERNEL_SLOWDOWN: Watch(
+WATCHES: Final[Mapping[str, FaultMetric]] = {
+    faults.THERMAL_DRIFT: FaultMetric(device.GPU_TEMP, physics.SLOWDOWN_TEMP_C, lambda r, g, _: float(r.temp_c[g])),
+    faults.MEMORY_LEAK: FaultMetric(device.FB_USED, _USABLE_MIB, lambda r, g, _: float(r.used_mib[g])),
+    faults.RISING_LOAD: FaultMetric(device.GPU_UTIL, BUSY_THRESHOLD_PERCENT, lambda r, g, _: float(r.busy_percent[g])),
+    faults.KERNEL_SLOWDOWN: FaultMetric(
         kernel.DURATION, SLOWER_THRESHOLD_RATIO, lambda r, g, f: float(r.slower_ratio[g, f.kernel])
     ),
-    faults.CONTENTION: Watch(kernel.DURATION, SLOWER_THRESHOLD_RATIO, lambda r, g, _: float(np.max(r.slower_ratio[g]))),
-    faults.STRAGGLER: Watch(kernel.DURATION, SLOWER_THRESHOLD_RATIO, lambda r, g, _: float(r.compute_ratio[g])),
+    faults.CONTENTION: FaultMetric(
+        kernel.DURATION, SLOWER_THRESHOLD_RATIO, lambda r, g, _: float(np.max(r.slower_ratio[g]))
+    ),
+    faults.STRAGGLER: FaultMetric(kernel.DURATION, SLOWER_THRESHOLD_RATIO, lambda r, g, _: float(r.compute_ratio[g])),
 }
 
 
@@ -67,7 +69,7 @@ class Truth:
         ]
         self._breaches: dict[int, float] = {}
 
-    def observe(self, seconds: float, reading: Reading) -> None:
+    def observe(self, seconds: float, reading: FaultReading) -> None:
         """Note which faults cross their limits now, in simulated time."""
         for number, (fault, gpu) in enumerate(self._subjects):
             watch = WATCHES.get(fault.kind)

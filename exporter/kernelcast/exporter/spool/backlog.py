@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from kernelcast.exporter.spool.counts import SpoolCounts
 from kernelcast.exporter.spool.disk import DiskSpool
-from kernelcast.exporter.spool.pace import Pace
+from kernelcast.exporter.spool.pace import SendThrottle
 from kernelcast.exporter.spool.record import Record
 from kernelcast.runtime.kafka import DeliveryListener
 from kernelcast.runtime.producer import Undelivered
@@ -72,7 +72,7 @@ class Way:
     """
 
     topic: str
-    pace: Pace
+    pace: SendThrottle
     flights: dict[int, Flight] = field(default_factory=dict)
     flight_bytes: int = 0
     is_full: bool = False
@@ -80,7 +80,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SpoolLimits:
     """Limits of the memory and disk that waiting messages may take.
 
     Attributes:
@@ -96,7 +96,7 @@ class Limits:
     jitter: Callable[[], float]
 
 
-class Backlog:
+class SpoolBacklog:
     """Sends at once while Kafka confirms; else keeps, on disk too, and sends in order later. Thread-safe.
 
     The order within a topic is that of `send`: while anything of it waits on disk, new messages go behind it. Delivery
@@ -115,7 +115,7 @@ class Backlog:
         self,
         producer: Kafka,
         disk: DiskSpool,
-        limits: Limits,
+        limits: SpoolLimits,
         counts: SpoolCounts,
         *,
         clock: Callable[[], int] = time.time_ns,
@@ -124,7 +124,7 @@ class Backlog:
         self._producer, self._disk, self._limits, self._counts = producer, disk, limits, counts
         self._clock, self._monotonic = clock, monotonic
         rate = limits.replay_bytes_per_second
-        self._ways = {topic: Way(topic, Pace(rate, limits.jitter)) for topic in disk.topics}
+        self._ways = {topic: Way(topic, SendThrottle(rate, limits.jitter)) for topic in disk.topics}
         self._lock = threading.RLock()
         self._answers: deque[tuple[str, int, Undelivered | None]] = deque()
         self.wake = threading.Event()

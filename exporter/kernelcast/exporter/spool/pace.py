@@ -8,7 +8,7 @@ FIRST_RETRY_SECONDS: Final = 1.0
 LONGEST_RETRY_SECONDS: Final = 60.0
 
 
-class Pace:
+class SendThrottle:
     """Judges whether the next message of one topic may go.
 
     While it is unknown whether Kafka answers, one message goes ahead of all others. Once it has been confirmed, the

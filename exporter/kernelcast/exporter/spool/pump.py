@@ -4,7 +4,7 @@ import threading
 from types import TracebackType
 from typing import Final, Self
 
-from kernelcast.exporter.spool.backlog import Backlog
+from kernelcast.exporter.spool.backlog import SpoolBacklog
 from kernelcast.runtime.logging import get_logger
 
 POLL_SECONDS: Final = 1.0
@@ -17,7 +17,7 @@ _log = get_logger(__name__)
 class Pump:
     """Polls a backlog for as long as the block lasts, and sleeps while Kafka has confirmed everything."""
 
-    def __init__(self, backlog: Backlog) -> None:
+    def __init__(self, backlog: SpoolBacklog) -> None:
         self._backlog = backlog
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.refreshed import Pace, Refreshed
-from kernelcast.exporter.report import Batch
+from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.report import SourceBatch
 from kernelcast.exporter.tpu.reader import ALL, ERRORS, PortReading, Value, read
 from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime
 from kernelcast.wire.catalogue import Metric, accelerator, tpu
@@ -56,7 +56,7 @@ class TpuSource:
         self._model = model
         self._on_error = on_error
         self._runtimes = {port: TpuRuntime(f"{host}:{port}") for port in ports[:MAX_PORTS]}
-        pace = Pace(interval_seconds, KEPT_INTERVALS * interval_seconds + TIMEOUT_SECONDS)
+        pace = RefreshPolicy(interval_seconds, KEPT_INTERVALS * interval_seconds + TIMEOUT_SECONDS)
         self._readings = {
             port: Refreshed(f"tpu:{port}", self._asking(runtime), NOTHING, pace=pace, on_error=self._failed)
             for port, runtime in self._runtimes.items()
@@ -76,7 +76,7 @@ class TpuSource:
         for reading in self._readings.values():
             reading.refresh()
 
-    def poll(self, now_ns: int) -> Batch:
+    def poll(self, now_ns: int) -> SourceBatch:
         """Every series of every runtime as of its last answer; never waits."""
         samples: list[Sample] = []
         common: dict[tuple[Metric, Labels], Sample] = {}
@@ -88,7 +88,7 @@ class TpuSource:
             for sample in self._common(answer.values, now_ns):
                 # Two programs cannot have one TPU: the first that reports it counts.
                 common.setdefault((sample.metric, sample.attributes), sample)
-        return Batch(samples=(*samples, *common.values()))
+        return SourceBatch(samples=(*samples, *common.values()))
 
     def close(self) -> None:
         """Ask no more; safe to call twice."""

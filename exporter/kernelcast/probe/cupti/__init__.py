@@ -1,5 +1,5 @@
 """Every kernel, copy and wait of a process, from NVIDIA's CUPTI: opt-in, raw records decoded in C."""
 
-from kernelcast.probe.cupti.rung import CuptiRung
+from kernelcast.probe.cupti.rung import ActivityMethod
 
-__all__ = ["CuptiRung"]
+__all__ = ["ActivityMethod"]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Final
 
-from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, Device, Drain, Kernel, Variant
+from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, DeviceActivity, Drain, Kernel, Variant
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.recorder import Recorder
 from kernelcast.wire.frames import MEMSET, KernelName
@@ -94,7 +94,7 @@ class Absorber:
         name = KernelName(0, "", grid, block, variant.registers, shared_bytes, variant.local_bytes, occupancy)
         return variant_text(grid, block, shared_memory_bytes=shared_bytes), name
 
-    def _device(self, totals: Device) -> None:
+    def _device(self, totals: DeviceActivity) -> None:
         device, recorder = totals.device, self._recorder
         for state, state_ns in zip(STATES, totals.state_ns, strict=True):
             if state_ns:

@@ -89,7 +89,7 @@ class Amount(NamedTuple):
     ns: int
 
 
-class Device(NamedTuple):
+class DeviceActivity(NamedTuple):
     """Sums of one device since the last drain; copies by kind and pinnedness, syncs by type, as CUPTI numbers them."""
 
     device: int
@@ -101,7 +101,7 @@ class Device(NamedTuple):
     gaps: DurationTotals
 
 
-class Counts(NamedTuple):
+class DecoderCounts(NamedTuple):
     """Counts of records and buffers since the last drain; native/activity.h explains each."""
 
     records: int
@@ -122,9 +122,9 @@ class Drain:
     """Everything since the last drain; `names` are those never given before, by number."""
 
     kernels: list[Kernel]
-    devices: list[Device]
+    devices: list[DeviceActivity]
     names: dict[int, str]
-    counts: Counts
+    counts: DecoderCounts
 
 
 class _Settings(ctypes.Structure):
@@ -144,11 +144,11 @@ class _Drain(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("kernels", "variants", "devices", "buckets", "names", "text")),
         *((f"{name}_count", ctypes.c_uint64) for name in ("kernel", "variant", "device", "bucket", "name")),
-        ("counts", ctypes.c_uint64 * len(Counts._fields)),
+        ("counts", ctypes.c_uint64 * len(DecoderCounts._fields)),
     )
 
 
-class Decoder:
+class ActivityDecoder:
     """The library, of which a process has one: its state is the process's."""
 
     def __init__(self, path: Path = LIBRARY) -> None:
@@ -216,7 +216,7 @@ class Decoder:
         """
         raw = _Drain()
         if self._library.kc_drain(ctypes.c_uint64(now_ns), int(final), ctypes.byref(raw)):
-            return Drain([], [], {}, Counts(*[0] * len(Counts._fields)))
+            return Drain([], [], {}, DecoderCounts(*[0] * len(DecoderCounts._fields)))
         buckets = list(_BUCKET.iter_unpack(_bytes(raw.buckets, raw.bucket_count, _BUCKET)))
         return Drain(
             kernels=_kernels(
@@ -226,7 +226,7 @@ class Decoder:
             ),
             devices=list(_devices(_bytes(raw.devices, raw.device_count, _DEVICE), buckets)),
             names=dict(_names(_bytes(raw.names, raw.name_count, _NAME), raw.text)),
-            counts=Counts(*raw.counts),
+            counts=DecoderCounts(*raw.counts),
         )
 
     def buckets(self, durations_ns: list[int]) -> list[int]:
@@ -265,11 +265,11 @@ def _kernels(packed: bytes, variants: bytes, buckets: _Buckets) -> list[Kernel]:
     return kernels
 
 
-def _devices(packed: bytes, buckets: _Buckets) -> Iterator[Device]:
+def _devices(packed: bytes, buckets: _Buckets) -> Iterator[DeviceActivity]:
     for values in _DEVICE.iter_unpack(packed):
         amounts = [Amount(*values[at : at + 3]) for at in range(7, 124, 3)]
         copies = tuple((amounts[at], amounts[at + 1], amounts[at + 2]) for at in range(0, 33, 3))
-        yield Device(
+        yield DeviceActivity(
             values[0],
             values[1:6],
             values[6],

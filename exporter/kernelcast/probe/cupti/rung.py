@@ -14,8 +14,8 @@ from typing import Final
 from kernelcast.probe.cupti.capability import capabilities
 from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
-from kernelcast.probe.cupti.native import Counts, Decoder, NativeError, NativeSettings
-from kernelcast.probe.cupti.watch import Watch
+from kernelcast.probe.cupti.native import ActivityDecoder, DecoderCounts, NativeError, NativeSettings
+from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.demangle import demangled
 from kernelcast.probe.recorder import Recorder
 
@@ -28,7 +28,7 @@ SETTLE_MS: Final = 100
 LOCK_SECONDS: Final = 1.0
 RETURN_SECONDS: Final = 30.0
 """After another profiler has ended, and between two questions whether it has."""
-REST: Final = 400.0
+REST_PER_REPORT_TIME: Final = 400.0
 LONGEST_REST_SECONDS: Final = 10.0
 """The exporter's default interval; a later report would arrive an interval late."""
 UNNAMED: Final = "more than 4094 kernel names or 4 MiB of them: later kernels count as other"
@@ -41,7 +41,7 @@ def wanted(environ: Mapping[str, str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ActivityEnvironment:
     """Dependencies of the method; tests replace each by a double.
 
     Attributes:
@@ -57,16 +57,16 @@ class Means:
     """
 
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    decoder: Callable[[], Decoder] = Decoder
+    decoder: Callable[[], ActivityDecoder] = ActivityDecoder
     cupti: Callable[[Mapping[str, str]], Cupti] = open_cupti
-    watch: Watch = field(default_factory=lambda: Watch(os.environ))
+    watch: ProfilerWatch = field(default_factory=lambda: ProfilerWatch(os.environ))
     capability: Capability = field(default_factory=capabilities)
     clock: Callable[[], float] = monotonic
     native: NativeSettings = field(default_factory=NativeSettings)
-    rest: float = REST
+    rest: float = REST_PER_REPORT_TIME
 
 
-class CuptiRung:
+class ActivityMethod:
     """Measures by CUPTI. No method raises.
 
     Args:
@@ -74,11 +74,11 @@ class CuptiRung:
         means: What to work with.
     """
 
-    def __init__(self, recorder: Recorder, means: Means | None = None) -> None:
+    def __init__(self, recorder: Recorder, means: ActivityEnvironment | None = None) -> None:
         self._recorder = recorder
-        self._means = means or Means()
+        self._means = means or ActivityEnvironment()
         self._lock = threading.Lock()
-        self._decoder: Decoder | None = None
+        self._decoder: ActivityDecoder | None = None
         self._cupti: Cupti | None = None
         self._absorber = Absorber(recorder, demangled, self._means.capability)
         self._ask_again = 0.0
@@ -121,7 +121,7 @@ class CuptiRung:
         with self._lock:
             try:
                 if self.state == ACTIVE:
-                    self._bring_home()
+                    self._flush()
                 self._means.watch.release()
                 self._report(final=True)
             except Exception as error:  # noqa: BLE001  nothing here may reach the program
@@ -135,13 +135,13 @@ class CuptiRung:
         self._decoder = self._cupti = None
         self.state, self.reason = OFF, "this process was forked from one that is measured"
 
-    def step_aside(self, reason: str) -> None:
+    def yield_to_profiler(self, reason: str) -> None:
         """Another profiler is about to begin: leave CUPTI to it. On the program's thread, in about a flush's time."""
         if not self._lock.acquire(timeout=LOCK_SECONDS):
             return
         try:
             if self.state == ACTIVE:
-                self._bring_home()
+                self._flush()
                 self._yield(reason)
         except Exception as error:  # noqa: BLE001  nothing here may reach the program
             self._become(YIELDED, f"{reason}; {error}")
@@ -167,13 +167,13 @@ class CuptiRung:
             cupti.latency_timestamps()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
         cupti.enable()
-        self._means.watch.tell(self.step_aside)
+        self._means.watch.tell(self.yield_to_profiler)
         self._become(ACTIVE, "")
 
     def _tick(self) -> None:
         watch = self._means.watch
         if self.state == ACTIVE:
-            watch.tell(self.step_aside)  # modules that were loaded since
+            watch.tell(self.yield_to_profiler)  # modules that were loaded since
             other = watch.running()
             if other:
                 self._yield(other)
@@ -204,7 +204,7 @@ class CuptiRung:
         self._final = True
         self._become(YIELDED, reason)
 
-    def _bring_home(self) -> None:
+    def _flush(self) -> None:
         if self._cupti is not None and self._decoder is not None:
             self._cupti.disable()
             self._cupti.flush(forced=True)
@@ -219,7 +219,7 @@ class CuptiRung:
         self._say_limits(drain.counts)
         self._absorber.absorb(drain, self._cupti.dropped())
 
-    def _say_limits(self, counts: Counts) -> None:
+    def _say_limits(self, counts: DecoderCounts) -> None:
         """Name the limits that the program has passed in the state's reason, which stays until the state changes."""
         passed = [text for number, text in ((counts.unnamed, UNNAMED), (counts.crowded, CROWDED)) if number]
         new = [text for text in passed if text not in self.reason]

@@ -54,7 +54,7 @@ PROFILERS: Final = (
 Modules = Mapping[str, ModuleType]
 
 
-class Watch:
+class ProfilerWatch:
     """Knows whether another profiler wants CUPTI.
 
     Args:
@@ -75,7 +75,7 @@ class Watch:
         self._lock = threading.Lock()
         self._wrapped: list[tuple[ModuleType, str, Any]] = []
         self._begun: set[str] = set()
-        self._told: Callable[[str], None] | None = None
+        self._announce: Callable[[str], None] | None = None
 
     def injected(self) -> str:
         """Name of a tool that was loaded with the process and stays; empty without one."""
@@ -89,14 +89,14 @@ class Watch:
 
     def tell(self, told: Callable[[str], None]) -> None:
         """Wrap the start of every profiler whose module is loaded; may be called again as modules come."""
-        self._told = told
+        self._announce = told
         for profiler in PROFILERS:
             for module in filter(None, map(self._modules.get, profiler.modules)):
                 self._wrap_all(module, profiler)
 
     def release(self) -> None:
         """Put every function back that is still our wrapper."""
-        self._told = None
+        self._announce = None
         while self._wrapped:
             module, name, original = self._wrapped.pop()
             if getattr(getattr(module, name, None), "__wrapped__", None) is original:
@@ -132,9 +132,9 @@ class Watch:
     def _begins(self, name: str) -> None:
         with self._lock:
             self._begun.add(f"{name} runs")
-        told = self._told
-        if told is not None:
-            told(f"{name} runs")
+        announce = self._announce
+        if announce is not None:
+            announce(f"{name} runs")
 
     def _ends(self, name: str) -> None:
         with self._lock:

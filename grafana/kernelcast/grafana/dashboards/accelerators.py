@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Placed, Text, stat, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, PanelText, Placed, stat, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import accelerator, tpu
 from kernelcast.wire.catalogue.model import Metric
@@ -30,14 +30,14 @@ def _each(metric: Metric) -> str:
 
 
 def _count() -> Placed:
-    text = Text("Accelerators by model", "How many GPUs (or MIG instances) and TPUs there are, by model.")
+    text = PanelText("Accelerators by model", "How many GPUs (or MIG instances) and TPUs there are, by model.")
     expr = f"count by (accelerator, modelName) ({_each(accelerator.MEMORY_TOTAL)})"
     query = Query(expr, "{{modelName}}")
     return stat(text, [query], Axis("short", low=0, decimals=0), named=True, width=12, height=5)
 
 
 def _idle() -> Placed:
-    text = Text(
+    text = PanelText(
         "Idle, by sort",
         "Share of accelerators that did less than a hundredth of the time: what a fleet pays for and does not use.",
     )
@@ -47,30 +47,30 @@ def _idle() -> Placed:
 
 
 def _busy() -> Placed:
-    text = Text("Accelerators at work", "Share of time in which each GPU, MIG instance or TPU was at work.")
+    text = PanelText("Accelerators at work", "Share of time in which each GPU, MIG instance or TPU was at work.")
     return time_series(text, [Query(_each(accelerator.UTILIZATION), _LEGEND)], Axis("percentunit", low=0, high=1))
 
 
 def _full() -> Placed:
-    text = Text("Accelerator memory used", "Share of each accelerator's memory in use.")
+    text = PanelText("Accelerator memory used", "Share of each accelerator's memory in use.")
     used, total = _each(accelerator.MEMORY_USED), _each(accelerator.MEMORY_TOTAL)
     return time_series(text, [Query(f"{used} / ({total} > 0)", _LEGEND)], Axis("percentunit", low=0, high=1))
 
 
 def _duty() -> Placed:
-    text = Text("TensorCore duty cycle", "Share of time in which a TPU's TensorCore was at work.", nothing=_NO_TPU)
+    text = PanelText("TensorCore duty cycle", "Share of time in which a TPU's TensorCore was at work.", nothing=_NO_TPU)
     query = Query(f"max by (Hostname, tpu) ({promql.series(tpu.DUTY_CYCLE)})", _TPU)
     return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _memory() -> Placed:
-    text = Text("HBM used", "Memory of each TPU in use.", nothing=_NO_TPU)
+    text = PanelText("HBM used", "Memory of each TPU in use.", nothing=_NO_TPU)
     query = Query(f"max by (Hostname, tpu) ({promql.series(tpu.HBM_USED)})", _TPU)
     return time_series(text, [query], Axis("bytes", low=0))
 
 
 def _queue() -> Placed:
-    text = Text(
+    text = PanelText(
         "Programs that wait", "Programs (HLO) queued on each TPU: none is a host that is too slow.", nothing=_NO_TPU
     )
     query = Query(f"max by (Hostname, tpu, core_type) ({promql.series(tpu.HLO_QUEUE)})", f"{_TPU} {{{{core_type}}}}")
@@ -83,13 +83,13 @@ def _mean(metric: Metric, by: str) -> str:
 
 
 def _execution() -> Placed:
-    text = Text("Mean execution of a program", "How long a program (HLO) took on a TPU.", nothing=_NO_TPU)
+    text = PanelText("Mean execution of a program", "How long a program (HLO) took on a TPU.", nothing=_NO_TPU)
     query = Query(_mean(tpu.HLO_EXECUTION, "Hostname, tpu, core_type"), f"{_TPU} {{{{core_type}}}}")
     return time_series(text, [query], Axis("s", low=0))
 
 
 def _transfers() -> Placed:
-    text = Text(
+    text = PanelText(
         "Mean transfers and collectives",
         "Between host and TPU, and between slices over the data centre network.",
         nothing="Only programs over several slices (Megascale) tell",
@@ -107,7 +107,7 @@ def _transfers() -> Placed:
 
 
 def _absent() -> Placed:
-    text = Text(
+    text = PanelText(
         "Rows that a TPU's runtime does not give",
         "What is absent, and why: a runtime answers only while a program has the TPU.",
         nothing="Every row is there",

@@ -1,7 +1,7 @@
 """Each daemon by itself: what it holds, and whether it has the time for its work."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, limits, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, predictor
 
@@ -13,23 +13,23 @@ def panels() -> tuple[Placed, ...]:
 
 
 def _held() -> Placed:
-    text = Text(
+    text = PanelText(
         "Lines held by the bridge",
         "Lines that the series held make on /metrics, and the limit beyond which new series are refused.",
     )
     rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
     queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
-    return time_series(text, queries, Axis("short", low=0), Look(overrides=(limits("limit"),)))
+    return time_series(text, queries, Axis("short", low=0), LineStyle(overrides=(limits("limit"),)))
 
 
 def _limits() -> Placed:
-    text = Text("Limits in use", "How much of each limit of the bridge is used; at 100 % what is new is refused.")
+    text = PanelText("Limits in use", "How much of each limit of the bridge is used; at 100 % what is new is refused.")
     query = Query(f"max by (limit) ({promql.series(bridge.LIMIT_USED)})", "{{limit}}")
     return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _silent() -> Placed:
-    text = Text(
+    text = PanelText(
         "Producers that went silent",
         "Jobs and instances that missed several of their own intervals on Kafka, by job.",
     )
@@ -39,13 +39,13 @@ def _silent() -> Placed:
 
 
 def _pushed() -> Placed:
-    text = Text("Push backlog", "Age of the oldest message that waits for a destination's acknowledgement.")
+    text = PanelText("Push backlog", "Age of the oldest message that waits for a destination's acknowledgement.")
     query = Query(f"max by (destination) ({promql.series(bridge.PUSH_LAG_SECONDS)})", "{{destination}}")
     return time_series(text, [query], Axis("s", low=0))
 
 
 def _encoding() -> Placed:
-    text = Text(
+    text = PanelText(
         "Encoding a scrape (p99)",
         "Time the bridge takes to write its series for Prometheus; far below the scrape timeout.",
     )
@@ -55,18 +55,18 @@ def _encoding() -> Placed:
 
 
 def _alerts() -> Placed:
-    text = Text("Alerts written to Kafka", "Alerts that Alertmanager delivered to the bridge, by outcome.")
+    text = PanelText("Alerts written to Kafka", "Alerts that Alertmanager delivered to the bridge, by outcome.")
     delivered = promql.increase(promql.series(bridge.ALERTS))
     return time_series(
         text,
         [Query(f"sum by (outcome) ({delivered})", "{{outcome}}")],
         Axis("short", low=0, decimals=0),
-        Look(bars=True),
+        LineStyle(bars=True),
     )
 
 
 def _watched() -> Placed:
-    text = Text(
+    text = PanelText(
         "Series under watch",
         "Series that the predictor holds, those that its last sweep flagged, and those with a forecast.",
     )
@@ -76,11 +76,11 @@ def _watched() -> Placed:
 
 
 def _abstained() -> Placed:
-    text = Text(
+    text = PanelText(
         "Why nothing was predicted",
         "Flagged series about which the predictor made no statement, by reason: load that changed, a baseline too "
         "wide, a deploy that settles.",
     )
     abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
     query = Query(f"sum by (reason) ({abstained})", "{{reason}}")
-    return time_series(text, [query], Axis("cps", low=0), Look(stacked=True))
+    return time_series(text, [query], Axis("cps", low=0), LineStyle(stacked=True))

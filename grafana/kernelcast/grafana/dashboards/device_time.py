@@ -2,7 +2,18 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, heatmap, limits, table, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    Column,
+    LineStyle,
+    PanelText,
+    Placed,
+    grey,
+    heatmap,
+    limits,
+    table,
+    time_series,
+)
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
@@ -19,7 +30,7 @@ def rows() -> tuple[Row, ...]:
 
 
 def _states() -> Placed:
-    text = Text(
+    text = PanelText(
         "Where device time goes",
         "Wall time of the GPUs by what they did. Idle between kernels means that the program does not launch fast "
         "enough; collective is waiting for peers; copy without overlap is time that pinned memory and streams can "
@@ -27,12 +38,12 @@ def _states() -> Placed:
     )
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
-    look = Look(stacked=True, overrides=(grey("idle"),))
+    look = LineStyle(stacked=True, overrides=(grey("idle"),))
     return time_series(text, [query], Axis("percentunit", low=0, high=1), look, width=24, height=9)
 
 
 def _copies() -> Placed:
-    text = Text(
+    text = PanelText(
         "Copy throughput",
         "Bytes a second of GPU copy time, by direction: how fast copies run while they run. Compare with the link's "
         "maximum.",
@@ -53,7 +64,7 @@ def _in_words(expr: str) -> str:
 
 
 def _gaps() -> Placed:
-    text = Text(
+    text = PanelText(
         "Gaps between activities",
         "How long the GPU did nothing between two things it did, on the ladder of powers of two. Many gaps of some "
         "microseconds are launches that come too slowly; few long ones are the program's own work, input or peers.",
@@ -63,18 +74,18 @@ def _gaps() -> Placed:
 
 
 def _copied() -> Placed:
-    text = Text(
+    text = PanelText(
         "Bytes copied",
         "Bytes a second of wall time, by direction and by whether the host's memory was pinned.",
         nothing="No copies are measured",
     )
     moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
     query = Query(_in_words(f"sum by (kind, pinned) ({moved})"), "{{kind}} {{pinned}}")
-    return time_series(text, [query], Axis("Bps", low=0), Look(stacked=True))
+    return time_series(text, [query], Axis("Bps", low=0), LineStyle(stacked=True))
 
 
 def _synchronisations() -> Placed:
-    text = Text(
+    text = PanelText(
         "Synchronisations",
         "How often threads waited for the GPU, by kind. Many waits of a whole context or device are what asynchronous "
         "code avoids.",
@@ -86,7 +97,7 @@ def _synchronisations() -> Placed:
 
 
 def _regions() -> Placed:
-    text = Text(
+    text = PanelText(
         "Regions",
         "What programs named with kernelcast.probe.region() or NVTX: GPU time and wall time a second, and how much of "
         "its wall time a region keeps the GPU busy.",
@@ -114,7 +125,7 @@ def _regions() -> Placed:
 
 
 def _pools() -> Placed:
-    text = Text(
+    text = PanelText(
         "CuPy memory pools",
         "What CuPy's pools hold: used by arrays, and free for the next ones, which other libraries cannot have. The "
         "dashed line is the pool's limit.",
@@ -122,11 +133,11 @@ def _pools() -> Placed:
     )
     pools = promql.series(kernel.MEMORY_POOL, extra=('state=~"used|free|limit"',))
     query = Query(f"sum by (pool, state) ({pools})", "{{pool}} {{state}}")
-    return time_series(text, [query], Axis("bytes", low=0), Look(overrides=(limits("limit"),)), width=10, height=9)
+    return time_series(text, [query], Axis("bytes", low=0), LineStyle(overrides=(limits("limit"),)), width=10, height=9)
 
 
 def _waits() -> Placed:
-    text = Text(
+    text = PanelText(
         "Threads waiting for the GPU",
         "Seconds of waiting a second, by the kind of synchronisation: 1 is one thread that always waits.",
         nothing="No waiting is measured",

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, limits, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import device, profiling
 from kernelcast.wire.catalogue.model import Metric
@@ -51,7 +51,7 @@ def each_rate(metric: Metric) -> str:
 
 
 def _utilisation() -> Placed:
-    text = Text(
+    text = PanelText(
         "GPU utilisation",
         "Share of time in which at least one kernel ran. It says nothing about how well: see the profiling rows, "
         "device time and kernels. The driver tells it of undivided GPUs only.",
@@ -60,7 +60,7 @@ def _utilisation() -> Placed:
 
 
 def _engine() -> Placed:
-    text = Text(
+    text = PanelText(
         "Engine and multiprocessors busy",
         "Share of time in which the compute engine was busy, and of cycles in which a multiprocessor had a warp; also "
         "of MIG instances. Hopper and later.",
@@ -75,7 +75,7 @@ def _engine() -> Placed:
 
 
 def _tensor() -> Placed:
-    text = Text(
+    text = PanelText(
         "Pipes busy",
         "Share of cycles in which the tensor and arithmetic pipes worked. A training step that is limited by "
         "arithmetic shows it here; one that waits shows it nowhere.",
@@ -93,7 +93,7 @@ def _tensor() -> Placed:
 
 
 def _interface() -> Placed:
-    text = Text(
+    text = PanelText(
         "Device memory busy",
         "Share of cycles in which the memory interface carried data (profiling), and share of time in which memory "
         "was read or written at all (percent, coarser).",
@@ -106,7 +106,7 @@ def _interface() -> Placed:
 
 
 def _video() -> Placed:
-    text = Text("Video engines", "Load of the encoders and decoders, which no kernel uses.")
+    text = PanelText("Video engines", "Load of the encoders and decoders, which no kernel uses.")
     queries = [
         Query(each(device.ENC_UTIL), f"{GPU} encoder"),
         Query(each(device.DEC_UTIL), f"{GPU} decoder"),
@@ -115,29 +115,29 @@ def _video() -> Placed:
 
 
 def _temperature() -> Placed:
-    text = Text("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
+    text = PanelText("GPU temperature", "Core temperature, and the temperature at which the driver slows the GPU down.")
     limit = Query(f"min by (modelName) ({promql.series(device.SLOWDOWN_TEMP)})", "{{modelName}} slowdown")
     queries = [Query(each(device.GPU_TEMP), GPU), limit]
-    return time_series(text, queries, Axis("celsius"), Look(overrides=(limits("slowdown"),)))
+    return time_series(text, queries, Axis("celsius"), LineStyle(overrides=(limits("slowdown"),)))
 
 
 def _memory_temperature() -> Placed:
-    text = Text("Memory temperature", "Temperature of the device memory; HBM throttles on its own limit.")
+    text = PanelText("Memory temperature", "Temperature of the device memory; HBM throttles on its own limit.")
     return time_series(text, [Query(each(device.MEMORY_TEMP), GPU)], Axis("celsius"))
 
 
 def _power() -> Placed:
-    text = Text(
+    text = PanelText(
         "Power draw",
         "Power drawn, and the lowest limit in force on each model. Running at the limit is normal under load.",
     )
     limit = Query(f"min by (modelName) ({promql.series(device.POWER_LIMIT)})", "{{modelName}} limit")
     queries = [Query(each(device.POWER_USAGE), GPU), limit]
-    return time_series(text, queries, Axis("watt", low=0), Look(overrides=(limits("limit"),)))
+    return time_series(text, queries, Axis("watt", low=0), LineStyle(overrides=(limits("limit"),)))
 
 
 def _energy() -> Placed:
-    text = Text(
+    text = PanelText(
         "Mean power, from energy",
         "The energy counter's rate: what was really used between two samples, where the power draw is one moment.",
     )
@@ -145,7 +145,7 @@ def _energy() -> Placed:
 
 
 def _clocks() -> Placed:
-    text = Text("Clocks", "Clock of the multiprocessors and of the memory.")
+    text = PanelText("Clocks", "Clock of the multiprocessors and of the memory.")
     queries = [
         Query(f"{each(device.SM_CLOCK)} * 1e6", f"{GPU} SM"),
         Query(f"{each(device.MEM_CLOCK)} * 1e6", f"{GPU} memory"),
@@ -154,7 +154,7 @@ def _clocks() -> Placed:
 
 
 def _memory() -> Placed:
-    text = Text(
+    text = PanelText(
         "GPU memory used",
         "Share of usable frame buffer memory in use. Frameworks that allocate all of it at start sit high and flat.",
     )
@@ -163,7 +163,7 @@ def _memory() -> Placed:
 
 
 def _throttling() -> Placed:
-    text = Text(
+    text = PanelText(
         "Clocks held back", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
     )
     mask = each(device.CLOCK_EVENT_REASONS)

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, grey, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import energy, kernel
 
@@ -23,29 +23,29 @@ def _power() -> str:
 
 
 def _kernels() -> Placed:
-    text = Text(
+    text = PanelText(
         "Power by kernel",
         f"Estimated power of the {_LINES} kernels that take most: the GPU's measured energy while it was active, "
         "divided by GPU time. A kernel that draws more than its neighbours is charged too little.",
         nothing="No GPU whose programs report tells of its energy",
     )
     query = Query(f"topk({_LINES}, {_power()})", "{{program}} {{kernel}}")
-    return time_series(text, [query], Axis("watt", low=0), Look(stacked=True))
+    return time_series(text, [query], Axis("watt", low=0), LineStyle(stacked=True))
 
 
 def _states() -> Placed:
-    text = Text(
+    text = PanelText(
         "Power while active and idle",
         "The GPU's measured energy, divided by whether programs that report ran kernels. Idle is paid for, too.",
         nothing="No GPU whose programs report tells of its energy",
     )
     spent = promql.rate(promql.series(energy.ENERGY))
-    look = Look(stacked=True, overrides=(grey("idle"),))
+    look = LineStyle(stacked=True, overrides=(grey("idle"),))
     return time_series(text, [Query(f"sum by (state) ({spent})", "{{state}}")], Axis("watt", low=0), look)
 
 
 def _table() -> Placed:
-    text = Text(
+    text = PanelText(
         "Energy by kernel in this time range",
         "Estimated energy of each kernel, and of one launch of it: what a change of the kernel would save.",
         nothing="No GPU whose programs report tells of its energy",

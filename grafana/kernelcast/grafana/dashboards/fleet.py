@@ -6,7 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.busy import busy_seconds
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Placed, Text, stat
+from kernelcast.grafana.model.panels import Axis, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import device, forecast, kernel
 
@@ -23,7 +23,7 @@ def row() -> Row:
 
 
 def _origin() -> Placed:
-    text = Text(
+    text = PanelText(
         "GPUs by origin of their data",
         "Whether these are live GPUs. Series that come from a recording or from the simulation carry the label source.",
     )
@@ -35,12 +35,12 @@ def _origin() -> Placed:
 
 
 def _programs() -> Placed:
-    text = Text("Programs", "Programs whose kernels are measured.")
+    text = PanelText("Programs", "Programs whose kernels are measured.")
     return stat(text, [Query(f"count(group by (program) ({_LAUNCHES}))")], Axis("short", low=0, decimals=0), height=3)
 
 
 def _hottest() -> Placed:
-    text = Text(
+    text = PanelText(
         "Hottest kernel",
         "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels.",
     )
@@ -52,7 +52,7 @@ def _hottest() -> Placed:
 
 
 def _breach() -> Placed:
-    text = Text(
+    text = PanelText(
         "Soonest predicted breach",
         "Which series will cross its threshold next, why, and the time after which half of the simulated paths have; "
         "0 s means that it is beyond it now.",
@@ -66,7 +66,7 @@ def _breach() -> Placed:
 
 
 def _hints() -> Placed:
-    text = Text(
+    text = PanelText(
         "What to change",
         "Tunables for which hints were written in this time range, with the rule that gave them and how many; what "
         "became of them stands under Tuning hints.",
@@ -79,7 +79,7 @@ def _hints() -> Placed:
 
 
 def _in_kernels() -> Placed:
-    text = Text(
+    text = PanelText(
         "GPU time in kernels",
         "Share of the GPUs' wall time that kernels took; streams that overlap can add up to more.",
     )
@@ -88,7 +88,7 @@ def _in_kernels() -> Placed:
 
 
 def _alerts() -> Placed:
-    text = Text(
+    text = PanelText(
         "Alerts firing",
         "Alerts of kernelcast that fire now. Without the heartbeat alert the rules are not loaded.",
         nothing="rules not loaded",

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.rules.forecasts import COVERAGE, PROBABLE
 from kernelcast.wire.catalogue import forecast
@@ -19,7 +19,7 @@ def row() -> Row:
 
 
 def _band() -> Placed:
-    text = Text(
+    text = PanelText(
         "$metric: now, and expected in $horizon",
         "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and what is "
         "forecast for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the "
@@ -29,7 +29,7 @@ def _band() -> Placed:
     named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
     bounds = [Query(_forecast(bound), legend) for bound, legend in zip(("mean", "lower", "upper"), named, strict=True)]
     actual = [Query(_forecast_lately(expr), f"actual {_SUBJECT}") for expr in (_gauge(), _counter(), _histogram())]
-    return time_series(text, [*actual, *bounds], Axis("short"), Look(overrides=_interval()), width=24, height=10)
+    return time_series(text, [*actual, *bounds], Axis("short"), LineStyle(overrides=_interval()), width=24, height=10)
 
 
 def _forecast_lately(expr: str) -> str:
@@ -74,7 +74,7 @@ def _interval() -> tuple[dict[str, Any], ...]:
 
 
 def _breaches() -> Placed:
-    text = Text(
+    text = PanelText(
         "Predicted degradation",
         "How probable it is that a series crosses its threshold within the horizon, what it points to, and the time "
         "left: 10, 50 and 90 of 100 simulated paths have crossed by then. An empty time means that so many paths "
@@ -110,7 +110,7 @@ def _time_left(quantile: str) -> str:
 
 
 def _probability() -> Placed:
-    text = Text(
+    text = PanelText(
         "Probability of a breach",
         "How the prediction developed: a rise that holds is a drift, a spike is doubt. Above the dashed line an alert "
         "fires.",
@@ -124,7 +124,7 @@ def _probability() -> Placed:
 
 
 def _coverage() -> Placed:
-    text = Text(
+    text = PanelText(
         "Coverage of past intervals",
         "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals "
         "are too narrow to trust; at 100 % they are too wide to help. Below the dashed line an alert fires.",

@@ -5,7 +5,17 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, stat, state_timeline, table, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    Column,
+    LineStyle,
+    PanelText,
+    Placed,
+    stat,
+    state_timeline,
+    table,
+    time_series,
+)
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import device, gpu
 
@@ -36,7 +46,7 @@ def row() -> Row:
 
 def _figure(title: str, description: str, expr: str, nothing: str = "none") -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(Text(title, description, nothing=nothing), [Query(expr, instant=True)], axis, height=3)
+    return stat(PanelText(title, description, nothing=nothing), [Query(expr, instant=True)], axis, height=3)
 
 
 def _xids() -> Placed:
@@ -62,13 +72,15 @@ def _waiting_pages() -> Placed:
 
 
 def _answering() -> Placed:
-    text = Text("GPUs that answer", "Whether each GPU that an exporter has seen answered, or is gone, or NVML hangs.")
+    text = PanelText(
+        "GPUs that answer", "Whether each GPU that an exporter has seen answered, or is gone, or NVML hangs."
+    )
     query = Query(f"max by (Hostname, gpu) ({promql.series(gpu.GPU_UP)})", GPU)
     return state_timeline(text, [query], {"0": ("gone", "red"), "1": ("answers", "green")}, height=5)
 
 
 def _xid_table() -> Placed:
-    text = Text(
+    text = PanelText(
         "XIDs",
         "Which errors the driver reported, how often in this time range, and when last. 13, 31, 43, 45, 68 and 109 are "
         "usually the program's; 48, 63, 64, 74, 79, 92, 94 and 95 are the hardware's.",
@@ -94,14 +106,16 @@ def _xid_table() -> Placed:
 
 
 def _xid_events() -> Placed:
-    text = Text("XIDs over time", "When which XID was reported, by node and GPU.", nothing="No XID in this time range")
+    text = PanelText(
+        "XIDs over time", "When which XID was reported, by node and GPU.", nothing="No XID in this time range"
+    )
     happened = promql.happened(promql.series(gpu.XID_ERRORS))
     query = Query(f"sum by (Hostname, gpu, xid) ({happened})", f"{GPU} XID {{{{xid}}}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _logged_xids() -> Placed:
-    text = Text(
+    text = PanelText(
         "XIDs in the kernel's log",
         "XIDs that the driver has logged, those of the time without an exporter included. A GPU that NVML no longer "
         "lists has its bus address only.",
@@ -124,7 +138,7 @@ def _logged_xids() -> Placed:
 
 
 def _ecc() -> Placed:
-    text = Text(
+    text = PanelText(
         "Memory errors",
         "ECC errors as they come: single-bit ones are corrected, many of them announce worse; a "
         "double-bit one costs a program.",
@@ -134,11 +148,11 @@ def _ecc() -> Placed:
     queries = [
         Query(f"max by (Hostname, gpu) ({promql.increase(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
     ]
-    return time_series(text, queries, Axis("short", low=0, decimals=0), Look(bars=True))
+    return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _remapped() -> Placed:
-    text = Text(
+    text = PanelText(
         "Remapped rows",
         "Memory rows replaced by spare ones since the GPU was made; uncorrectable ones mean that data was lost once.",
         nothing="No GPU remaps rows (that begins with Ampere)",
@@ -151,7 +165,7 @@ def _remapped() -> Placed:
 
 
 def _limited() -> Placed:
-    text = Text(
+    text = PanelText(
         "Time lost to limits",
         "Share of time for which a limit held the clocks back. Power is normal under load; heat and reliability are "
         "not.",
@@ -170,7 +184,7 @@ def _limited() -> Placed:
 
 
 def _lanes() -> Placed:
-    text = Text(
+    text = PanelText(
         "PCIe lanes",
         "Link width now, and the most that GPU and slot allow together. Fewer lanes than other GPUs of the same model "
         "make every copy between host and GPU slower.",
@@ -183,14 +197,14 @@ def _lanes() -> Placed:
 
 
 def _states() -> Placed:
-    text = Text(
+    text = PanelText(
         "Performance state", "P0 is the fastest, P15 the slowest. A busy GPU in another state than P0 is held back."
     )
     return time_series(text, [Query(each(device.PSTATE), GPU)], Axis("short", low=0, decimals=0))
 
 
 def _recovery() -> Placed:
-    text = Text(
+    text = PanelText(
         "Recovery",
         "What the driver recommends to do with each GPU.",
         nothing="No driver here gives a recommendation",
@@ -207,7 +221,7 @@ def _recovery() -> Placed:
 
 
 def _firmware() -> Placed:
-    text = Text(
+    text = PanelText(
         "Driver and firmware",
         "Versions and serial number of each GPU, where the counters table asks for these labels. One GPU with another "
         "version than its peers is a suspect when it is slower.",
@@ -225,5 +239,7 @@ def _firmware() -> Placed:
 
 
 def _retries() -> Placed:
-    text = Text("PCIe retries", "Packets sent again a second. A rate that stays points to a bad slot, riser or cable.")
+    text = PanelText(
+        "PCIe retries", "Packets sent again a second. A rate that stays points to a bad slot, riser or cable."
+    )
     return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("cps", low=0))

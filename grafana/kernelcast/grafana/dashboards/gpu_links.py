@@ -3,7 +3,7 @@
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import dcgm_exporter, device, nvlink, profiling
 
@@ -18,7 +18,7 @@ def row() -> Row:
 
 
 def _pcie() -> Placed:
-    text = Text(
+    text = PanelText(
         "PCIe traffic",
         "Bytes a second between host and GPU, protocol included. Whether NVML's number is MiB/s was not measured on a "
         "GPU yet.",
@@ -32,7 +32,7 @@ def _pcie() -> Placed:
 
 
 def _nvlink() -> Placed:
-    text = Text(
+    text = PanelText(
         "NVLink traffic",
         "Bytes a second over all lanes: both directions from the driver's counters, and each direction from the "
         "profiling rows where they are asked for.",
@@ -47,7 +47,7 @@ def _nvlink() -> Placed:
 
 
 def _nvlink_errors() -> Placed:
-    text = Text(
+    text = PanelText(
         "NVLink errors",
         "Errors a second. Replays cost bandwidth, recoveries stop the link for a moment, and a rate that grows comes "
         "before XID 74.",
@@ -60,11 +60,11 @@ def _nvlink_errors() -> Placed:
         (device.NVLINK_RECOVERY_ERRORS, "recoveries"),
     )
     queries = [Query(each_rate(row), f"{GPU} {word}") for row, word in kinds]
-    return time_series(text, queries, Axis("cps", low=0), Look(), width=24)
+    return time_series(text, queries, Axis("cps", low=0), LineStyle(), width=24)
 
 
 def _links_up() -> Placed:
-    text = Text(
+    text = PanelText(
         "NVLinks that are up",
         "How many links of each GPU are up. GPUs of one model in one node should have the same number; a line that "
         "falls is a link that went down.",
@@ -75,7 +75,7 @@ def _links_up() -> Placed:
 
 
 def _links_busy() -> Placed:
-    text = Text(
+    text = PanelText(
         "NVLinks by traffic",
         "The 20 busiest links, bytes a second in one direction. Traffic of one GPU is spread over its links, so one "
         "that carries less than its peers is slow or often retries.",
@@ -87,7 +87,7 @@ def _links_busy() -> Placed:
 
 
 def _link_errors() -> Placed:
-    text = Text(
+    text = PanelText(
         "NVLinks with errors",
         "Links that had errors in this time range, by NVML's kinds.",
         nothing="No link had an error in this time range, or exporter.nvlink_links is not all",
@@ -110,7 +110,7 @@ def _link_errors() -> Placed:
 
 
 def _peer_status() -> Placed:
-    text = Text(
+    text = PanelText(
         "NVLink between GPUs",
         "Whether two GPUs of a node can reach each other over NVLink, as the driver says.",
         nothing="The counters table does not ask for DCGM_EXP_P2P_STATUS",

@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import device, gpu, profiling
 
@@ -24,7 +24,7 @@ def gaps() -> Row:
 
 
 def _pods() -> Placed:
-    text = Text(
+    text = PanelText(
         "Pods and jobs",
         "Which pod or job has which GPU, what it makes of it, and what it costs in memory and power. Idle GPUs with an "
         "owner stand at the end.",
@@ -61,7 +61,7 @@ def _owned(labels: str) -> str:
 
 
 def _processes() -> Placed:
-    text = Text(
+    text = PanelText(
         "Processes",
         "What runs on the GPUs now: memory, and the share of the last sampling period with kernels of the process.",
         nothing="No process is on a GPU",
@@ -88,13 +88,13 @@ def _processes() -> Placed:
 
 
 def _memory() -> Placed:
-    text = Text("Memory by process", "Device memory of each process.", nothing="No process is on a GPU")
+    text = PanelText("Memory by process", "Device memory of each process.", nothing="No process is on a GPU")
     query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})", _LINE)
-    return time_series(text, [query], Axis("bytes", low=0), Look(stacked=True))
+    return time_series(text, [query], Axis("bytes", low=0), LineStyle(stacked=True))
 
 
 def _utilisation() -> Placed:
-    text = Text(
+    text = PanelText(
         "Multiprocessors by process",
         "Share of time in which each process had kernels on the GPU: who has the time of a time-sliced GPU.",
         nothing="No process is on a GPU",
@@ -104,14 +104,14 @@ def _utilisation() -> Placed:
 
 
 def _count() -> Placed:
-    text = Text("Processes on each GPU", "How many processes hold memory on each GPU; of very many, the first 64.")
+    text = PanelText("Processes on each GPU", "How many processes hold memory on each GPU; of very many, the first 64.")
     held = f"group by (Hostname, gpu, pid) ({promql.series(gpu.PROCESS_MEMORY)})"
     query = Query(f"count by (Hostname, gpu) ({held})", GPU)
     return time_series(text, [query], Axis("short", low=0, decimals=0), width=24, height=6)
 
 
 def _absent() -> Placed:
-    text = Text(
+    text = PanelText(
         "Rows that a GPU does not give",
         "What the counters table asks for and a GPU does not tell, and why: absent is not zero.",
         nothing="Every row that was asked for is there",
@@ -133,6 +133,6 @@ def _absent() -> Placed:
 
 
 def _license() -> Placed:
-    text = Text("vGPU licence", "1 where a feature of a virtual GPU is licensed.", nothing="No virtual GPU")
+    text = PanelText("vGPU licence", "1 where a feature of a virtual GPU is licensed.", nothing="No virtual GPU")
     query = Query(each(device.VGPU_LICENSE_STATUS), GPU)
     return time_series(text, [query], Axis("short", low=0, high=1, decimals=0), width=10)

@@ -2,7 +2,7 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
 
@@ -13,7 +13,7 @@ def row() -> Row:
 
 
 def _tunables() -> Placed:
-    text = Text(
+    text = PanelText(
         "Tunables",
         "What running programs let kernelcast tune, the value now, the values they allow, and the last gain "
         "measured: kernel time after the hint over before, below 100 % is faster.",
@@ -44,18 +44,18 @@ def _tunables() -> Placed:
 
 
 def _issued() -> Placed:
-    text = Text(
+    text = PanelText(
         "Hints issued",
         "Hints that the predictor wrote, by the rule that gave them.",
         nothing="No hint in this time range",
     )
     issued = promql.happened(promql.series(forecast.HINTS_ISSUED))
     query = Query(f"sum by (program, tunable, rule) ({issued})", "{{program}} {{tunable}}: {{rule}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True), width=8)
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True), width=8)
 
 
 def _outcomes() -> Placed:
-    text = Text(
+    text = PanelText(
         "What became of hints",
         "Hints that reached a program, by what it did. Refusals say what the predictor got wrong; a rollback is the "
         "safety net at work.",
@@ -63,11 +63,11 @@ def _outcomes() -> Placed:
     )
     outcomes = promql.happened(promql.series(kernel.HINT_OUTCOMES))
     query = Query(f"sum by (state) ({outcomes})", "{{state}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True, stacked=True), width=8)
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True, stacked=True), width=8)
 
 
 def _gain() -> Placed:
-    text = Text(
+    text = PanelText(
         "Measured effect",
         "Kernel time after a hint over kernel time before, as programs measured it; below the dashed line is faster.",
         nothing="No hint was measured",

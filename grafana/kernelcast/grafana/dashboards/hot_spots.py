@@ -5,7 +5,17 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.busy import NOW, WHOLE_RANGE, busy_seconds
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, grey, heatmap, table, time_series
+from kernelcast.grafana.model.panels import (
+    Axis,
+    Column,
+    LineStyle,
+    PanelText,
+    Placed,
+    grey,
+    heatmap,
+    table,
+    time_series,
+)
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 
@@ -45,7 +55,7 @@ def _queue_delay() -> str:
 
 
 def _ranking() -> Placed:
-    text = Text(
+    text = PanelText(
         f"Hottest kernels ({_TABLE_ROWS})",
         "Which kernels take the GPU's time now. Share is of the GPU time of all kernels of the programs chosen; p50 "
         "and p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not "
@@ -77,7 +87,7 @@ def _ranking() -> Placed:
 
 
 def _share() -> Placed:
-    text = Text(
+    text = PanelText(
         "Share of GPU time",
         f"How GPU time divides over kernels. “{_BEYOND_THE_CAP}” is what the cap on kernels per program left out; "
         f"what is missing to 100 % are named kernels below the {_LINES} hottest of the time range.",
@@ -91,12 +101,12 @@ def _share() -> Placed:
         Query(f"{named} and on (kernel) {hottest}", "{{kernel}}"),
         Query(promql.share(beyond, of=every, by="kernel"), "{{kernel}} (beyond the cap)"),
     ]
-    look = Look(stacked=True, overrides=(grey(f"{_BEYOND_THE_CAP} (beyond the cap)"),))
+    look = LineStyle(stacked=True, overrides=(grey(f"{_BEYOND_THE_CAP} (beyond the cap)"),))
     return time_series(text, queries, Axis("percentunit", low=0, high=1), look, width=24, height=9)
 
 
 def _durations() -> Placed:
-    text = Text(
+    text = PanelText(
         "Durations",
         "How the durations of the kernels chosen are distributed, on the ladder of powers of two. Choose one kernel: "
         "two bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
@@ -106,7 +116,7 @@ def _durations() -> Placed:
 
 
 def _tail() -> Placed:
-    text = Text(
+    text = PanelText(
         "p99 duration",
         f"The 99th percentile of the {_LINES} hottest kernels chosen, interpolated within a power of two, on a "
         "logarithmic scale.",
@@ -116,7 +126,7 @@ def _tail() -> Placed:
 
 
 def _regression() -> Placed:
-    text = Text(
+    text = PanelText(
         "Mean duration against a day before",
         "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
         "too.",
@@ -128,7 +138,7 @@ def _regression() -> Placed:
 
 
 def _launches() -> Placed:
-    text = Text(
+    text = PanelText(
         "Launch rate",
         f"Launches a second of the {_LINES} hottest kernels chosen. A pause here is a pause of the program.",
     )
@@ -137,7 +147,7 @@ def _launches() -> Placed:
 
 
 def _waiting() -> Placed:
-    text = Text(
+    text = PanelText(
         "Time from launch to start",
         f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them: a queue that is "
         "deep is a GPU that is busy, a queue that is empty is a program that is too slow to fill it.",
@@ -148,7 +158,7 @@ def _waiting() -> Placed:
 
 
 def _graphs() -> Placed:
-    text = Text(
+    text = PanelText(
         "Launches from CUDA graphs",
         "Which part of each program's launches a CUDA graph replayed, at next to no cost for the launching thread.",
         nothing="No launch came from a CUDA graph",
@@ -160,7 +170,7 @@ def _graphs() -> Placed:
 
 
 def _configurations() -> Placed:
-    text = Text(
+    text = PanelText(
         "Launch configurations",
         "How each kernel was launched last: registers and memory decide how many blocks fit on a multiprocessor. Local "
         "memory is what did not fit into registers.",

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import infiniband
 
@@ -19,7 +19,7 @@ def row() -> Row:
 
 
 def _state() -> Placed:
-    text = Text("Ports", "Logical state of each port. A port without a cable is down for ever.", nothing=_NOTHING)
+    text = PanelText("Ports", "Logical state of each port. A port without a cable is down for ever.", nothing=_NOTHING)
     states = {
         "1": ("down", "red"),
         "2": ("initialising", "orange"),
@@ -31,13 +31,13 @@ def _state() -> Placed:
 
 
 def _traffic() -> Placed:
-    text = Text("InfiniBand traffic", "Bytes a second in each direction.", nothing=_NOTHING)
+    text = PanelText("InfiniBand traffic", "Bytes a second in each direction.", nothing=_NOTHING)
     traffic = f"max by ({_BY}, direction) ({promql.rate(promql.series(infiniband.IO))})"
     return time_series(text, [Query(traffic, f"{PORT} {{{{direction}}}}")], Axis("Bps", low=0))
 
 
 def _errors() -> Placed:
-    text = Text(
+    text = PanelText(
         "InfiniBand errors",
         "Errors as they come, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
         "sequence and timeout errors to loss on the way.",
@@ -45,12 +45,12 @@ def _errors() -> Placed:
     )
     errors = f"max by ({_BY}, error) ({promql.increase(promql.series(infiniband.ERRORS))}) > 0"
     return time_series(
-        text, [Query(errors, f"{PORT} {{{{error}}}}")], Axis("short", low=0, decimals=0), Look(bars=True)
+        text, [Query(errors, f"{PORT} {{{{error}}}}")], Axis("short", low=0, decimals=0), LineStyle(bars=True)
     )
 
 
 def _congestion() -> Placed:
-    text = Text(
+    text = PanelText(
         "InfiniBand congestion",
         "Ticks a second in which a port had data and could not send, and RoCE's congestion notifications a second.",
         nothing=_NOTHING,

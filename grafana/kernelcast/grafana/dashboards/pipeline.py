@@ -3,7 +3,7 @@
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import daemons, exporters, probes
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Look, Placed, Text, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import bridge, exporter, predictor, runtime
 
@@ -18,13 +18,13 @@ def rows() -> tuple[Row, ...]:
 
 
 def _up() -> Placed:
-    text = Text("Daemons", "Whether Prometheus could read each daemon.")
+    text = PanelText("Daemons", "Whether Prometheus could read each daemon.")
     query = Query(f'up{{job=~"{promql.SERVICE_JOBS}"}}', "{{job}} {{instance}}")
     return state_timeline(text, [query], {"0": ("down", "red"), "1": ("up", "green")}, height=5)
 
 
 def _points() -> Placed:
-    text = Text(
+    text = PanelText(
         "Points a second",
         "Data points handed to Kafka by exporters, and read from it by the bridge and the predictor. A gap between "
         "the lines that lasts is lag or loss.",
@@ -35,13 +35,15 @@ def _points() -> Placed:
 
 
 def _lag() -> Placed:
-    text = Text("Messages waiting on Kafka", "How far behind each reader is. Level is normal, a steady rise is not.")
+    text = PanelText(
+        "Messages waiting on Kafka", "How far behind each reader is. Level is normal, a steady rise is not."
+    )
     lags = (f"sum by (job, topic) ({promql.series(row)})" for row in (bridge.LAG, predictor.LAG))
     return time_series(text, [Query(lag, "{{job}} {{topic}}") for lag in lags], Axis("short", low=0))
 
 
 def _delay() -> Placed:
-    text = Text(
+    text = PanelText(
         "From event to store (p99)",
         "How old a message's newest point is when the bridge has stored it: the time that measuring, Kafka and "
         "decoding take together.",
@@ -52,20 +54,20 @@ def _delay() -> Placed:
 
 
 def _acknowledged() -> Placed:
-    text = Text("Messages to Kafka", "Messages that Kafka acknowledged, by topic.")
+    text = PanelText("Messages to Kafka", "Messages that Kafka acknowledged, by topic.")
     acknowledged = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="acknowledged"',)))
     return time_series(text, [Query(f"sum by (job, topic) ({acknowledged})", "{{job}} {{topic}}")], Axis("cps", low=0))
 
 
 def _unreadable() -> Placed:
-    text = Text("Messages that could not be decoded", "By topic and error; they went to the dead letters.")
+    text = PanelText("Messages that could not be decoded", "By topic and error; they went to the dead letters.")
     failures = promql.increase(promql.series(bridge.DECODE_FAILURES))
     query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
 def _not_stored() -> Placed:
-    text = Text(
+    text = PanelText(
         "Points that were not stored",
         "By cause, without the points that are for the predictor alone. Some older points are normal; second_writer "
         "means that two processes write one series, a limit that series are missing.",
@@ -75,7 +77,7 @@ def _not_stored() -> Placed:
 
 
 def _shared_identities() -> Placed:
-    text = Text(
+    text = PanelText(
         "Identities shared by two live producers",
         "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a line "
         "that stays means that each needs a service.instance.id or host name of its own.",
@@ -86,7 +88,7 @@ def _shared_identities() -> Placed:
 
 
 def _lost_deltas() -> Placed:
-    text = Text(
+    text = PanelText(
         "Delta points lost, by producer",
         "Delta points that are in no total. `older`: they are late, or the producer's clock has been set back.",
     )
@@ -96,7 +98,7 @@ def _lost_deltas() -> Placed:
 
 
 def _lost() -> Placed:
-    text = Text(
+    text = PanelText(
         "Messages lost",
         "Messages that Kafka refused or that never entered the queue. Totals are cumulative: the next one makes them "
         "good.",
@@ -111,10 +113,10 @@ def _lost() -> Placed:
 
 
 def _dead_letters() -> Placed:
-    text = Text(
+    text = PanelText(
         "Messages put aside",
         "Messages that could not be used and went to the dead-letter topic, or beyond its rate limit were dropped.",
     )
     letters = promql.increase(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")
-    return time_series(text, [query], Axis("short", low=0, decimals=0), Look(bars=True))
+    return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, Look, Placed, Text, table, time_series
+from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import exporter, kernel
 
@@ -20,7 +20,7 @@ def row() -> Row:
 
 
 def _states() -> Placed:
-    text = Text(
+    text = PanelText(
         "Probes",
         "Each program's probe: how it measures, whether it holds back and why, and the share of launches that it tries "
         "to time.",
@@ -50,7 +50,7 @@ def _states() -> Placed:
 
 
 def _users() -> Placed:
-    text = Text(
+    text = PanelText(
         "Whose programs these are",
         "Pod, job and user of each program with the probe, as the exporter's kernel tells of the socket's other end.",
         nothing="Nobody is known to own a program",
@@ -71,7 +71,7 @@ def _users() -> Placed:
 
 
 def _coverage() -> Placed:
-    text = Text(
+    text = PanelText(
         "Coverage",
         "Share of launches whose duration was measured. What the method cannot see, such as cuBLAS under the CuPy hook "
         "or graphs under events, counts as not measured.",
@@ -82,7 +82,7 @@ def _coverage() -> Placed:
 
 
 def _overhead() -> Placed:
-    text = Text(
+    text = PanelText(
         "What measuring costs",
         "Share of wall time that probes took from their programs' threads, by their own clocks. At the first dashed "
         "line a probe measures less, at the second it switches itself off.",
@@ -95,18 +95,18 @@ def _overhead() -> Placed:
 
 
 def _unseen() -> Placed:
-    text = Text(
+    text = PanelText(
         "Launches not measured, by reason",
         "Launches that a method knows of but cannot time or name.",
         nothing="Every launch that is known of was seen",
     )
     unseen = promql.rate(promql.series(kernel.PROBE_UNSEEN))
     query = Query(f"sum by (program, reason) ({unseen})", "{{program}} {{reason}}")
-    return time_series(text, [query], Axis("cps", low=0), Look(stacked=True))
+    return time_series(text, [query], Axis("cps", low=0), LineStyle(stacked=True))
 
 
 def _dropped() -> Placed:
-    text = Text(
+    text = PanelText(
         "Dropped by probes",
         "Frames that the socket did not take, which the next one makes good, and activity records that are lost.",
         nothing="Nothing was dropped",
@@ -119,7 +119,7 @@ def _dropped() -> Placed:
 
 
 def _server() -> Placed:
-    text = Text(
+    text = PanelText(
         "At the exporters' sockets",
         "Programs connected to each exporter, processes whose totals are not final, and connections refused.",
     )

@@ -58,17 +58,19 @@ def _modern_panel(panel: dict[str, Any]) -> dict[str, Any]:
         row["panels"] = [_modern_panel(inner) for inner in panel["panels"]]
         return row
     return {
-        key: _without_empty(value) for key, value in panel.items() if key not in _DEAD_PANEL_KEYS and _said(key, value)
+        key: _without_empty(value)
+        for key, value in panel.items()
+        if key not in _DEAD_PANEL_KEYS and _is_meaningful(key, value)
     }
 
 
 def _without_empty(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_empty(item) for key, item in value.items() if _said(key, item)}
+        return {key: _without_empty(item) for key, item in value.items() if _is_meaningful(key, item)}
     return value
 
 
-def _said(key: str, value: Any) -> bool:
+def _is_meaningful(key: str, value: Any) -> bool:
     return bool(value) or key not in _MEANINGLESS_EMPTY
 
 

@@ -21,7 +21,7 @@ CALM: Final[Thresholds] = ((None, "green"),)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PanelText:
     """What a panel says it is for.
 
     Attributes:
@@ -87,7 +87,7 @@ class PlainPanel(core.Panel):  # type: ignore[misc]  # grafanalib publishes no t
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LineStyle:
     """How a time series is drawn."""
 
     stacked: bool = False
@@ -115,10 +115,10 @@ def grey(name: str) -> Json:
 
 
 def time_series(
-    text: Text,
+    text: PanelText,
     queries: Sequence[Query],
     axis: Axis,
-    look: Look = Look(),
+    look: LineStyle = LineStyle(),
     *,
     width: int = 12,
     height: int = 8,
@@ -152,7 +152,7 @@ def time_series(
 
 
 def stat(
-    text: Text, queries: Sequence[Query], axis: Axis, *, named: bool = False, width: int = 6, height: int = 4
+    text: PanelText, queries: Sequence[Query], axis: Axis, *, named: bool = False, width: int = 6, height: int = 4
 ) -> Placed:
     """A figure in large type; with `named`, the series' name beside it, and a line for each series.
 
@@ -217,7 +217,7 @@ class Column:
 
 
 def table(
-    text: Text, queries: Sequence[Query], columns: Sequence[Column], *, sort: str, width: int = 24, height: int = 9
+    text: PanelText, queries: Sequence[Query], columns: Sequence[Column], *, sort: str, width: int = 24, height: int = 9
 ) -> Placed:
     """Present values side by side: queries are merged on their common labels, then only `columns` are kept.
 
@@ -258,7 +258,7 @@ def table(
     return Placed(panel, width, height)
 
 
-def heatmap(text: Text, query: Query, unit: str, *, width: int = 12, height: int = 9) -> Placed:
+def heatmap(text: PanelText, query: Query, unit: str, *, width: int = 12, height: int = 9) -> Placed:
     """Classic histogram buckets over time, as they are: Grafana must not bucket them again."""
     options = {
         "calculate": False,
@@ -284,7 +284,7 @@ def heatmap(text: Text, query: Query, unit: str, *, width: int = 12, height: int
 
 
 def state_timeline(
-    text: Text, queries: Sequence[Query], states: Mapping[str, tuple[str, str]], *, height: int = 6
+    text: PanelText, queries: Sequence[Query], states: Mapping[str, tuple[str, str]], *, height: int = 6
 ) -> Placed:
     """Which state each series was in, over time.
 
@@ -314,11 +314,11 @@ def state_timeline(
     return Placed(_plain(text, queries, "state-timeline", options, {"defaults": defaults, "overrides": []}), 24, height)
 
 
-def _nothing(text: Text) -> Json:
+def _nothing(text: PanelText) -> Json:
     return {"noValue": text.nothing} if text.nothing else {}
 
 
-def _frame(text: Text, queries: Sequence[Query]) -> Json:
+def _frame(text: PanelText, queries: Sequence[Query]) -> Json:
     return {
         "title": text.title,
         "description": text.description,
@@ -328,5 +328,5 @@ def _frame(text: Text, queries: Sequence[Query]) -> Json:
     }
 
 
-def _plain(text: Text, queries: Sequence[Query], panel_type: str, options: Json, field_config: Json) -> Any:
+def _plain(text: PanelText, queries: Sequence[Query], panel_type: str, options: Json, field_config: Json) -> Any:
     return PlainPanel(**_frame(text, queries), panel_type=panel_type, options=options, field_config=field_config)

@@ -6,7 +6,7 @@ from kernelcast.grafana.rules.model import (
     PRODUCTION,
     PROFILES,
     RUNBOOKS_URL,
-    Alert,
+    AlertRule,
     Profile,
     profile_named,
 )
@@ -28,7 +28,7 @@ __all__ = [
     "PRODUCTION",
     "PROFILES",
     "RUNBOOKS_URL",
-    "Alert",
+    "AlertRule",
     "Profile",
     "alerts",
     "profile_named",

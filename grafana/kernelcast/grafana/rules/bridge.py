@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import BRIDGE_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import bridge
 
@@ -12,14 +12,16 @@ _NEARLY_FULL: Final = 0.9
 _LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """Down, hidden, unable to read, full, fed by two writers or none, or with nobody who takes what it pushes."""
     alerts = (_down(), _not_ready(), _decode_failures(profile), _nearly_full(), _second_writer(profile))
-    return Group("kernelcast-bridge-alerts", (*alerts, _unkeyed(profile), _silent_producer(profile), _push_behind()))
+    return RuleGroup(
+        "kernelcast-bridge-alerts", (*alerts, _unkeyed(profile), _silent_producer(profile), _push_behind())
+    )
 
 
-def _down() -> Alert:
-    return Alert(
+def _down() -> AlertRule:
+    return AlertRule(
         name="KernelcastBridgeDown",
         expr=f'up{{job="{BRIDGE_JOB}"}} == 0 or absent(up{{job="{BRIDGE_JOB}"}})',
         hold_seconds=2 * MINUTE,
@@ -32,8 +34,8 @@ def _down() -> Alert:
     )
 
 
-def _not_ready() -> Alert:
-    return Alert(
+def _not_ready() -> AlertRule:
+    return AlertRule(
         name="KernelcastBridgeNotReady",
         expr=f"{promql.name(bridge.CAUGHT_UP)} == 0",
         hold_seconds=10 * MINUTE,
@@ -47,9 +49,9 @@ def _not_ready() -> Alert:
     )
 
 
-def _decode_failures(profile: Profile) -> Alert:
+def _decode_failures(profile: Profile) -> AlertRule:
     failures = promql.name(bridge.DECODE_FAILURES)
-    return Alert(
+    return AlertRule(
         name="KernelcastDecodeFailures",
         expr=f"sum without (error) (increase({failures}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=0,
@@ -61,8 +63,8 @@ def _decode_failures(profile: Profile) -> Alert:
     )
 
 
-def _nearly_full() -> Alert:
-    return Alert(
+def _nearly_full() -> AlertRule:
+    return AlertRule(
         name="KernelcastBridgeNearlyFull",
         expr=f"{promql.name(bridge.LIMIT_USED)} > {_NEARLY_FULL}",
         hold_seconds=10 * MINUTE,
@@ -76,9 +78,9 @@ def _nearly_full() -> Alert:
     )
 
 
-def _second_writer(profile: Profile) -> Alert:
+def _second_writer(profile: Profile) -> AlertRule:
     conflicts = f"{promql.name(bridge.IDENTITY_CONFLICTS)}[{profile.window(RATE_WINDOW_SECONDS)}]"
-    return Alert(
+    return AlertRule(
         name="KernelcastSecondWriter",
         expr=f"sum by (job, instance) (increase({conflicts})) > 0",
         # A restart with another resource is refused for an interval or two: it has left the window by then.
@@ -94,9 +96,9 @@ def _second_writer(profile: Profile) -> Alert:
     )
 
 
-def _unkeyed(profile: Profile) -> Alert:
+def _unkeyed(profile: Profile) -> AlertRule:
     unkeyed = promql.name(bridge.UNKEYED_MESSAGES)
-    return Alert(
+    return AlertRule(
         name="KernelcastUnkeyedMessages",
         expr=f"increase({unkeyed}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=0,
@@ -109,9 +111,9 @@ def _unkeyed(profile: Profile) -> Alert:
     )
 
 
-def _silent_producer(profile: Profile) -> Alert:
+def _silent_producer(profile: Profile) -> AlertRule:
     up = promql.name(bridge.PRODUCER_UP)
-    return Alert(
+    return AlertRule(
         name="KernelcastProducerSilent",
         expr=f"max by (job, instance) (max_over_time({up}[{profile.window(RATE_WINDOW_SECONDS)}])) == 0",
         hold_seconds=0,
@@ -123,8 +125,8 @@ def _silent_producer(profile: Profile) -> Alert:
     )
 
 
-def _push_behind() -> Alert:
-    return Alert(
+def _push_behind() -> AlertRule:
+    return AlertRule(
         name="KernelcastPushBehind",
         expr=f"{promql.name(bridge.PUSH_LAG_SECONDS)} > {_LONGEST_BACKLOG_SECONDS:g}",
         hold_seconds=5 * MINUTE,

@@ -4,22 +4,22 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
 _STALE_SECONDS: Final = 60
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """Failing, nameless, refusing, filling, losing."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
     own = (_ticks(profile), _hung(), _attribution(), _refused(profile))
-    return Group("kernelcast-exporter-alerts", (*own, *spool))
+    return RuleGroup("kernelcast-exporter-alerts", (*own, *spool))
 
 
-def _ticks(profile: Profile) -> Alert:
-    return Alert(
+def _ticks(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastExporterFailing",
         expr=f"increase({promql.name(exporter.TICK_ERRORS)}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=5 * MINUTE,
@@ -31,8 +31,8 @@ def _ticks(profile: Profile) -> Alert:
     )
 
 
-def _hung() -> Alert:
-    return Alert(
+def _hung() -> AlertRule:
+    return AlertRule(
         name="KernelcastNvmlHung",
         expr=f"{promql.name(exporter.NVML_HUNG)} == 1",
         hold_seconds=MINUTE,
@@ -47,8 +47,8 @@ def _hung() -> Alert:
     )
 
 
-def _attribution() -> Alert:
-    return Alert(
+def _attribution() -> AlertRule:
+    return AlertRule(
         name="KernelcastAttributionStale",
         expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_SECONDS}",
         hold_seconds=5 * MINUTE,
@@ -63,10 +63,10 @@ def _attribution() -> Alert:
     )
 
 
-def _refused(profile: Profile) -> Alert:
+def _refused(profile: Profile) -> AlertRule:
     refused = promql.name(exporter.PROBE_REFUSED)
     window = profile.window(2 * RATE_WINDOW_SECONDS)
-    return Alert(
+    return AlertRule(
         name="KernelcastProbePlacesTaken",
         expr=f'sum without (reason) (increase({refused}{{reason=~"limit|displaced"}}[{window}])) > 0',
         hold_seconds=0,
@@ -83,9 +83,9 @@ def _refused(profile: Profile) -> Alert:
     )
 
 
-def _spool_filling(profile: Profile) -> Alert:
+def _spool_filling(profile: Profile) -> AlertRule:
     waiting = promql.name(exporter.SPOOL_BYTES)
-    return Alert(
+    return AlertRule(
         name="KernelcastSpoolFilling",
         expr=f"deriv({waiting}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0 and {waiting} > 0",
         hold_seconds=10 * MINUTE,
@@ -99,9 +99,9 @@ def _spool_filling(profile: Profile) -> Alert:
     )
 
 
-def _spool_dropping(profile: Profile) -> Alert:
+def _spool_dropping(profile: Profile) -> AlertRule:
     dropped = promql.name(exporter.SPOOL_DROPPED)
-    return Alert(
+    return AlertRule(
         name="KernelcastSpoolDropping",
         expr=f"increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=0,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import forecast
 
 PROBABLE: Final = 0.8
@@ -18,17 +18,17 @@ _DETAILS: Final = (
 )
 
 
-def group(profile: Profile) -> Group:  # noqa: ARG001  the same call for every group
+def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
     """A breach to come, a breach close by, and intervals that do not hold."""
-    return Group("kernelcast-forecast-alerts", (_predicted(), _imminent(), _coverage()))
+    return RuleGroup("kernelcast-forecast-alerts", (_predicted(), _imminent(), _coverage()))
 
 
 def _probability() -> str:
     return f"max without (instance, horizon) ({promql.name(forecast.DEGRADATION_PROBABILITY)}) > {PROBABLE}"
 
 
-def _predicted() -> Alert:
-    return Alert(
+def _predicted() -> AlertRule:
+    return AlertRule(
         name="KernelcastDegradationPredicted",
         expr=_probability(),
         hold_seconds=2 * MINUTE,
@@ -41,9 +41,9 @@ def _predicted() -> Alert:
     )
 
 
-def _imminent() -> Alert:
+def _imminent() -> AlertRule:
     left = f'min without (instance, quantile) ({promql.name(forecast.DEGRADATION_TIME)}{{quantile="0.5"}})'
-    return Alert(
+    return AlertRule(
         name="KernelcastBreachImminent",
         expr=f"{left} < {_SOON_SECONDS} and {_probability()}",
         hold_seconds=2 * MINUTE,
@@ -58,8 +58,8 @@ def _imminent() -> Alert:
     )
 
 
-def _coverage() -> Alert:
-    return Alert(
+def _coverage() -> AlertRule:
+    return AlertRule(
         name="KernelcastForecastCoverageLow",
         expr=f"min without (instance) ({promql.name(forecast.FORECAST_COVERAGE)}) < {COVERAGE}",
         hold_seconds=HOUR,

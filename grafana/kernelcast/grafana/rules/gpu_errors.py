@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import DAY, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import device, gpu
 
 APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
@@ -36,14 +36,14 @@ _BUS: Final = (
     "79: the GPU fell off the bus. Look at power, PCIe retries and temperature before; reboot, and have it replaced "
     "when it comes back."
 )
-_MANY: Final = "92: many single-bit errors; run NVIDIA's diagnostics (dcgmi diag -r 3)."
-_HARDWARE_STEPS: Final = (_MEMORY_ERROR, _ROW, _LINK, _BUS, _MANY)
+_SINGLE_BIT_ERRORS: Final = "92: many single-bit errors; run NVIDIA's diagnostics (dcgmi diag -r 3)."
+_HARDWARE_STEPS: Final = (_MEMORY_ERROR, _ROW, _LINK, _BUS, _SINGLE_BIT_ERRORS)
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """XIDs of the hardware, of programs, and all others; uncorrectable memory errors."""
     xids = (_hardware(profile), _other(profile), _application(profile))
-    return Group("kernelcast-gpu-error-alerts", (*xids, _uncorrectable(profile)))
+    return RuleGroup("kernelcast-gpu-error-alerts", (*xids, _uncorrectable(profile)))
 
 
 def _xids(matcher: str, profile: Profile) -> str:
@@ -57,8 +57,8 @@ def _numbers(codes: tuple[int, ...]) -> str:
     return "|".join(map(str, codes))
 
 
-def _hardware(profile: Profile) -> Alert:
-    return Alert(
+def _hardware(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuXidHardware",
         expr=_xids(f'xid=~"{_numbers(HARDWARE_XIDS)}"', profile),
         hold_seconds=0,
@@ -74,9 +74,9 @@ def _hardware(profile: Profile) -> Alert:
     )
 
 
-def _other(profile: Profile) -> Alert:
+def _other(profile: Profile) -> AlertRule:
     known = _numbers((*APPLICATION_XIDS, *HARDWARE_XIDS))
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuXid",
         expr=_xids(f'xid!~"{known}"', profile),
         hold_seconds=0,
@@ -92,8 +92,8 @@ def _other(profile: Profile) -> Alert:
     )
 
 
-def _application(profile: Profile) -> Alert:
-    return Alert(
+def _application(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuXidApplication",
         expr=_xids(f'xid=~"{_numbers(APPLICATION_XIDS)}"', profile),
         hold_seconds=0,
@@ -108,9 +108,9 @@ def _application(profile: Profile) -> Alert:
     )
 
 
-def _uncorrectable(profile: Profile) -> Alert:
+def _uncorrectable(profile: Profile) -> AlertRule:
     errors = promql.name(device.ECC_DBE_VOLATILE)
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuMemoryUncorrectable",
         expr=f"max by (Hostname, gpu, UUID) ({promql.happened(errors, window=profile.window(DAY))})",
         hold_seconds=0,

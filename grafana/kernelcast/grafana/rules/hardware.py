@@ -2,7 +2,7 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import device, gpu
 
@@ -17,16 +17,16 @@ _LOST_RATIO = 0.1
 _NANOSECONDS = "1e9"
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """Silence, throttling, memory, failed rows, rows that cannot be read."""
     limits = (_throttling(), _power_capped(), _heat(profile), _narrow_link())
     memory = (_memory(profile), _remap_failure(), _remapped_rows(profile))
     gone = (_down(), _silent(profile), _needs_recovery(), _unmeasured())
-    return Group("kernelcast-hardware-alerts", (*gone, *limits, *memory, _unreadable()))
+    return RuleGroup("kernelcast-hardware-alerts", (*gone, *limits, *memory, _unreadable()))
 
 
-def _throttling() -> Alert:
-    return Alert(
+def _throttling() -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuThrottling",
         expr=f"{CLOCK_EVENT} == 1",
         hold_seconds=5 * MINUTE,
@@ -41,8 +41,8 @@ def _throttling() -> Alert:
     )
 
 
-def _down() -> Alert:
-    return Alert(
+def _down() -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuDown",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0",
         hold_seconds=2 * MINUTE,
@@ -58,9 +58,9 @@ def _down() -> Alert:
     )
 
 
-def _unmeasured() -> Alert:
+def _unmeasured() -> AlertRule:
     answers = f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 1"
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuUnmeasured",
         expr=f"{answers} unless on (Hostname, UUID) {promql.name(device.FB_USED)}",
         hold_seconds=10 * MINUTE,
@@ -75,10 +75,10 @@ def _unmeasured() -> Alert:
     )
 
 
-def _silent(profile: Profile) -> Alert:
+def _silent(profile: Profile) -> AlertRule:
     seen = promql.name(device.FB_USED)
     recently = f"group by (Hostname, gpu, UUID) (present_over_time({seen}[{profile.window(HOUR)}]))"
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuSilent",
         expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
@@ -94,9 +94,9 @@ def _silent(profile: Profile) -> Alert:
     )
 
 
-def _power_capped() -> Alert:
+def _power_capped() -> AlertRule:
     mask = promql.name(device.CLOCK_EVENT_REASONS)
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuPowerCapped",
         expr=f"max by (Hostname, gpu) (floor({mask} / {_POWER_CAP_BIT}) % 2) == 1",
         hold_seconds=HOUR,
@@ -112,13 +112,13 @@ def _power_capped() -> Alert:
     )
 
 
-def _narrow_link() -> Alert:
+def _narrow_link() -> AlertRule:
     """By width, which does not change with load; a link's generation is lowered while the GPU is idle."""
     width, most = promql.name(device.PCIE_LINK_WIDTH), promql.name(device.PCIE_MAX_LINK_WIDTH)
     own = f"min by (Hostname, gpu, UUID, modelName) ({width})"
     below_own = f"{own} < on (Hostname, UUID) group_left () max by (Hostname, UUID) ({most})"
     below_peers = f"{own} < on (modelName) group_left () max by (modelName) ({width})"
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuPcieLinkNarrow",
         expr=f"({below_own}) or ({below_peers})",
         hold_seconds=10 * MINUTE,
@@ -134,8 +134,8 @@ def _narrow_link() -> Alert:
     )
 
 
-def _needs_recovery() -> Alert:
-    return Alert(
+def _needs_recovery() -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuNeedsRecovery",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
         hold_seconds=0,
@@ -150,9 +150,9 @@ def _needs_recovery() -> Alert:
     )
 
 
-def _heat(profile: Profile) -> Alert:
+def _heat(profile: Profile) -> AlertRule:
     lost = f"rate({promql.name(device.THERMAL_VIOLATION)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuTimeLostToHeat",
         expr=f"max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS} > {_LOST_RATIO}",
         hold_seconds=15 * MINUTE,
@@ -166,9 +166,9 @@ def _heat(profile: Profile) -> Alert:
     )
 
 
-def _unreadable() -> Alert:
+def _unreadable() -> AlertRule:
     absent = f'{promql.name(gpu.FIELD_ABSENT)}{{reason=~"no_permission|error|lost"}}'
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuRowsUnreadable",
         expr=f"count by (Hostname, gpu, reason) (group by (Hostname, gpu, GPU_I_ID, field, reason) ({absent}))",
         hold_seconds=15 * MINUTE,
@@ -183,8 +183,8 @@ def _unreadable() -> Alert:
     )
 
 
-def _memory(profile: Profile) -> Alert:
-    return Alert(
+def _memory(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuMemoryNearlyFull",
         expr=f"{MEMORY_USED} > 0.95 and deriv({MEMORY_USED}[{profile.window(5 * MINUTE)}]) > 0",
         hold_seconds=10 * MINUTE,
@@ -199,8 +199,8 @@ def _memory(profile: Profile) -> Alert:
     )
 
 
-def _remap_failure() -> Alert:
-    return Alert(
+def _remap_failure() -> AlertRule:
+    return AlertRule(
         name="KernelcastGpuRowRemapFailure",
         expr=f"max without (instance) ({promql.name(device.ROW_REMAP_FAILURE)}) == 1",
         hold_seconds=0,
@@ -213,9 +213,9 @@ def _remap_failure() -> Alert:
     )
 
 
-def _remapped_rows(profile: Profile) -> Alert:
+def _remapped_rows(profile: Profile) -> AlertRule:
     rows = promql.name(device.UNCORRECTABLE_REMAPPED_ROWS)
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuMemoryRowsRemapped",
         expr=f"max without (instance) (increase({rows}[{profile.window(DAY)}])) > 0",
         hold_seconds=0,

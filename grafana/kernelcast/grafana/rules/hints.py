@@ -3,16 +3,16 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.rules.model import HOUR, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import HOUR, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.events import OutcomeState
 
 _SUBJECT: Final = ("Hostname", "gpu", "program")
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """A hint that made things worse, and one that was refused."""
-    return Group("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile)))
+    return RuleGroup("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile)))
 
 
 def _happened(state: OutcomeState, profile: Profile) -> str:
@@ -23,8 +23,8 @@ def _happened(state: OutcomeState, profile: Profile) -> str:
     return f"sum without (instance) (increase({outcomes}[{window}]) > 0 or {born})"
 
 
-def _rolled_back(profile: Profile) -> Alert:
-    return Alert(
+def _rolled_back(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastHintRolledBack",
         expr=_happened(OutcomeState.ROLLED_BACK, profile),
         hold_seconds=0,
@@ -37,8 +37,8 @@ def _rolled_back(profile: Profile) -> Alert:
     )
 
 
-def _rejected(profile: Profile) -> Alert:
-    return Alert(
+def _rejected(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastHintRejected",
         expr=_happened(OutcomeState.REJECTED, profile),
         hold_seconds=0,

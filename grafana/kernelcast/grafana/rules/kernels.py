@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import KERNEL_BASELINE, KERNEL_MEAN, KERNEL_SHARE
 
 _SLOWER_RATIO: Final = 1.2
@@ -10,14 +10,14 @@ _SHARE_WORTH_A_MESSAGE: Final = 0.02
 _OTHER_SHARE: Final = 0.2
 
 
-def group(profile: Profile) -> Group:  # noqa: ARG001  the same call for every group
+def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
     """A kernel that got slower, and too many without a name."""
-    return Group("kernelcast-kernel-alerts", (_slower(), _other_share()))
+    return RuleGroup("kernelcast-kernel-alerts", (_slower(), _other_share()))
 
 
-def _slower() -> Alert:
+def _slower() -> AlertRule:
     judged = '{kernel!="other", kernel_class!="collective"}'
-    return Alert(
+    return AlertRule(
         name="KernelcastKernelSlower",
         expr=f"{KERNEL_MEAN}{judged} / {KERNEL_BASELINE} > {_SLOWER_RATIO} and {KERNEL_SHARE} > "
         f"{_SHARE_WORTH_A_MESSAGE}",
@@ -35,8 +35,8 @@ def _slower() -> Alert:
     )
 
 
-def _other_share() -> Alert:
-    return Alert(
+def _other_share() -> AlertRule:
+    return AlertRule(
         name="KernelcastKernelsBeyondCap",
         expr=f'{KERNEL_SHARE}{{kernel="other"}} > {_OTHER_SHARE}',
         hold_seconds=30 * MINUTE,

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
-from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import infiniband, nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
@@ -25,14 +25,14 @@ _PHYSICAL_ERRORS: Final = (
 _ERRORS_PER_HOUR: Final = 10
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """Links that are down, that had to recover, that are slower or have errors."""
     nvlinks = (_nvlink_down(profile), _nvlink_recovers(profile))
     ports = (_port_down(profile), _port_slower(profile), _port_errors(profile))
-    return Group("kernelcast-link-alerts", (*nvlinks, *ports))
+    return RuleGroup("kernelcast-link-alerts", (*nvlinks, *ports))
 
 
-def _nvlink_down(profile: Profile) -> Alert:
+def _nvlink_down(profile: Profile) -> AlertRule:
     """Never by a link that is 0 alone: a GPU may have links that no board connects."""
     up = promql.name(nvlink.UP)
     now = f"max by ({_EACH_LINK}) ({up})"
@@ -41,7 +41,7 @@ def _nvlink_down(profile: Profile) -> Alert:
     of_gpu = f"sum by ({_EACH_GPU}) ({now})"
     of_peers = f"max by (Hostname, modelName) ({of_gpu})"
     fewer = f"-({of_gpu} - on (Hostname, modelName) group_left () {of_peers}) > 0"
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuNvlinkDown",
         expr=f"({fell}) or ({fewer})",
         hold_seconds=2 * MINUTE,
@@ -58,10 +58,10 @@ def _nvlink_down(profile: Profile) -> Alert:
     )
 
 
-def _nvlink_recovers(profile: Profile) -> Alert:
+def _nvlink_recovers(profile: Profile) -> AlertRule:
     errors = f'{promql.name(nvlink.ERRORS)}{{error=~"recovery|recovery_event|recovery_failed"}}'
     recovered = f"increase({errors}[{profile.window(HOUR)}])"
-    return Alert(
+    return AlertRule(
         name="KernelcastGpuNvlinkRecovers",
         expr=f"max by (Hostname, gpu, UUID, link, error) ({recovered}) > 0",
         hold_seconds=0,
@@ -77,11 +77,11 @@ def _nvlink_recovers(profile: Profile) -> Alert:
     )
 
 
-def _port_down(profile: Profile) -> Alert:
+def _port_down(profile: Profile) -> AlertRule:
     state = promql.name(infiniband.STATE)
     now = f"max by ({_EACH_PORT}) ({state})"
     before = f"max by ({_EACH_PORT}) (max_over_time({state}[{profile.window(DAY)}]))"
-    return Alert(
+    return AlertRule(
         name="KernelcastInfinibandPortDown",
         expr=f"{now} < {_ACTIVE} and {before} >= {_ACTIVE}",
         hold_seconds=2 * MINUTE,
@@ -97,12 +97,12 @@ def _port_down(profile: Profile) -> Alert:
     )
 
 
-def _port_slower(profile: Profile) -> Alert:
+def _port_slower(profile: Profile) -> AlertRule:
     rate = promql.name(infiniband.RATE)
     now = f"max by ({_EACH_PORT}) ({rate})"
     before = f"max by ({_EACH_PORT}) (max_over_time({rate}[{profile.window(DAY)}]))"
     active = f"max by ({_EACH_PORT}) ({promql.name(infiniband.STATE)}) >= {_ACTIVE}"
-    return Alert(
+    return AlertRule(
         name="KernelcastInfinibandPortSlower",
         expr=f"({now} < {before}) and {active}",
         hold_seconds=5 * MINUTE,
@@ -117,9 +117,9 @@ def _port_slower(profile: Profile) -> Alert:
     )
 
 
-def _port_errors(profile: Profile) -> Alert:
+def _port_errors(profile: Profile) -> AlertRule:
     errors = f'{promql.name(infiniband.ERRORS)}{{error=~"{"|".join(_PHYSICAL_ERRORS)}"}}'
-    return Alert(
+    return AlertRule(
         name="KernelcastInfinibandErrors",
         expr=f"max by ({_EACH_PORT}, error) (increase({errors}[{profile.window(HOUR)}])) > {_ERRORS_PER_HOUR}",
         hold_seconds=5 * MINUTE,

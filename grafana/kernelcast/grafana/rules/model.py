@@ -91,7 +91,7 @@ def duration(seconds: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class RecordingRule:
     """A recording rule, named level:metric:operation."""
 
     record: str
@@ -104,7 +104,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class AlertRule:
     """An alerting rule, and what somebody who gets it must know.
 
     Attributes:
@@ -154,11 +154,11 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RuleGroup:
     """Rules that Prometheus evaluates one after the other."""
 
     name: str
-    rules: tuple[Record | Alert, ...]
+    rules: tuple[RecordingRule | AlertRule, ...]
 
     def to_group(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it."""

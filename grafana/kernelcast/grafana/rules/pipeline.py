@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import HOUR, MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import device, predictor, runtime
 
@@ -12,15 +12,15 @@ _LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """Down, stale, losing messages; and the heartbeat."""
     daemons = (_predictor_down(), _exporter_stale(profile), _sweeps(profile))
     messages = (_lag(profile), _dropping(profile), _dead_letters(profile))
-    return Group("kernelcast-pipeline-alerts", (*daemons, *messages, _watchdog()))
+    return RuleGroup("kernelcast-pipeline-alerts", (*daemons, *messages, _watchdog()))
 
 
-def _predictor_down() -> Alert:
-    return Alert(
+def _predictor_down() -> AlertRule:
+    return AlertRule(
         name="KernelcastPredictorDown",
         expr=f'up{{job="{PREDICTOR_JOB}"}} == 0 or absent(up{{job="{PREDICTOR_JOB}"}})',
         hold_seconds=5 * MINUTE,
@@ -32,10 +32,10 @@ def _predictor_down() -> Alert:
     )
 
 
-def _exporter_stale(profile: Profile) -> Alert:
+def _exporter_stale(profile: Profile) -> AlertRule:
     seen = promql.name(device.FB_USED)
     recently = f"group by (Hostname) (present_over_time({seen}[{profile.window(HOUR)}]))"
-    return Alert(
+    return AlertRule(
         name="KernelcastExporterStale",
         expr=f"{recently} unless on (Hostname) {seen}",
         hold_seconds=5 * MINUTE,
@@ -49,8 +49,8 @@ def _exporter_stale(profile: Profile) -> Alert:
     )
 
 
-def _sweeps(profile: Profile) -> Alert:
-    return Alert(
+def _sweeps(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastPredictorFailing",
         expr=_keeps_rising(promql.name(predictor.SWEEP_FAILURES), profile),
         hold_seconds=5 * MINUTE,
@@ -66,8 +66,8 @@ def _keeps_rising(counter: str, profile: Profile) -> str:
     return f"increase({counter}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0"
 
 
-def _lag(profile: Profile) -> Alert:
-    return Alert(
+def _lag(profile: Profile) -> AlertRule:
+    return AlertRule(
         name="KernelcastLagGrowing",
         expr=f"{LAG} > {_LAG_MESSAGES} and deriv({LAG}[{profile.window(2 * RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=10 * MINUTE,
@@ -79,9 +79,9 @@ def _lag(profile: Profile) -> Alert:
     )
 
 
-def _dropping(profile: Profile) -> Alert:
+def _dropping(profile: Profile) -> AlertRule:
     dropped = promql.name(runtime.PRODUCER_DROPPED)
-    return Alert(
+    return AlertRule(
         name="KernelcastMessagesDropped",
         expr=f"sum without (cause) (increase({dropped}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=5 * MINUTE,
@@ -94,9 +94,9 @@ def _dropping(profile: Profile) -> Alert:
     )
 
 
-def _dead_letters(profile: Profile) -> Alert:
+def _dead_letters(profile: Profile) -> AlertRule:
     letters = promql.name(runtime.DEADLETTER_MESSAGES)
-    return Alert(
+    return AlertRule(
         name="KernelcastDeadLetters",
         expr=f"sum without (outcome) (increase({letters}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=0,
@@ -109,8 +109,8 @@ def _dead_letters(profile: Profile) -> Alert:
     )
 
 
-def _watchdog() -> Alert:
-    return Alert(
+def _watchdog() -> AlertRule:
+    return AlertRule(
         name="Watchdog",
         expr="vector(1)",
         hold_seconds=0,

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import MINUTE, Alert, Group, Profile, Severity
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import kernel
 
@@ -13,15 +13,15 @@ _COVERAGE: Final = 0.5
 _SUBJECT: Final = ("Hostname", "gpu", "program", "rank")
 
 
-def group(profile: Profile) -> Group:
+def group(profile: Profile) -> RuleGroup:
     """Cost, frames, records, coverage, and probes that are off."""
     lost = (_dropping(profile), _records(profile))
-    return Group("kernelcast-probe-alerts", (_overhead(profile), _off(), _coverage(), *lost))
+    return RuleGroup("kernelcast-probe-alerts", (_overhead(profile), _off(), _coverage(), *lost))
 
 
-def _overhead(profile: Profile) -> Alert:
+def _overhead(profile: Profile) -> AlertRule:
     taken = f"rate({promql.name(kernel.PROBE_OVERHEAD)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return Alert(
+    return AlertRule(
         name="KernelcastProbeOverheadHigh",
         expr=f"sum without (instance) ({taken}) > {_OVERHEAD_SECONDS}",
         hold_seconds=10 * MINUTE,
@@ -34,9 +34,9 @@ def _overhead(profile: Profile) -> Alert:
     )
 
 
-def _dropping(profile: Profile) -> Alert:
+def _dropping(profile: Profile) -> AlertRule:
     dropped = f"increase({promql.name(kernel.PROBE_DROPPED)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return Alert(
+    return AlertRule(
         name="KernelcastProbeDroppingFrames",
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=15 * MINUTE,
@@ -49,9 +49,9 @@ def _dropping(profile: Profile) -> Alert:
     )
 
 
-def _off() -> Alert:
+def _off() -> AlertRule:
     state = promql.name(kernel.PROBE_STATE)
-    return Alert(
+    return AlertRule(
         name="KernelcastProbeOff",
         expr=f'max by (Hostname, gpu, program, rank, reason) ({state}{{state="off"}}) == 1',
         hold_seconds=5 * MINUTE,
@@ -66,8 +66,8 @@ def _off() -> Alert:
     )
 
 
-def _coverage() -> Alert:
-    return Alert(
+def _coverage() -> AlertRule:
+    return AlertRule(
         name="KernelcastProbeCoverageLow",
         expr=f"min by (Hostname, gpu, program, rank) ({promql.name(kernel.PROBE_COVERAGE)}) < {_COVERAGE}",
         hold_seconds=15 * MINUTE,
@@ -82,9 +82,9 @@ def _coverage() -> Alert:
     )
 
 
-def _records(profile: Profile) -> Alert:
+def _records(profile: Profile) -> AlertRule:
     dropped = f"increase({promql.name(kernel.PROBE_RECORDS)}[{profile.window(RATE_WINDOW_SECONDS)}])"
-    return Alert(
+    return AlertRule(
         name="KernelcastProbeLosingRecords",
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=5 * MINUTE,

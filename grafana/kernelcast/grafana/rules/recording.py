@@ -7,7 +7,7 @@ that moves to another bridge or exporter instance keeps its series.
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.rules.model import MINUTE, Group, Profile, Record, duration
+from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
 from kernelcast.wire.catalogue import bridge, device, energy, kernel, predictor
 from kernelcast.wire.catalogue.model import Metric
 
@@ -43,40 +43,40 @@ CLOCK_EVENT_BITS: Final = {"hw_slowdown": 8, "sw_thermal": 32, "hw_thermal": 64,
 """NVML API reference, nvmlClocksEventReasons; 0x4, the power cap, is normal under load."""
 
 
-def classic(profile: Profile) -> tuple[Group, ...]:
+def classic(profile: Profile) -> tuple[RuleGroup, ...]:
     """For text exposition, where a histogram is `_bucket`, `_sum` and `_count`."""
     window = profile.window(RATE_WINDOW_SECONDS)
     name = promql.name(kernel.DURATION)
     kernels = (
-        Record(KERNEL_SECONDS, _rate(f"{name}_sum", window)),
-        Record(KERNEL_TIMED, _rate(f"{name}_count", window)),
+        RecordingRule(KERNEL_SECONDS, _rate(f"{name}_sum", window)),
+        RecordingRule(KERNEL_TIMED, _rate(f"{name}_count", window)),
         # A kernel without buckets has only +Inf, and no quantile: NaN fails the comparison and drops out.
-        Record(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
-        Record(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
+        RecordingRule(KERNEL_P50, f"histogram_quantile(0.5, {_rate(f'{name}_bucket', window)}) >= 0"),
+        RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {_rate(f'{name}_bucket', window)}) >= 0"),
         *_gaps(_rate(f"{promql.name(kernel.LAUNCH_GAP)}_bucket", window)),
     )
-    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
+    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
 
 
-def native(profile: Profile) -> tuple[Group, ...]:
+def native(profile: Profile) -> tuple[RuleGroup, ...]:
     """For native histograms, where the series is the histogram."""
     window = profile.window(RATE_WINDOW_SECONDS)
     durations = _rate(promql.name(kernel.DURATION), window)
     kernels = (
-        Record(KERNEL_SECONDS, f"histogram_sum({durations})"),
-        Record(KERNEL_TIMED, f"histogram_count({durations})"),
-        Record(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
-        Record(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
+        RecordingRule(KERNEL_SECONDS, f"histogram_sum({durations})"),
+        RecordingRule(KERNEL_TIMED, f"histogram_count({durations})"),
+        RecordingRule(KERNEL_P50, f"histogram_quantile(0.5, {durations}) >= 0"),
+        RecordingRule(KERNEL_P99, f"histogram_quantile(0.99, {durations}) >= 0"),
         *_gaps(_rate(promql.name(kernel.LAUNCH_GAP), window)),
     )
-    return (Group("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
+    return (RuleGroup("kernelcast-kernels", (*kernels, *_derived(profile))), _devices(window), _pipeline())
 
 
-def _gaps(rates: str) -> tuple[Record, Record]:
+def _gaps(rates: str) -> tuple[RecordingRule, RecordingRule]:
     """Quantiles of what the GPU waits between two activities; `rates` are of the buckets, or of native histograms."""
     return (
-        Record(GAP_P50, f"histogram_quantile(0.5, {rates}) >= 0"),
-        Record(GAP_P99, f"histogram_quantile(0.99, {rates}) >= 0"),
+        RecordingRule(GAP_P50, f"histogram_quantile(0.5, {rates}) >= 0"),
+        RecordingRule(GAP_P99, f"histogram_quantile(0.99, {rates}) >= 0"),
     )
 
 
@@ -84,21 +84,21 @@ def _rate(name: str, window: str) -> str:
     return f"sum without (instance) (rate({name}[{window}]))"
 
 
-def _derived(profile: Profile) -> tuple[Record, ...]:
+def _derived(profile: Profile) -> tuple[RecordingRule, ...]:
     """What follows from the sums alone, whichever dialect they came in."""
     window = profile.window(RATE_WINDOW_SECONDS)
     every = f"sum without (kernel, kernel_class) ({KERNEL_BUSY})"
     return (
-        Record(KERNEL_LAUNCHES, _rate(promql.name(kernel.LAUNCHES), window)),
-        Record(KERNEL_MEAN, f"{KERNEL_SECONDS} / ({KERNEL_TIMED} > 0)"),
+        RecordingRule(KERNEL_LAUNCHES, _rate(promql.name(kernel.LAUNCHES), window)),
+        RecordingRule(KERNEL_MEAN, f"{KERNEL_SECONDS} / ({KERNEL_TIMED} > 0)"),
         # Launches that were not timed count as long as those that were.
-        Record(KERNEL_BUSY, f"{KERNEL_MEAN} * {KERNEL_LAUNCHES}"),
-        Record(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring (kernel, kernel_class) group_left () ({every} > 0)"),
-        Record(KERNEL_BASELINE, _baseline(profile)),
-        Record(STATE_SECONDS, _rate(promql.name(kernel.DEVICE_TIME), window)),
-        Record(KERNEL_WATTS, _rate(promql.name(energy.KERNEL_ENERGY), window)),
-        Record(KERNEL_QUEUED, _ratio(kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, window)),
-        Record(REGION_BUSY, _ratio(kernel.REGION_GPU, kernel.REGION_WALL, window)),
+        RecordingRule(KERNEL_BUSY, f"{KERNEL_MEAN} * {KERNEL_LAUNCHES}"),
+        RecordingRule(KERNEL_SHARE, f"{KERNEL_BUSY} / ignoring (kernel, kernel_class) group_left () ({every} > 0)"),
+        RecordingRule(KERNEL_BASELINE, _baseline(profile)),
+        RecordingRule(STATE_SECONDS, _rate(promql.name(kernel.DEVICE_TIME), window)),
+        RecordingRule(KERNEL_WATTS, _rate(promql.name(energy.KERNEL_ENERGY), window)),
+        RecordingRule(KERNEL_QUEUED, _ratio(kernel.QUEUE_DELAY, kernel.QUEUE_DELAYS, window)),
+        RecordingRule(REGION_BUSY, _ratio(kernel.REGION_GPU, kernel.REGION_WALL, window)),
     )
 
 
@@ -111,18 +111,18 @@ def _baseline(profile: Profile) -> str:
     return f"quantile_over_time(0.5, {KERNEL_MEAN}{from_day_before})"
 
 
-def _devices(window: str) -> Group:
+def _devices(window: str) -> RuleGroup:
     used, free = promql.name(device.FB_USED), promql.name(device.FB_FREE)
     mask = promql.name(device.CLOCK_EVENT_REASONS)
     bits = (
-        Record(CLOCK_EVENT, f"max without (instance) (floor({mask} / {bit}) % 2)", {"reason": reason})
+        RecordingRule(CLOCK_EVENT, f"max without (instance) (floor({mask} / {bit}) % 2)", {"reason": reason})
         for reason, bit in CLOCK_EVENT_BITS.items()
     )
-    memory = Record(MEMORY_USED, f"max without (instance) ({used} / ({used} + {free}))")
-    power = Record(GPU_WATTS, f"{_rate(promql.name(device.TOTAL_ENERGY), window)} / {_MILLIJOULES}")
-    return Group("kernelcast-devices", (memory, power, *bits))
+    memory = RecordingRule(MEMORY_USED, f"max without (instance) ({used} / ({used} + {free}))")
+    power = RecordingRule(GPU_WATTS, f"{_rate(promql.name(device.TOTAL_ENERGY), window)} / {_MILLIJOULES}")
+    return RuleGroup("kernelcast-devices", (memory, power, *bits))
 
 
-def _pipeline() -> Group:
+def _pipeline() -> RuleGroup:
     waiting = f"sum without (partition) ({promql.name(bridge.LAG)}) or {promql.name(predictor.LAG)}"
-    return Group("kernelcast-pipeline", (Record(LAG, waiting),))
+    return RuleGroup("kernelcast-pipeline", (RecordingRule(LAG, waiting),))

@@ -17,7 +17,7 @@ from kernelcast.grafana.rules import (
     probes,
     recording,
 )
-from kernelcast.grafana.rules.model import Alert, Group, Profile, to_yaml
+from kernelcast.grafana.rules.model import AlertRule, Profile, RuleGroup, to_yaml
 
 CLASSIC_FILE: Final = "recording.yaml"
 NATIVE_FILE: Final = "recording-native.yaml"
@@ -67,10 +67,10 @@ def render(profile: Profile) -> dict[str, str]:
     }
 
 
-def alerts(profile: Profile) -> tuple[Alert, ...]:
+def alerts(profile: Profile) -> tuple[AlertRule, ...]:
     """Every alert, in the order of the file."""
     groups = (make(profile) for make in _ALERT_GROUPS)
-    return tuple(rule for group in groups for rule in group.rules if isinstance(rule, Alert))
+    return tuple(rule for group in groups for rule in group.rules if isinstance(rule, AlertRule))
 
 
 def runbooks(profile: Profile) -> str:
@@ -79,7 +79,7 @@ def runbooks(profile: Profile) -> str:
     return "\n\n".join((*head, *(_runbook(alert, profile) for alert in alerts(profile)))) + "\n"
 
 
-def _runbook(alert: Alert, profile: Profile) -> str:
+def _runbook(alert: AlertRule, profile: Profile) -> str:
     held = f", after {profile.hold(alert.hold_seconds)}" if alert.hold_seconds else ", at once"
     parts = [
         f"## {alert.name}",
@@ -97,5 +97,5 @@ def _of_any(text: str) -> str:
     return _FILLED_IN.sub(r"*\1*", _OPTIONAL.sub("", text))
 
 
-def _file(groups: Iterable[Group], profile: Profile, heading: str) -> str:
+def _file(groups: Iterable[RuleGroup], profile: Profile, heading: str) -> str:
     return to_yaml({"groups": [group.to_group(profile) for group in groups]}, heading=heading)

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.probe.cupti.double import EXTRA_FLAGS, Double, compile_double, copied
 
 from kernelcast.probe.cupti import build
-from kernelcast.probe.cupti.native import Decoder
+from kernelcast.probe.cupti.native import ActivityDecoder
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def double(built: Path, tmp_path: Path) -> Double:
 
 
 @pytest.fixture
-def decoder(built: Path, tmp_path: Path) -> Iterator[Decoder]:
-    decoder = Decoder(copied(built / build.LIBRARY_NAME, tmp_path))
+def decoder(built: Path, tmp_path: Path) -> Iterator[ActivityDecoder]:
+    decoder = ActivityDecoder(copied(built / build.LIBRARY_NAME, tmp_path))
     yield decoder
     decoder.close()

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_KINDS = 64, MOST_THREADS = 16 };
+enum { MAX_KINDS = 64, MAX_THREADS = 16 };
 
 typedef void (*requested_call)(uint8_t **, size_t *, size_t *);
 typedef void (*completed_call)(void *, uint32_t, uint8_t *, size_t, size_t);
@@ -19,8 +19,8 @@ static requested_call requested;
 static completed_call completed;
 static uint32_t version = 130500;
 static int answers[8]; /* to the calls below, by number */
-static uint32_t lengths[MOST_KINDS];
-static int enabled[MOST_KINDS];
+static uint32_t lengths[MAX_KINDS];
+static int enabled[MAX_KINDS];
 static uint64_t now_ns, flushes, forced_flushes, latency;
 static size_t dropped;
 static int subscribed;
@@ -107,7 +107,7 @@ static uint32_t length_of(const uint8_t *record)
 {
     uint32_t kind;
     memcpy(&kind, record, sizeof kind);
-    return kind < MOST_KINDS ? lengths[kind] : 0;
+    return kind < MAX_KINDS ? lengths[kind] : 0;
 }
 
 /* A walk that goes right for some records, then answers an error, or goes back where the error is 0. */
@@ -178,8 +178,8 @@ static void *launch(void *given)
 /* Brings records: stretches of `bytes`, one for each thread. */
 int double_bring(const uint8_t *records, const size_t *bytes, int threads)
 {
-    pthread_t started[MOST_THREADS];
-    struct share shares[MOST_THREADS];
+    pthread_t started[MAX_THREADS];
+    struct share shares[MAX_THREADS];
     for (int thread = 0; thread < threads; thread++) {
         shares[thread] = (struct share){records, bytes[thread], 0};
         records += bytes[thread];

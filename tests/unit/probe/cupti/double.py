@@ -10,7 +10,7 @@ from typing import Any
 from tests.unit.probe.cupti.records import LENGTHS, VERSIONS
 
 from kernelcast.probe.cupti import build
-from kernelcast.probe.cupti.native import Decoder, NativeSettings
+from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings
 
 SOURCE = Path(__file__).parent / "double.c"
 SMALL = NativeSettings(buffer_bytes=64 * 1024, buffers=32)
@@ -42,7 +42,9 @@ class Double:
     def address(self, name: str) -> int:
         return ctypes.cast(getattr(self.library, name), ctypes.c_void_p).value or 0
 
-    def connect(self, decoder: Decoder, settings: NativeSettings = SMALL, walk: str = "", *, now_ns: int = 0) -> None:
+    def connect(
+        self, decoder: ActivityDecoder, settings: NativeSettings = SMALL, walk: str = "", *, now_ns: int = 0
+    ) -> None:
         """Open a decoder and register its callbacks, without the rung; `now_ns`: CUPTI's clock, 0 for unknown."""
         decoder.open(settings, self.address(walk or "cuptiActivityGetNextRecord"), now_ns)
         requested, completed = decoder.callback("kc_requested"), decoder.callback("kc_completed")

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.probe.cupti.double import Double
 from tests.unit.probe.cupti.records import START_NS, Packer
 
-from kernelcast.probe.cupti.native import Decoder, Drain
+from kernelcast.probe.cupti.native import ActivityDecoder, Drain
 
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
@@ -21,7 +21,7 @@ WILD = [
 ]
 
 
-def drained(decoder: Decoder, now_ns: int, *, final: bool = False) -> Drain:
+def drained(decoder: ActivityDecoder, now_ns: int, *, final: bool = False) -> Drain:
     assert decoder.settle(5_000)
     return decoder.drain(now_ns, final=final)
 
@@ -29,7 +29,7 @@ def drained(decoder: Decoder, now_ns: int, *, final: bool = False) -> Drain:
 @pytest.mark.parametrize(("start_ns", "end_ns"), WILD)
 @pytest.mark.parametrize("drains_before", [0, 1])
 def test_a_wild_time_is_counted_untimed_and_the_device_goes_on(
-    start_ns: int, end_ns: int, drains_before: int, decoder: Decoder, double: Double
+    start_ns: int, end_ns: int, drains_before: int, decoder: ActivityDecoder, double: Double
 ) -> None:
     packer = Packer()
     double.connect(decoder, now_ns=START_NS)
@@ -56,7 +56,7 @@ def test_a_wild_time_is_counted_untimed_and_the_device_goes_on(
     assert (device.copies[1][2], device.memsets, device.syncs[3]) == ((1, 64, 0), (1, 32, 0), (1, 0, 0))
 
 
-def test_a_time_within_a_minute_of_the_clock_is_believed(decoder: Decoder, double: Double) -> None:
+def test_a_time_within_a_minute_of_the_clock_is_believed(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, now_ns=START_NS)
     double.bring([packer.kernel("k", START_NS - 59 * SECOND_NS, START_NS + 59 * SECOND_NS)])
@@ -64,14 +64,14 @@ def test_a_time_within_a_minute_of_the_clock_is_believed(decoder: Decoder, doubl
     assert (drain.counts.untimed, drain.devices[0].state_ns[0]) == (0, 118 * SECOND_NS)
 
 
-def test_without_cuptis_clock_every_time_is_believed(decoder: Decoder, double: Double) -> None:
+def test_without_cuptis_clock_every_time_is_believed(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring([packer.kernel("k", 7, 9), packer.kernel("k", START_NS, START_NS + 2)])
     assert drained(decoder, 0, final=True).counts.untimed == 0
 
 
-def test_a_queueing_time_before_the_process_is_no_delay(decoder: Decoder, double: Double) -> None:
+def test_a_queueing_time_before_the_process_is_no_delay(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, now_ns=START_NS)
     double.bring([packer.kernel("k", START_NS, START_NS + 5, queued_ns=START_NS - HOUR_NS)])
@@ -79,7 +79,9 @@ def test_a_queueing_time_before_the_process_is_no_delay(decoder: Decoder, double
     assert (row.durations.count, row.queue_delays, row.queue_delay_ns) == (1, 0, 0)
 
 
-def test_a_clock_that_is_set_back_by_an_hour_costs_no_time_of_the_device(decoder: Decoder, double: Double) -> None:
+def test_a_clock_that_is_set_back_by_an_hour_costs_no_time_of_the_device(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder, now_ns=START_NS)
     double.bring([packer.kernel("k", START_NS, START_NS + 100)])

@@ -7,7 +7,7 @@ from tests.unit.probe.cupti.double import SMALL, Double
 from tests.unit.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti.deltas import Absorber
-from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, Decoder, Drain, NativeSettings
+from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, ActivityDecoder, Drain, NativeSettings
 from kernelcast.probe.recorder import Recorder
 from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 
@@ -21,12 +21,12 @@ def launches(packer: Packer, names: Iterable[str]) -> list[bytes]:
     return [packer.kernel(name, START_NS + 10 * at, START_NS + 10 * at + 7) for at, name in enumerate(names)]
 
 
-def drained(decoder: Decoder) -> Drain:
+def drained(decoder: ActivityDecoder) -> Drain:
     assert decoder.settle(5_000)
     return decoder.drain(final=True)
 
 
-def fill(decoder: Decoder, double: Double, packer: Packer, names: Iterable[str]) -> None:
+def fill(decoder: ActivityDecoder, double: Double, packer: Packer, names: Iterable[str]) -> None:
     """Use all room for names, in intervals in which all kernels have room."""
     kept = list(names)
     for begin in range(0, len(kept), 1_000):
@@ -34,7 +34,7 @@ def fill(decoder: Decoder, double: Double, packer: Packer, names: Iterable[str])
         drained(decoder)
 
 
-def check_beyond(decoder: Decoder, double: Double, packer: Packer) -> None:
+def check_beyond(decoder: ActivityDecoder, double: Double, packer: Packer) -> None:
     """Names beyond the limit: two collectives and three other kernels, each launched twice, and one without a name."""
     collectives = ["ncclDevKernel_AllReduce", "_ZN7deep_ep9intranode8dispatchEv"]
     names = [*collectives, "late_gemm", "late_relu", "triton_poi_fused_add_all_reduce_4"]
@@ -50,21 +50,21 @@ def check_beyond(decoder: Decoder, double: Double, packer: Packer) -> None:
     assert not set(drain.names) - RESERVED
 
 
-def test_names_beyond_the_limit_are_counted_and_keep_their_class(decoder: Decoder, double: Double) -> None:
+def test_names_beyond_the_limit_are_counted_and_keep_their_class(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, ROOMY)
     fill(decoder, double, packer, (f"k{at}" for at in range(NAMES - len(RESERVED))))
     check_beyond(decoder, double, packer)
 
 
-def test_text_beyond_the_limit_is_counted_and_keeps_its_class(decoder: Decoder, double: Double) -> None:
+def test_text_beyond_the_limit_is_counted_and_keeps_its_class(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, ROOMY)
     fill(decoder, double, packer, (f"{at:x<16384}" for at in range(2**22 // 16_384)))
     check_beyond(decoder, double, packer)
 
 
-def test_the_last_name_with_room_has_its_own(decoder: Decoder, double: Double) -> None:
+def test_the_last_name_with_room_has_its_own(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, ROOMY)
     fill(decoder, double, packer, (f"k{at}" for at in range(NAMES - len(RESERVED) - 1)))
@@ -74,7 +74,9 @@ def test_the_last_name_with_room_has_its_own(decoder: Decoder, double: Double) -
     assert {row.name for row in drain.kernels} == {NAMES - 1, NO_NAME}
 
 
-def test_collectives_beyond_the_kernels_of_an_interval_stay_collectives(decoder: Decoder, double: Double) -> None:
+def test_collectives_beyond_the_kernels_of_an_interval_stay_collectives(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, buffers=1024))
     every = [packer.kernel(f"k{at % 4_000}", START_NS, START_NS, device=at // 4_000) for at in range(8_000)]
@@ -87,7 +89,7 @@ def test_collectives_beyond_the_kernels_of_an_interval_stay_collectives(decoder:
     assert len(rows) <= NAMES
 
 
-def test_durations_whose_buckets_find_no_room_are_counted(decoder: Decoder, double: Double) -> None:
+def test_durations_whose_buckets_find_no_room_are_counted(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, buffers=1024))
     lengths = [int(50 * 1.21**at) for at in range(70)]
@@ -103,7 +105,9 @@ def test_durations_whose_buckets_find_no_room_are_counted(decoder: Decoder, doub
     assert drain.counts.crowded == counted - in_buckets + gaps.count - sum(gaps.buckets.values())
 
 
-def test_what_the_decoder_calls_other_is_other_in_its_class_for_the_recorder(decoder: Decoder, double: Double) -> None:
+def test_what_the_decoder_calls_other_is_other_in_its_class_for_the_recorder(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer, recorder = Packer(), Recorder()
     absorber = Absorber(recorder, lambda name: name, lambda _: (8, 0))
     double.connect(decoder, ROOMY)

@@ -18,16 +18,16 @@ from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occ
 from kernelcast.exporter.replay.trace import Spans
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import CuptiError, open_cupti
-from kernelcast.probe.cupti.native import STATES, Decoder, Drain, NativeError, NativeSettings
+from kernelcast.probe.cupti.native import STATES, ActivityDecoder, Drain, NativeError, NativeSettings
 from kernelcast.wire.histogram import LOWEST_BUCKET, WHOLE_BOUNDS_NS, DurationTotals, bucket_index
 
 
-def drained(decoder: Decoder, *, final: bool = True) -> Drain:
+def drained(decoder: ActivityDecoder, *, final: bool = True) -> Drain:
     assert decoder.settle(5_000)
     return decoder.drain(final=final)
 
 
-def test_every_duration_around_every_bound_falls_into_pythons_bucket(decoder: Decoder) -> None:
+def test_every_duration_around_every_bound_falls_into_pythons_bucket(decoder: ActivityDecoder) -> None:
     double_range = {bound + step for bound in WHOLE_BOUNDS_NS for step in range(-2, 3)}
     durations = sorted({*range(1, 5_000), *(value for value in double_range if 0 < value < 2**62), 2**61, 2**62})
     decoder.open(SMALL, 1)
@@ -41,7 +41,7 @@ def test_durations_of_a_kernel_add_up_as_python_adds_them(
     durations: list[int], built: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, packer, expected = tmp_path_factory.mktemp("own"), Packer(), DurationTotals()
-    decoder = Decoder(copied(built / build.LIBRARY_NAME, folder))
+    decoder = ActivityDecoder(copied(built / build.LIBRARY_NAME, folder))
     double = Double(copied(built / "libcupti_double.so", folder))
     double.connect(decoder)
     double.bring([packer.kernel("k", START_NS, START_NS + duration) for duration in durations])
@@ -62,7 +62,7 @@ def test_a_devices_time_is_the_union_of_its_activities_in_whatever_order_they_co
     intervals: list[tuple[str, int, int]], seed: int, built: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, packer = tmp_path_factory.mktemp("own"), Packer()
-    decoder = Decoder(copied(built / build.LIBRARY_NAME, folder))
+    decoder = ActivityDecoder(copied(built / build.LIBRARY_NAME, folder))
     double = Double(copied(built / "libcupti_double.so", folder))
     double.connect(decoder)
     records = [record(packer, kind, START_NS + start, length) for kind, start, length in intervals]
@@ -95,7 +95,7 @@ def expected_states(intervals: list[tuple[str, int, int]]) -> tuple[int, ...]:
     return tuple(time_ns for _, time_ns in Occupation(tuple(kinds), start_ns=begin, end_ns=end).until(end))
 
 
-def test_time_within_the_window_waits_for_what_comes_late(decoder: Decoder, double: Double) -> None:
+def test_time_within_the_window_waits_for_what_comes_late(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10**9))
     double.bring([packer.kernel("a", START_NS + 5_000, START_NS + 6_000)])
@@ -108,7 +108,7 @@ def test_time_within_the_window_waits_for_what_comes_late(decoder: Decoder, doub
     assert (second.state_ns, second.late) == ((1_000, 0, 0, 0, 0), 1), "what began before the window is cut off"
 
 
-def test_a_quiet_device_counts_as_idle_after_a_while(decoder: Decoder, double: Double) -> None:
+def test_a_quiet_device_counts_as_idle_after_a_while(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, SMALL.buffers, window_ns=1_000, quiet_ns=10_000))
     double.bring([packer.kernel("a", START_NS, START_NS + 500)])
@@ -120,7 +120,7 @@ def test_a_quiet_device_counts_as_idle_after_a_while(decoder: Decoder, double: D
     assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000), 39_500)
 
 
-def test_after_a_last_drain_time_begins_anew(decoder: Decoder, double: Double) -> None:
+def test_after_a_last_drain_time_begins_anew(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring([packer.kernel("a", START_NS, START_NS + 500)])
@@ -130,7 +130,7 @@ def test_after_a_last_drain_time_begins_anew(decoder: Decoder, double: Double) -
     assert (device.state_ns, device.gaps.count) == ((700, 0, 0, 0, 0), 0)
 
 
-def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: Decoder, double: Double) -> None:
+def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: ActivityDecoder, double: Double) -> None:
     packer, count = Packer(), 70_000
     double.connect(decoder)
     for begin in range(0, count, 10_000):
@@ -144,7 +144,9 @@ def test_more_activities_than_the_decoder_keeps_are_summed_up_early(decoder: Dec
 
 
 @pytest.mark.parametrize("version", LENGTHS)
-def test_fields_are_found_in_records_of_every_known_version(version: str, decoder: Decoder, double: Double) -> None:
+def test_fields_are_found_in_records_of_every_known_version(
+    version: str, decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer(version)
     versioned = Double(double.path, version)
     versioned.connect(decoder)
@@ -177,7 +179,7 @@ def test_fields_are_found_in_records_of_every_known_version(version: str, decode
     assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (5, 1, 0)
 
 
-def test_submission_stands_in_where_queueing_was_not_timed(decoder: Decoder, double: Double) -> None:
+def test_submission_stands_in_where_queueing_was_not_timed(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring(
@@ -187,7 +189,7 @@ def test_submission_stands_in_where_queueing_was_not_timed(decoder: Decoder, dou
     assert (row.launches, row.queue_delays, row.queue_delay_ns) == (2, 1, 30)
 
 
-def test_a_launch_without_times_counts_but_is_not_timed(decoder: Decoder, double: Double) -> None:
+def test_a_launch_without_times_counts_but_is_not_timed(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring([packer.kernel("k", 0, 0), packer.kernel("k", START_NS + 5, START_NS), packer.copy(1, 8, 0, 0)])
@@ -197,7 +199,7 @@ def test_a_launch_without_times_counts_but_is_not_timed(decoder: Decoder, double
     assert drain.devices[0].copies[1][2] == (1, 8, 0)
 
 
-def test_waits_belong_to_the_device_of_their_context(decoder: Decoder, double: Double) -> None:
+def test_waits_belong_to_the_device_of_their_context(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     kernels = [packer.kernel("k", START_NS, START_NS, device=at, context=at + 1) for at in range(3)]
@@ -206,7 +208,7 @@ def test_waits_belong_to_the_device_of_their_context(decoder: Decoder, double: D
     assert waits == [10, 20, 30]
 
 
-def test_a_device_beyond_the_limit_is_counted_and_left_out(decoder: Decoder, double: Double) -> None:
+def test_a_device_beyond_the_limit_is_counted_and_left_out(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring([packer.kernel("k", START_NS, START_NS, device=64), packer.copy(1, 1, 1, 1, device=2**31)])
@@ -214,7 +216,7 @@ def test_a_device_beyond_the_limit_is_counted_and_left_out(decoder: Decoder, dou
     assert (drain.kernels, drain.devices, drain.counts.malformed) == ([], [], 2)
 
 
-def test_a_name_that_changes_behind_its_pointer_is_another_kernel(decoder: Decoder, double: Double) -> None:
+def test_a_name_that_changes_behind_its_pointer_is_another_kernel(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     one = packer.kernel("first", START_NS, START_NS)
@@ -227,7 +229,7 @@ def test_a_name_that_changes_behind_its_pointer_is_another_kernel(decoder: Decod
     assert drain.kernels[0].name != first.name
 
 
-def test_a_name_too_long_ends_in_a_hash_of_the_whole(decoder: Decoder, double: Double) -> None:
+def test_a_name_too_long_ends_in_a_hash_of_the_whole(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     names = ["n" * 20_000 + end for end in "ab"]
@@ -239,7 +241,7 @@ def test_a_name_too_long_ends_in_a_hash_of_the_whole(decoder: Decoder, double: D
     assert found[0] != found[1]
 
 
-def test_more_kernels_than_the_decoder_keeps_count_together(decoder: Decoder, double: Double) -> None:
+def test_more_kernels_than_the_decoder_keeps_count_together(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, buffers=256))
     launches = [packer.kernel(f"k{at}", START_NS, START_NS + 1) for at in range(5_000)]
@@ -254,7 +256,9 @@ def test_more_kernels_than_the_decoder_keeps_count_together(decoder: Decoder, do
     assert len(drained(decoder).kernels) == 10, "the next interval has its own room"
 
 
-def test_more_configurations_than_the_decoder_keeps_leave_the_kernel_whole(decoder: Decoder, double: Double) -> None:
+def test_more_configurations_than_the_decoder_keeps_leave_the_kernel_whole(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(SMALL.buffer_bytes, buffers=256))
     launches = [packer.kernel(f"k{at % 50}", START_NS, START_NS + 1, grid=(at + 1, 1, 1)) for at in range(6_000)]
@@ -268,7 +272,7 @@ def test_more_configurations_than_the_decoder_keeps_leave_the_kernel_whole(decod
     assert len(drained(decoder).kernels[0].variants) == 1
 
 
-def test_with_no_buffer_to_be_had_records_are_dropped_and_counted(decoder: Decoder, double: Double) -> None:
+def test_with_no_buffer_to_be_had_records_are_dropped_and_counted(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(buffer_bytes=4_096, buffers=2))
     double.library.double_take(2)
@@ -278,14 +282,16 @@ def test_with_no_buffer_to_be_had_records_are_dropped_and_counted(decoder: Decod
 
 
 @pytest.mark.parametrize(("walk", "counted"), [("double_beyond", 1), ("double_endless", 1)])
-def test_a_walk_beyond_the_buffer_or_in_circles_ends(walk: str, counted: int, decoder: Decoder, double: Double) -> None:
+def test_a_walk_beyond_the_buffer_or_in_circles_ends(
+    walk: str, counted: int, decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder, walk=walk)
     double.bring([packer.kernel("k", START_NS, START_NS)])
     assert drained(decoder).counts.malformed == counted
 
 
-def test_a_record_cut_off_by_the_buffers_end_is_not_read(decoder: Decoder, double: Double) -> None:
+def test_a_record_cut_off_by_the_buffers_end_is_not_read(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     buffer = double.library.double_take(1)
@@ -299,7 +305,7 @@ def test_a_record_cut_off_by_the_buffers_end_is_not_read(decoder: Decoder, doubl
 
 @pytest.mark.parametrize("error", [21, 1, 999])
 def test_records_behind_an_unexpected_answer_are_counted_by_their_length(
-    error: int, decoder: Decoder, double: Double
+    error: int, decoder: ActivityDecoder, double: Double
 ) -> None:
     packer = Packer()
     double.library.double_breaks(10, error)
@@ -312,7 +318,7 @@ def test_records_behind_an_unexpected_answer_are_counted_by_their_length(
 
 
 def test_a_buffer_that_is_refused_at_its_first_record_counts_as_records_of_the_shortest_kernel(
-    decoder: Decoder, double: Double
+    decoder: ActivityDecoder, double: Double
 ) -> None:
     packer = Packer()
     double.library.double_breaks(0, 1)
@@ -323,7 +329,7 @@ def test_a_buffer_that_is_refused_at_its_first_record_counts_as_records_of_the_s
     assert (drain.kernels, drain.counts.unread) == ([], 100 * 208 // 160)
 
 
-def test_records_behind_a_malformed_one_are_counted_too(decoder: Decoder, double: Double) -> None:
+def test_records_behind_a_malformed_one_are_counted_too(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.library.double_breaks(10, 0)
     double.library.double_break_walk(1)
@@ -339,7 +345,7 @@ def test_noise_in_a_buffer_harms_nothing(
     noise: bytes, valid: int, built: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, packer = tmp_path_factory.mktemp("own"), Packer()
-    decoder = Decoder(copied(built / build.LIBRARY_NAME, folder))
+    decoder = ActivityDecoder(copied(built / build.LIBRARY_NAME, folder))
     double = Double(copied(built / "libcupti_double.so", folder))
     double.connect(decoder)
     buffer = double.library.double_take(1)
@@ -351,7 +357,7 @@ def test_noise_in_a_buffer_harms_nothing(
     decoder.close()
 
 
-def test_a_foreign_or_repeated_buffer_is_left_alone(decoder: Decoder, double: Double) -> None:
+def test_a_foreign_or_repeated_buffer_is_left_alone(decoder: ActivityDecoder, double: Double) -> None:
     double.connect(decoder)
     foreign = ctypes.create_string_buffer(4_096)
     own = double.library.double_take(1)
@@ -360,7 +366,7 @@ def test_a_foreign_or_repeated_buffer_is_left_alone(decoder: Decoder, double: Do
     assert drained(decoder).counts.malformed == 3
 
 
-def test_many_threads_lose_nothing(decoder: Decoder, double: Double) -> None:
+def test_many_threads_lose_nothing(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder, NativeSettings(buffer_bytes=16 * 1024, buffers=1024))
     shares = [[packer.kernel(f"k{at}", START_NS + 1, START_NS + 2, device=at % 2)] * 2_000 for at in range(8)]
@@ -384,7 +390,9 @@ def test_many_threads_lose_nothing(decoder: Decoder, double: Double) -> None:
     assert sum(drain.counts.held_ns for drain in collected) > 0
 
 
-def test_what_comes_after_the_end_finds_nothing_open_and_may_begin_again(decoder: Decoder, double: Double) -> None:
+def test_what_comes_after_the_end_finds_nothing_open_and_may_begin_again(
+    decoder: ActivityDecoder, double: Double
+) -> None:
     packer = Packer()
     double.connect(decoder)
     late = double.library.double_take(1)
@@ -399,7 +407,7 @@ def test_what_comes_after_the_end_finds_nothing_open_and_may_begin_again(decoder
         decoder.open(SMALL, double.address("cuptiActivityGetNextRecord"))
 
 
-def test_a_forked_child_is_left_alone(decoder: Decoder, double: Double) -> None:
+def test_a_forked_child_is_left_alone(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     child = os.fork()
@@ -415,20 +423,20 @@ def test_a_forked_child_is_left_alone(decoder: Decoder, double: Double) -> None:
 
 def test_a_decoder_that_was_not_built_says_so(tmp_path: Path) -> None:
     with pytest.raises(NativeError, match="installed without a C compiler"):
-        Decoder(tmp_path / build.LIBRARY_NAME)
+        ActivityDecoder(tmp_path / build.LIBRARY_NAME)
     broken = tmp_path / "broken.so"
     broken.write_bytes(b"no library")
     with pytest.raises(NativeError, match="install kernelcast again"):
-        Decoder(broken)
+        ActivityDecoder(broken)
 
 
-def test_unusable_settings_are_refused(decoder: Decoder) -> None:
+def test_unusable_settings_are_refused(decoder: ActivityDecoder) -> None:
     for wrong in (NativeSettings(buffer_bytes=100), NativeSettings(buffers=1), NativeSettings(buffers=5_000)):
         with pytest.raises(NativeError, match="errno 22"):
             decoder.open(wrong, 1)
 
 
-def test_nvidias_own_walk_goes_over_our_records(decoder: Decoder, double: Double) -> None:
+def test_nvidias_own_walk_goes_over_our_records(decoder: ActivityDecoder, double: Double) -> None:
     """The lengths of records are NVIDIA's business; this is where they would be found to have changed."""
     try:
         real = open_cupti(os.environ)

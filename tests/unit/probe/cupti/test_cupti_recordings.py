@@ -15,10 +15,10 @@ from kernelcast.exporter.replay import Trace, TraceSource, kineto, nsys
 from kernelcast.exporter.report import ProcessReport
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import Cupti
-from kernelcast.probe.cupti.native import Decoder, NativeSettings
+from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings
 from kernelcast.probe.cupti.occupancy import theoretical
-from kernelcast.probe.cupti.rung import CuptiRung, Means
-from kernelcast.probe.cupti.watch import Watch
+from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod
+from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.texts import printable
 from kernelcast.wire.frames import Counters
@@ -47,16 +47,16 @@ def measured(name: str, trace: Trace, double: Double, built: Path, folder: Path)
     """The recorder after the rung has had the recording's events in slices, each slice on several threads at once."""
     recorder, packer = Recorder(), Packer()
     native = NativeSettings(buffer_bytes=64 * 1024, buffers=64, window_ns=10**12)
-    means = Means(
+    means = ActivityEnvironment(
         {},
-        lambda: Decoder(copied(built / build.LIBRARY_NAME, folder)),
+        lambda: ActivityDecoder(copied(built / build.LIBRARY_NAME, folder)),
         lambda _: Cupti(double.library),
-        Watch({}, {}, frozenset),
+        ProfilerWatch({}, {}, frozenset),
         lambda device: (8, 0),
         native=native,
         rest=0,
     )
-    rung = CuptiRung(recorder, means)
+    rung = ActivityMethod(recorder, means)
     assert rung.start(), rung.reason
     records = records_of(trace, packer, shift_ns=START_NS - trace.start_ns)
     for begin in range(0, len(records), 3_000):

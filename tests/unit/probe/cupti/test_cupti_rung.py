@@ -15,13 +15,13 @@ from tests.unit.probe.cupti.records import START_NS, Packer
 from kernelcast.probe.budget import Budget
 from kernelcast.probe.cupti import build, rung
 from kernelcast.probe.cupti.library import KINDS, Cupti
-from kernelcast.probe.cupti.native import Decoder
-from kernelcast.probe.cupti.rung import ACTIVE, OFF, RETURN_SECONDS, YIELDED, CuptiRung, Means
-from kernelcast.probe.cupti.watch import Watch
+from kernelcast.probe.cupti.native import ActivityDecoder
+from kernelcast.probe.cupti.rung import ACTIVE, OFF, RETURN_SECONDS, YIELDED, ActivityEnvironment, ActivityMethod
+from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.demangle import demangled
-from kernelcast.probe.ladder import Ladder
+from kernelcast.probe.ladder import MethodSelection
 from kernelcast.probe.mappings import mapped_libraries
-from kernelcast.probe.means import Means as LadderMeans
+from kernelcast.probe.means import MethodEnvironment as LadderMeans
 from kernelcast.probe.recorder import Recorder
 from kernelcast.probe.regions import RegionTable
 
@@ -42,19 +42,19 @@ class Stage:
     packer: Packer = field(default_factory=Packer)
 
     def __post_init__(self) -> None:
-        watch = Watch(self.environ, self.modules, self.libraries)
-        means = Means(
+        watch = ProfilerWatch(self.environ, self.modules, self.libraries)
+        means = ActivityEnvironment(
             self.environ, self.decoder, self.cupti, watch, lambda device: (8, 0), lambda: self.seconds, SMALL, self.rest
         )
-        self.rung = CuptiRung(self.recorder, means)
+        self.rung = ActivityMethod(self.recorder, means)
 
     def libraries(self) -> frozenset[str]:
         maps = self.folder / "maps"
         maps.write_text(self.maps)
         return mapped_libraries(maps)
 
-    def decoder(self) -> Decoder:
-        return Decoder(copied(self.built / build.LIBRARY_NAME, self.folder))
+    def decoder(self) -> ActivityDecoder:
+        return ActivityDecoder(copied(self.built / build.LIBRARY_NAME, self.folder))
 
     def cupti(self, _: Mapping[str, str]) -> Cupti:
         return Cupti(self.double.library)
@@ -378,7 +378,7 @@ def test_a_profiler_that_starts_while_a_tick_hangs_waits_a_moment_only(
     monkeypatch.setattr(rung, "LOCK_SECONDS", 0.01)
     stage.rung.start()
     with stage.rung._lock:
-        asked = threading.Thread(target=stage.rung.step_aside, args=("it",))
+        asked = threading.Thread(target=stage.rung.yield_to_profiler, args=("it",))
         asked.start()
         asked.join(5)
         assert not asked.is_alive()
@@ -395,7 +395,7 @@ def test_the_ladder_takes_it_where_it_is_asked_for_and_lets_it_go_at_the_end(sta
         budget=Budget(),
         regions=RegionTable(),
     )
-    ladder = Ladder(stage.recorder, "auto", surroundings)
+    ladder = MethodSelection(stage.recorder, "auto", surroundings)
     ladder.begin()
     ladder.poll()
     assert (ladder.method, stage.rung.state) == ("cupti", ACTIVE)
@@ -410,10 +410,12 @@ def test_the_ladder_takes_it_where_it_is_asked_for_and_lets_it_go_at_the_end(sta
 def test_the_double_is_found_by_its_path_and_measured(built: Path, tmp_path: Path, double: Double) -> None:
     environ = {"KERNELCAST_CUPTI_LIBRARY": str(double.path), "PATH": ""}
     recorder = Recorder()
-    means = Means(
-        environ, lambda: Decoder(copied(built / build.LIBRARY_NAME, tmp_path)), watch=Watch({}, {}, frozenset)
+    means = ActivityEnvironment(
+        environ,
+        lambda: ActivityDecoder(copied(built / build.LIBRARY_NAME, tmp_path)),
+        watch=ProfilerWatch({}, {}, frozenset),
     )
-    found = CuptiRung(recorder, means)
+    found = ActivityMethod(recorder, means)
     assert found.start(), found.reason
     found.stop()
 

@@ -20,7 +20,7 @@
 #include "durations.h"
 #include "totals.h"
 
-enum { MOST_BUFFERS = 1024 };
+enum { MAX_BUFFERS = 1024 };
 
 enum place { FREE, WITH_CUPTI, FILLED };
 
@@ -29,10 +29,10 @@ static struct {
     pthread_cond_t filled, settled;
     uint8_t *memory;
     uint64_t buffer_bytes, buffers;
-    uint16_t stack[MOST_BUFFERS], queue[MOST_BUFFERS];
+    uint16_t stack[MAX_BUFFERS], queue[MAX_BUFFERS];
     uint32_t free, first, waiting, reading;
-    size_t valid_bytes[MOST_BUFFERS];
-    enum place place[MOST_BUFFERS];
+    size_t valid_bytes[MAX_BUFFERS];
+    enum place place[MAX_BUFFERS];
     int stopping;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -97,7 +97,7 @@ static void take_back(int number, size_t valid_bytes)
     }
     pool.place[number] = FILLED;
     pool.valid_bytes[number] = valid_bytes < pool.buffer_bytes ? valid_bytes : pool.buffer_bytes;
-    pool.queue[(pool.first + pool.waiting++) % MOST_BUFFERS] = (uint16_t)number;
+    pool.queue[(pool.first + pool.waiting++) % MAX_BUFFERS] = (uint16_t)number;
     pthread_cond_signal(&pool.filled);
 }
 
@@ -137,7 +137,7 @@ static void *read_buffers(void *unused)
         if (!pool.waiting)
             break;
         int number = pool.queue[pool.first];
-        pool.first = (pool.first + 1) % MOST_BUFFERS;
+        pool.first = (pool.first + 1) % MAX_BUFFERS;
         pool.waiting--;
         pool.reading = 1;
         pthread_mutex_unlock(&pool.lock);
@@ -208,7 +208,7 @@ int kc_open(const struct kc_settings *settings)
         return EALREADY;
     if (in_child)
         return ENOTSUP;
-    if (settings->buffers < 2 || settings->buffers > MOST_BUFFERS || settings->buffer_bytes < 4096)
+    if (settings->buffers < 2 || settings->buffers > MAX_BUFFERS || settings->buffer_bytes < 4096)
         return EINVAL;
     pthread_mutex_lock(&totals_lock);
     int error = totals_open(settings) ? ENOMEM : 0;

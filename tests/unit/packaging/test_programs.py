@@ -1,0 +1,41 @@
+"""Every name that a program inside a string imports exists. Programs for a GPU run on few machines."""
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[3]
+FOLDERS: Final = ("tests/gpu", "tests/unit", "tests/service", "tests/faults", "benchmarks", "examples")
+IMPORT: Final = re.compile(r"\bfrom (kernelcast[\w.]*) import ([\w, ]+)|\bimport (kernelcast[\w.]*)")
+
+
+def strings(path: Path) -> Iterator[str]:
+    """The texts of a file, those of format strings in parts."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def imported() -> list[tuple[str, str, str]]:
+    """File, module and name of each import in a string; an empty name where all of a module is imported.
+
+    `kernelcast.tiny` is made by the test that imports it.
+    """
+    found = set()
+    for path in sorted(one for folder in FOLDERS for one in (ROOT / folder).rglob("*.py")):
+        for text in strings(path):
+            for match in IMPORT.finditer(text.replace("kernelcast.tiny", "tiny")):
+                names = [one.split(" as ")[0].strip() for one in (match[2] or "").split(",")]
+                found |= {(str(path.relative_to(ROOT)), match[1] or match[3], one) for one in names}
+    return sorted(found)
+
+
+@pytest.mark.parametrize(("path", "module", "name"), imported())
+def test_every_name_that_a_program_in_a_string_imports_exists(path: str, module: str, name: str) -> None:
+    found = import_module(module)
+    assert not name or hasattr(found, name) or import_module(f"{module}.{name}"), path
