@@ -36,9 +36,10 @@ from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
-from kernelcast.runtime import kafka as runtime
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka import consumer
+from kernelcast.runtime.kafka import producer as kafka_producer
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import Kind, Metric
 
 METRICS, GPUS = 30, 8
@@ -148,11 +149,11 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
     registry = CollectorRegistry()
     store = SeriesStore(SeriesLimits(10_000_000, 10_000_000))
     settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
-    source = runtime.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", registry=registry)
+    source = consumer.Consumer(settings, group_id=f"bench-{uuid.uuid4().hex[:8]}", registry=registry)
     group = f"bench-{uuid.uuid4().hex[:8]}"
-    producer = runtime.Producer(settings, client_id=group)
+    producer = kafka_producer.Producer(settings, client_id=group)
     state = StateTopic(
-        group, producer, lambda: runtime.Consumer(settings, group_id=group, overrides=REPORT_PARTITION_ENDS)
+        group, producer, lambda: consumer.Consumer(settings, group_id=group, overrides=REPORT_PARTITION_ENDS)
     )
     deltas = Deltas(DeltaPolicy(DeltaSettings()), state, DeltaInstruments(registry), SystemClock())
     parts = IntakeParts(source, Selection(Decoder()), store, Nowhere(), Instruments(registry), SystemClock(), deltas)

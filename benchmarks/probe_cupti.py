@@ -37,7 +37,7 @@ from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod  # n
 from kernelcast.probe.cupti.watch import ProfilerWatch  # noqa: E402
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
 from kernelcast.probe.recorder import Recorder  # noqa: E402
-from kernelcast.runtime.embedded import EmbeddedBroker  # noqa: E402
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker  # noqa: E402
 from kernelcast.wire.frames import DeviceClaim  # noqa: E402
 
 SHARED = Path(os.environ.get("KERNELCAST_SHARED_DATA", HERE.parent.parent / "shared" / "data"))

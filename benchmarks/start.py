@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 LOOK_SECONDS = 0.1
 QUIET_SECONDS = 3.0

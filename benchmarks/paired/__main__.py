@@ -28,7 +28,7 @@ from rich.table import Table
 from statsmodels.stats.weightstats import DescrStatsW
 from tests.service.stack import Stack
 
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 PROGRAM_FILE = Path(__file__).with_name("programs.py")
 METHODS = ("auto", "cupti", "event", "count")

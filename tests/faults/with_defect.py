@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.intake.consume import Intake
 from kernelcast.cli.__main__ import main
-from kernelcast.runtime.web_config import WebConfig
-from kernelcast.runtime.web_watched import WatchedConfig, WatchedContext
+from kernelcast.runtime.web.config import WebConfig
+from kernelcast.runtime.web.watched import WatchedConfig, WatchedContext
 from kernelcast.wire.errors import ConfigurationError
 
 SLOW_SECONDS: Final = 5.0

@@ -36,7 +36,7 @@ from kernelcast.bridge.delta.snapshot import (
 )
 from kernelcast.bridge.inputs.unpacking import unpacked
 from kernelcast.columnar import DecoderLimits
-from kernelcast.runtime.web_config import read_web_config
+from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import ConfigurationError, DecodeError, KernelcastError, WireError
 
 LIMITS = DecoderLimits(message_bytes=4096)

@@ -12,7 +12,7 @@ from tests.service.stack import Stack
 
 from kernelcast.probe import driver
 from kernelcast.probe.stencil import GpuPlate, best_plate
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 CELLS = 1024
 SWEEPS = 20

@@ -9,7 +9,7 @@ import pytest
 from tests.service.emptying import emptied
 from tests.service.servers import KafkaCluster, KafkaServer
 
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 
 @dataclass(frozen=True)

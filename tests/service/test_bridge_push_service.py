@@ -15,7 +15,7 @@ from kernelcast.bridge.push import member
 from kernelcast.bridge.push.pusher import Pusher
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.service import Bridge
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.wire.errors import ConfigurationError
 
 pytestmark = [pytest.mark.service, pytest.mark.usefixtures("loaded")]

@@ -17,8 +17,8 @@ from tests.unit.bridge.fleet import RESOURCE, samples
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.settings import KafkaSettings, WebSettings
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, kernel
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.topics import DEADLETTER, KERNELS

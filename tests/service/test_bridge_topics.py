@@ -18,8 +18,8 @@ from tests.service.conftest import Broker
 from tests.service.replicas import Replicas
 from tests.service.servers import get, wait_for
 
-from kernelcast.runtime.consumer import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import STATE
 
 pytestmark = pytest.mark.service

@@ -10,8 +10,8 @@ from tests.service.servers import wait_for
 from tests.service.stack import KERNELCAST, Stack
 from tests.service.test_processes import topics
 
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.events import Alert, alert_from, decode_event
 from kernelcast.wire.topics import ALERTS
 

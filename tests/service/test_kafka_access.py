@@ -15,10 +15,10 @@ from kernelcast.cli.doctor.broker import check_broker
 from kernelcast.cli.doctor.finding import Severity
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime import admin, connection_errors
+from kernelcast.runtime.kafka import admin, connection_errors
+from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.producer import Producer
-from kernelcast.runtime.settings import KafkaSettings, WebSettings
+from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
 from kernelcast.wire.errors import KernelcastError
 from kernelcast.wire.topics import DEVICE
 

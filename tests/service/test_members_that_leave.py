@@ -9,8 +9,8 @@ from confluent_kafka.cimpl import NewTopic
 from tests.service.conftest import Broker
 from tests.service.servers import wait_for
 
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 
 pytestmark = pytest.mark.service
 SESSION_MILLISECONDS = "30000"

@@ -16,7 +16,7 @@ from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.service.stack import Stack
 
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.wire.catalogue import device, kernel
 from kernelcast.wire.histogram import BUCKETS_PER_DOUBLING, DurationTotals
 from kernelcast.wire.topics import DEVICE, KERNELS

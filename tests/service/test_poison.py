@@ -12,8 +12,8 @@ from tests.service.servers import wait_for
 from tests.service.stack import Stack
 from tests.service.test_processes import LAUNCHES, SCRIPT, topics
 
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import ALERTS, DEADLETTER, EVENT_TOPICS, HINTS, METRIC_TOPICS, OUTCOMES
 
 pytestmark = pytest.mark.service

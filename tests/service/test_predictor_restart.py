@@ -10,7 +10,7 @@ from tests.service.stack import Stack
 from tests.service.test_predictor_service import SECOND_NS, Node, read_all
 from tests.service.test_processes import topics
 
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import HINTS
 
 pytestmark = pytest.mark.service

@@ -12,10 +12,11 @@ import pytest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka import Consumer, Producer
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import KafkaSettings, WebSettings
+from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
 from kernelcast.wire.catalogue import device, kernel
 from kernelcast.wire.events import HintMode, decode_event, hint_from
 from kernelcast.wire.histogram import DurationTotals

@@ -22,7 +22,7 @@ from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.tunables import Terms
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Hello, encode

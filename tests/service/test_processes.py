@@ -11,8 +11,8 @@ from tests.service.conftest import Broker
 from tests.service.servers import PrometheusServer, ServerProcess, wait_for
 from tests.service.stack import Stack
 
-from kernelcast.runtime.admin import apply_topics
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.admin import apply_topics
+from kernelcast.runtime.settings.service import KafkaSettings
 
 pytestmark = pytest.mark.service
 

@@ -12,9 +12,9 @@ from tests.service.servers import AlertmanagerServer, PrometheusServer, ServerPr
 from tests.service.stack import KERNELCAST, Stack
 from tests.unit.runtime.certificates import self_signed
 
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.events import Alert, alert_from, decode_event
 from kernelcast.wire.topics import ALERTS
 

@@ -19,7 +19,7 @@ from tests.service.servers import KafkaServer, wait_for
 from kernelcast.exporter.outlet import SPOOLED, outlet
 from kernelcast.exporter.publish import Sender
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
-from kernelcast.runtime.settings import KafkaSettings, WebSettings
+from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import exporter as rows
 from kernelcast.wire.topics import DEVICE, KERNELS

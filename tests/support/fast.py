@@ -30,7 +30,7 @@ def doors() -> list[tuple[Any, str, str]]:
     """Class, method and reason: what a test calls first that needs machine code, a process or a broker."""
     from numba.core.dispatcher import Dispatcher
 
-    from kernelcast.runtime.embedded import EmbeddedBroker
+    from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
     return [
         (Dispatcher, "_compile_for_args", CALLS),

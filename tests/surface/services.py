@@ -34,9 +34,11 @@ from kernelcast.exporter import assembly
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime import consumer, deadletter, logging, producer, web
+from kernelcast.runtime import logging
+from kernelcast.runtime.kafka import consumer, deadletter, producer
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import KafkaSettings, WebSettings
+from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
+from kernelcast.runtime.web import server as web
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import TOPICS
 
@@ -80,7 +82,7 @@ class Recorder:
         self._changed = threading.Condition()
 
     def connect(self, _client: object, _settings: object, *, properties: Mapping[str, Any]) -> IdleClient:
-        """Replace `kernelcast.runtime.connect.connect`."""
+        """Replace `kernelcast.runtime.kafka.connect.connect`."""
         with self._changed:
             self.names.add((properties.get("client.id", ""), properties.get("group.id", "")))
             self._changed.notify_all()

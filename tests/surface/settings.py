@@ -12,8 +12,8 @@ from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.simulate.command import SimulateSettings
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime.layers import ENVIRONMENT_PREFIX, SECTIONS, SHARED_SECTIONS
-from kernelcast.runtime.web_config import WebConfig
+from kernelcast.runtime.settings.layers import ENVIRONMENT_PREFIX, SECTIONS, SHARED_SECTIONS
+from kernelcast.runtime.web.config import WebConfig
 
 MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "exporter": ExporterSettings,

@@ -12,7 +12,7 @@ import numba
 import pytest
 from tests.support import fast
 
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 
 def compiled_function() -> None:

@@ -41,9 +41,10 @@ from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.bridge.webhook import Webhook
 from kernelcast.columnar import Decoder
-from kernelcast.runtime.deadletter import DeadLetters
-from kernelcast.runtime.kafka import Consumer, Producer
-from kernelcast.runtime.web import WebServer
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.deadletter import DeadLetters
+from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.bridge import TARGET_INFO
 from kernelcast.wire.errors import KernelcastError

@@ -8,7 +8,7 @@ from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.translation.settings import TranslationSettings
-from kernelcast.runtime.settings import Remedy, ServiceSettings, WebSettings
+from kernelcast.runtime.settings.service import Remedy, ServiceSettings, WebSettings
 from kernelcast.wire.topics import METRIC_TOPICS
 
 

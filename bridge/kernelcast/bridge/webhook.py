@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.runtime.kafka import DeliveryListener, Headers
+from kernelcast.runtime.kafka.producer import DeliveryListener, Headers
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import CONTENT_TYPE, Alert, encode_event, to_event
 from kernelcast.wire.topics import ALERTS

@@ -10,7 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kernelcast.runtime.admin import (
+from kernelcast.runtime.command import command
+from kernelcast.runtime.exits import EXIT_RUN_TIME
+from kernelcast.runtime.kafka.admin import (
     Difference,
     TopicChange,
     TopicResult,
@@ -19,9 +21,7 @@ from kernelcast.runtime.admin import (
     differences,
     list_topics,
 )
-from kernelcast.runtime.command import command
-from kernelcast.runtime.exits import EXIT_RUN_TIME
-from kernelcast.runtime.settings import KafkaSettings, LogSettings, Section, load
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
 from kernelcast.wire.topics import TOPICS, Topic
 
 topics = typer.Typer(

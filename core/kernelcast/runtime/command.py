@@ -21,10 +21,11 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from kernelcast.runtime import kafka, logging
+from kernelcast.runtime import logging
 from kernelcast.runtime.exits import report
-from kernelcast.runtime.settings import ServiceSettings, load
-from kernelcast.runtime.web_config import read_web_config
+from kernelcast.runtime.kafka import connect
+from kernelcast.runtime.settings.service import ServiceSettings, load
+from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import KernelcastError
 
 S = TypeVar("S", bound=ServiceSettings)
@@ -78,7 +79,7 @@ class DaemonOptions:
 
 def _check(settings: ServiceSettings) -> None:
     """What is only found out when the service starts: librdkafka's properties, the web configuration file."""
-    kafka.check(settings.kafka)
+    connect.check(settings.kafka)
     if settings.web.config_file is not None:
         read_web_config(settings.web.config_file)
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Final
 
-from kernelcast.runtime.secrets import without_userinfo
+from kernelcast.runtime.settings.secrets import without_userinfo
 from kernelcast.wire.errors import BrokerAccessError, ConfigurationError, KernelcastError
 
 EXIT_RUN_TIME: Final = 1

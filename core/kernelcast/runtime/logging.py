@@ -15,8 +15,8 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 from structlog.typing import Processor
 
 from kernelcast.runtime.repeats import RepeatLimit
-from kernelcast.runtime.secrets import MASKED, is_secret, without_userinfo
-from kernelcast.runtime.settings import LogSettings
+from kernelcast.runtime.settings.secrets import MASKED, is_secret, without_userinfo
+from kernelcast.runtime.settings.service import LogSettings
 
 _CHATTY: Final = ("uvicorn.error", "uvicorn.access", "asyncio")
 """Libraries whose `info` is our `debug`."""

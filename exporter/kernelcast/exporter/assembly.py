@@ -35,12 +35,13 @@ from kernelcast.exporter.schedule import phase_of
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.tpu.assembly import tpu_source
-from kernelcast.runtime import kafka, logging
-from kernelcast.runtime.consumer import Consumer
-from kernelcast.runtime.deadletter import DeadLetters
+from kernelcast.runtime import logging
+from kernelcast.runtime.kafka import connect
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.deadletter import DeadLetters
+from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.producer import Producer
-from kernelcast.runtime.web import WebServer
+from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.topics import HINTS
 
 READER_STOP_SECONDS: Final = 5.0
@@ -60,7 +61,7 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
         ConfigurationError: An address, a directory or a property cannot be used.
         SourceError: The socket or the GPUs cannot be used.
     """
-    kafka.check(settings.kafka)
+    connect.check(settings.kafka)
     with assembled(settings, shutdown) as (daemon, web, changeable):
         shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
         # Objects of the start live as long as the process: the garbage collector need not traverse them again.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from kernelcast.runtime.deadletter import Received
+from kernelcast.runtime.kafka.deadletter import Received
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import BrokerError, EventError

@@ -15,8 +15,8 @@ from kernelcast.exporter.spool import DiskSpool, SpoolBacklog
 from kernelcast.exporter.spool.backlog import ENDLESS, SpoolLimits
 from kernelcast.exporter.spool.counts import SpoolCounts
 from kernelcast.exporter.spool.pump import Pump
+from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.logging import get_logger
-from kernelcast.runtime.producer import Producer
 from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
 
 FLUSH_SECONDS: Final = 10.0

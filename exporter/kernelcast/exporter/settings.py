@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from kernelcast.exporter.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
-from kernelcast.runtime.settings import Remedy, Section, ServiceSettings, WebSettings
+from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 
 ALL_KERNELS: Final = "all"
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
 from kernelcast.predictor.hints import HintBook
-from kernelcast.runtime.replay import ReplayConsumer
+from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import decode_event, hint_from, outcome_from
 from kernelcast.wire.topics import HINTS, OUTCOMES

@@ -17,11 +17,12 @@ from kernelcast.predictor.partitions import Partitions
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state import SnapshotStore
-from kernelcast.runtime.deadletter import DeadLetters
-from kernelcast.runtime.kafka import Consumer, Producer
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.deadletter import DeadLetters
+from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
-from kernelcast.runtime.web import WebServer
+from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import FORECASTS, HINTS, OUTCOMES, STATE
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, field_validator, model_validator
 
-from kernelcast.runtime.settings import Remedy, Section, ServiceSettings, WebSettings
+from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 
 BLOCKS: Final = 24
 """Screening sees a window as so many block medians; fewer observations than blocks cannot be screened."""

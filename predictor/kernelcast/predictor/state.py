@@ -8,8 +8,8 @@ from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.predictor.engine import Partition
 from kernelcast.predictor.snapshot import PartitionSnapshot, dump, load
-from kernelcast.runtime.producer import Headers
-from kernelcast.runtime.replay import ReplayConsumer, to_end
+from kernelcast.runtime.kafka.producer import Headers
+from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 

@@ -11,11 +11,12 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
-from kernelcast.runtime.kafka import NO_OFFSET, Consumer, Producer, check
-from kernelcast.runtime.producer import OUTCOMES
-from kernelcast.runtime.settings import KafkaSettings
-from kernelcast.runtime.topic_errors import TopicErrors
+from kernelcast.runtime.kafka.connect import check
+from kernelcast.runtime.kafka.consumer import NO_OFFSET, Consumer
+from kernelcast.runtime.kafka.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
+from kernelcast.runtime.kafka.producer import OUTCOMES, Producer
+from kernelcast.runtime.kafka.topic_errors import TopicErrors
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 
 DEADLINE_SECONDS = 20
@@ -79,9 +80,9 @@ def test_a_property_that_only_consumers_have_is_no_matter_for_a_producer(
 
 FORGOTTEN = """
 import gc, time
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 
 class Rebalance:
     def assigned(self, partitions): ...
@@ -107,9 +108,9 @@ def test_a_consumer_that_nobody_closed_stops_no_garbage_collection() -> None:
 
 ASKING = """
 import time
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 
 class Rebalance:
     asked = 0

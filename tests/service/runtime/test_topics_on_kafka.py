@@ -9,11 +9,11 @@ from tests.service.conftest import Broker
 
 from kernelcast.cli.doctor.broker import check_broker
 from kernelcast.cli.doctor.finding import Severity
-from kernelcast.runtime.admin import Admin, TopicResult, apply_topics, list_topics
-from kernelcast.runtime.consumer import Consumer
-from kernelcast.runtime.deadletter import MAX_VALUE_BYTES, DeadLetters
-from kernelcast.runtime.producer import Producer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.admin import Admin, TopicResult, apply_topics, list_topics
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.deadletter import MAX_VALUE_BYTES, DeadLetters
+from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import DecodeError
 from kernelcast.wire.topics import DEADLETTER, DEVICE, TOPICS
 

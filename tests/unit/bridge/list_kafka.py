@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 
 from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.intake.consume import Intake
-from kernelcast.runtime.producer import DeliveryListener, Undelivered
+from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 from kernelcast.wire.errors import BrokerError
 
 

@@ -24,7 +24,7 @@ from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.remote_write import WriteSender
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.runtime.kafka import NO_OFFSET
+from kernelcast.runtime.kafka.consumer import NO_OFFSET
 from kernelcast.wire.topics import KERNELS
 
 MS = 1_000_000

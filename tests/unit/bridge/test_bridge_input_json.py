@@ -9,7 +9,7 @@ from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.json_mapping import JsonMapped
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.columnar import DecoderLimits
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import ConfigurationError
 

@@ -21,7 +21,7 @@ from kernelcast.bridge.push.backoff import LONGEST_ASKED_SECONDS, LONGEST_SECOND
 from kernelcast.bridge.push.receiver import LONGEST_RESPONSE_BYTES, Receiver
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import ConfigurationError
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]

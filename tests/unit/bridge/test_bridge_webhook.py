@@ -19,7 +19,7 @@ from kernelcast.bridge.webhook import (
     MAX_AT_ONCE,
     Webhook,
 )
-from kernelcast.runtime.kafka import Headers
+from kernelcast.runtime.kafka.producer import Headers
 from kernelcast.wire.events import MAX_EVENT_BYTES, alert_from, decode_event
 
 ALERT = {

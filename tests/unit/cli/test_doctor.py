@@ -12,9 +12,9 @@ import pytest
 from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker, gpu, node, software
 from kernelcast.cli.doctor.finding import Finding, Severity
-from kernelcast.runtime.admin import TopicState
-from kernelcast.runtime.embedded import EmbeddedBroker
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.admin import TopicState
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import DEVICE, TOPICS
 
 WHOLE = {topic.name: TopicState(topic.name, 12, 3, topic.config) for topic in TOPICS}

@@ -18,7 +18,7 @@ from kernelcast.cli.doctor.finding import Finding, Severity, ok
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 
 class NVMLError(Exception):

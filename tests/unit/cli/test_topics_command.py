@@ -3,8 +3,8 @@
 import pytest
 
 from kernelcast.cli.app import run
-from kernelcast.runtime.admin import TopicChange, TopicResult, TopicState
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.admin import TopicChange, TopicResult, TopicState
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.wire.topics import DEVICE, TOPICS
 
 

@@ -8,7 +8,7 @@ import yaml
 from kernelcast.cli.app import run
 from kernelcast.cli.demo import command
 from kernelcast.cli.demo.workspace import Endpoints, Workspace
-from kernelcast.runtime.admin import TopicChange, TopicResult
+from kernelcast.runtime.kafka.admin import TopicChange, TopicResult
 
 
 @pytest.mark.parametrize(

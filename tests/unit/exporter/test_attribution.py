@@ -16,7 +16,7 @@ from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 FLAT = UID.replace("-", "_")

@@ -15,8 +15,7 @@ from kernelcast.exporter.spool.counts import SpoolCounts
 from kernelcast.exporter.spool.disk import REASONS, DiskSpool
 from kernelcast.exporter.spool.pace import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, SendThrottle
 from kernelcast.exporter.spool.pump import Pump
-from kernelcast.runtime.kafka import DeliveryListener
-from kernelcast.runtime.producer import Undelivered
+from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import exporter as rows
 

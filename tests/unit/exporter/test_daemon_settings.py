@@ -11,7 +11,7 @@ from kernelcast.exporter.nvml.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.catalogue.gpu import GPU_UP
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
 

@@ -21,9 +21,9 @@ from kernelcast.exporter.attribution.pod_resources import PodResources
 from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import MissingExtraError, ServiceError
 
 PATIENCE_SECONDS = 20.0

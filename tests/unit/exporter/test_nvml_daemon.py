@@ -17,9 +17,9 @@ from kernelcast.exporter.nvml.recording import NODE, Event, Moment, write
 from kernelcast.exporter.nvml.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 
 SECOND_NS = 1_000_000_000
 

@@ -16,7 +16,7 @@ from kernelcast.exporter.nvml.recording import NODE, Moment, write
 from kernelcast.exporter.reloading import Changeable, reload, restart_needed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import ConfigurationError
 
 Page = Callable[[], str]

@@ -8,7 +8,7 @@ from pathlib import Path
 from kernelcast.exporter import assembly
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.frames import Bye, DeviceClaim, Hello, encode
 
 

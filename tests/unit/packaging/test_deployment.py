@@ -19,8 +19,8 @@ from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime.settings import KafkaSettings, ServiceSettings, load
-from kernelcast.runtime.web_config import read_web_config
+from kernelcast.runtime.settings.service import KafkaSettings, ServiceSettings, load
+from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.topics import TOPICS
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"

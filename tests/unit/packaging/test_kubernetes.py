@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.runtime.listen import parse_listen_address
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.settings.service import load
 
 MANIFEST = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes" / "exporter.yaml"
 

@@ -9,8 +9,8 @@ import yaml
 from kernelcast.bridge.intake.modes import check
 from kernelcast.bridge.service import WEBHOOK_PATH
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.runtime.listen import parse_listen_address
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.settings.service import load
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 MANIFEST = DEPLOY / "kubernetes" / "bridge.yaml"

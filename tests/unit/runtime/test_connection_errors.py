@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import KafkaError
 
-from kernelcast.runtime.connection_errors import LOGIN_PATIENCE_SECONDS, ConnectionErrors
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.connection_errors import LOGIN_PATIENCE_SECONDS, ConnectionErrors
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError
 
 LOGIN = KafkaError(

@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import DaemonOptions, daemon
-from kernelcast.runtime.settings import ServiceSettings, WebSettings
+from kernelcast.runtime.settings.service import ServiceSettings, WebSettings
 from kernelcast.wire.errors import BrokerError
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime.deadletter import BURST, RATE_PER_SECOND, DeadLetters
+from kernelcast.runtime.kafka.deadletter import BURST, RATE_PER_SECOND, DeadLetters
 from kernelcast.wire.errors import DecodeError
 
 COUNTED = "kernelcast_deadletter_messages_total"

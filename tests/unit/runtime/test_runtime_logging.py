@@ -11,7 +11,7 @@ import structlog
 
 from kernelcast.runtime.logging import configure, get_logger
 from kernelcast.runtime.repeats import RepeatLimit
-from kernelcast.runtime.settings import LogSettings
+from kernelcast.runtime.settings.service import LogSettings
 
 
 @pytest.fixture(autouse=True)

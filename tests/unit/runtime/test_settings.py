@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from kernelcast.runtime.settings import KafkaSettings, Remedy, ServiceSettings, WebSettings, load
+from kernelcast.runtime.settings.service import KafkaSettings, Remedy, ServiceSettings, WebSettings, load
 from kernelcast.wire.errors import ConfigurationError
 
 CONFIGS = Path(__file__).parent / "configs"

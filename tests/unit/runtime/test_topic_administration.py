@@ -3,10 +3,10 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kernelcast.runtime import admin
-from kernelcast.runtime.admin import Admin, TopicChange, TopicResult, TopicState, apply_topics, list_topics
-from kernelcast.runtime.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka import admin
+from kernelcast.runtime.kafka.admin import Admin, TopicChange, TopicResult, TopicState, apply_topics, list_topics
+from kernelcast.runtime.kafka.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, MAX_EXPORT_BYTES, TOPICS, Topic
 

@@ -20,8 +20,8 @@ from starlette.routing import Route
 from tests.unit.runtime.certificates import self_signed
 from tests.unit.runtime.web_clients import guarded, rewrite
 
-from kernelcast.runtime.settings import WebSettings
-from kernelcast.runtime.web import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer
+from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.web.server import MAX_BODY_BYTES, MAX_HEADER_BYTES, WebServer
 from kernelcast.wire.errors import ConfigurationError
 
 LOCAL = WebSettings(listen_address="127.0.0.1:0")

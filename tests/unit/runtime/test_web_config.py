@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.runtime.certificates import self_signed
 
-from kernelcast.runtime.web_config import read_web_config
+from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import ConfigurationError
 
 HASH = "$2y$10$XYi5Y4lmK.6zWA4xjBUYTOSDJXX3xPAUkRS9qN7wvUEl6kzMcTzhW"

@@ -26,8 +26,8 @@ from tests.unit.runtime.web_clients import (
     until,
 )
 
-from kernelcast.runtime.web import WebServer
-from kernelcast.runtime.web_connections import GRACE_SECONDS
+from kernelcast.runtime.web.connections import GRACE_SECONDS
+from kernelcast.runtime.web.server import WebServer
 
 pytestmark = pytest.mark.slow
 

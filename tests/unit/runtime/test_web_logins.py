@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kernelcast.runtime import web_logins
-from kernelcast.runtime.web_connections import origin_of
-from kernelcast.runtime.web_logins import HashLine, LoginResult, Logins, QueueFullError
+from kernelcast.runtime.web import logins as web_logins
+from kernelcast.runtime.web.connections import origin_of
+from kernelcast.runtime.web.logins import HashLine, LoginResult, Logins, QueueFullError
 
 USERS = {"prometheus": "$2b$04$right"}
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tests.unit.runtime.certificates import self_signed
 from tests.unit.runtime.web_clients import address_of, guarded, open_files, rewrite, until
 
-from kernelcast.runtime import web_config
-from kernelcast.runtime.web import WebServer
-from kernelcast.runtime.web_curves import offered_curves
-from kernelcast.runtime.yaml_file import read_yaml
+from kernelcast.runtime.settings.yaml_file import read_yaml
+from kernelcast.runtime.web import config as web_config
+from kernelcast.runtime.web.curves import offered_curves
+from kernelcast.runtime.web.server import WebServer
 from kernelcast.wire.errors import ConfigurationError
 
 TLS = "tls_server_config: {cert_file: server.crt, key_file: server.key}"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime.settings import WebSettings
-from kernelcast.runtime.web import WebServer
+from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.web.server import WebServer
 
 ATTACKER = "127.0.0.66"
 CROWD = 300

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kernelcast.runtime.settings import Remedy, Section
+from kernelcast.runtime.settings.service import Remedy, Section
 
 
 class DeltaSettings(Section):

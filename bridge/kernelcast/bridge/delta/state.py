@@ -17,8 +17,8 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.bridge.delta.snapshot import SnapshotPart, TotalsSnapshot, load
-from kernelcast.runtime.producer import DeliveryListener
-from kernelcast.runtime.replay import ReplayConsumer, to_end
+from kernelcast.runtime.kafka.producer import DeliveryListener
+from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 

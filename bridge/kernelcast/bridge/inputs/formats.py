@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from kernelcast.bridge.inputs.json_paths import JsonPath
-from kernelcast.runtime.settings import Remedy, Section
+from kernelcast.runtime.settings.service import Remedy, Section
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import ConfigurationError
 

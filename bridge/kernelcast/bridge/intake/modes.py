@@ -7,7 +7,7 @@ from typing import Final
 
 from kernelcast.bridge.series.share import Share
 from kernelcast.bridge.settings import BridgeSettings
-from kernelcast.runtime.connect import CONSUMER_PROPERTIES
+from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES
 from kernelcast.wire.errors import ConfigurationError
 
 _ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.push.instruments import DestinationMetrics
-from kernelcast.runtime.kafka import NO_OFFSET
+from kernelcast.runtime.kafka.consumer import NO_OFFSET
 from kernelcast.wire.errors import BrokerError
 
 MESSAGES_AT_ONCE: Final = 32

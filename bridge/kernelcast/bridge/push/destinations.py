@@ -14,7 +14,7 @@ from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
 from kernelcast.bridge.push.member import Duty, PushMember
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.settings import PushSettings
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.settings.service import KafkaSettings
 
 STOP_SECONDS: Final = 5.0
 """A request in flight may end within these; then it is abandoned, and sent again by whoever reads on."""

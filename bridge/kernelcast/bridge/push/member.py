@@ -20,8 +20,8 @@ from kernelcast.bridge.push.receiver import Receiver
 from kernelcast.bridge.push.remote_write import WriteSender
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.push.warm_up import warm_up
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 
 RESTART_SECONDS: Final = 5.0
 PROPERTIES: Final = {

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from kernelcast.runtime.secrets import MASKED
-from kernelcast.runtime.settings import Remedy, Section
+from kernelcast.runtime.settings.secrets import MASKED
+from kernelcast.runtime.settings.service import Remedy, Section
 
 NAME_PATTERN: Final = r"^[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}$"
 

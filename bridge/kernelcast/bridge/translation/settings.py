@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Literal
 
-from kernelcast.runtime.settings import Remedy, Section
+from kernelcast.runtime.settings.service import Remedy, Section
 
 WITH_SUFFIXES: Final = "UnderscoreEscapingWithSuffixes"
 WITHOUT_SUFFIXES: Final = "UnderscoreEscapingWithoutSuffixes"

@@ -20,11 +20,11 @@ from kernelcast.cli.demo.sources import DemoSource, choose
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.view import plain, render
 from kernelcast.runtime import logging
-from kernelcast.runtime.admin import TopicResult, apply_topics
 from kernelcast.runtime.command import command
-from kernelcast.runtime.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.admin import TopicResult, apply_topics
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import KafkaSettings, LogSettings
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 PLAIN_EVERY_SECONDS = 2.0

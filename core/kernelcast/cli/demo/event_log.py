@@ -5,8 +5,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kernelcast.runtime.kafka import Consumer
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError, EventError
 from kernelcast.wire.events import decode_event
 from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES

@@ -17,7 +17,7 @@ from kernelcast.cli.demo.http import answers
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState, Gatherer
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import KernelcastError
 
 READY_SECONDS: Final = 180.0

@@ -7,9 +7,9 @@ from typing import Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, Producer
 
 from kernelcast.cli.doctor.finding import Finding, Severity, fail, ok, warn
-from kernelcast.runtime.admin import Admin, TopicState, differences
-from kernelcast.runtime.connect import PRODUCER_PROPERTIES, connect
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.admin import Admin, TopicState, differences
+from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, connect
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerAccessError, KernelcastError
 from kernelcast.wire.topics import STATE, TOPICS
 

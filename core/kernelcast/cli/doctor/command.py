@@ -17,7 +17,7 @@ from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import DoctorSettings, NodeSettings
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_CONFIGURATION, EXIT_RUN_TIME
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 
 STATE_BYTES: Final = 64 * 2**20
 _STYLES: Final = {Severity.OK: "green", Severity.WARN: "yellow", Severity.FAIL: "bold red"}

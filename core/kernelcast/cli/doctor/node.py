@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernelcast.cli.doctor.finding import Finding, fail, ok, warn
-from kernelcast.runtime.web_config import read_web_config
+from kernelcast.runtime.web.config import read_web_config
 from kernelcast.wire.errors import ConfigurationError
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from pydantic import ConfigDict
 
-from kernelcast.runtime.settings import KafkaSettings, LogSettings, Section
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section
 
 DEFAULT_SOCKET: Final = Path("/run/kernelcast/probe.sock")
 KUBELET_SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")

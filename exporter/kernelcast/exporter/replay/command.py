@@ -43,7 +43,7 @@ from kernelcast.exporter.replay.trace import Trace
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 
 SHOWN_CATEGORIES: Final = 8
 

@@ -17,8 +17,8 @@ from kernelcast.exporter.publish import SamplePublisher, Tally
 from kernelcast.exporter.replay.settings import RunSettings
 from kernelcast.exporter.report import Source
 from kernelcast.runtime.exits import EXIT_RUN_TIME
+from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.producer import Producer
 from kernelcast.wire.errors import ConfigurationError, SourceError
 from kernelcast.wire.topics import DEVICE, KERNELS
 

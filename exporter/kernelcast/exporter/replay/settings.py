@@ -8,7 +8,7 @@ import typer
 from pydantic import BeforeValidator, Field
 
 from kernelcast.exporter.aggregate import DEFAULT_KERNELS
-from kernelcast.runtime.settings import KafkaSettings, LogSettings, Remedy, Section
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Remedy, Section
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import PROGRAM_PATTERN
 

@@ -39,7 +39,7 @@ from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
 from kernelcast.runtime.lifecycle import Shutdown
-from kernelcast.runtime.settings import load
+from kernelcast.runtime.settings.service import load
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 

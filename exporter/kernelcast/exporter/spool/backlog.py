@@ -12,8 +12,7 @@ from kernelcast.exporter.spool.counts import SpoolCounts
 from kernelcast.exporter.spool.disk import DiskSpool
 from kernelcast.exporter.spool.pace import SendThrottle
 from kernelcast.exporter.spool.record import Record
-from kernelcast.runtime.kafka import DeliveryListener
-from kernelcast.runtime.producer import Undelivered
+from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 
 ENDLESS: Final = {"message.timeout.ms": "0"}
 """For the producer: a message that timed out would have to be sent again after younger ones. What waits for Kafka is

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from kernelcast.runtime.layers import Layers
-from kernelcast.runtime.problems import explain
-from kernelcast.runtime.settings import Section
-from kernelcast.runtime.web_tls_config import TlsConfig
-from kernelcast.runtime.yaml_file import read_yaml
+from kernelcast.runtime.settings.layers import Layers
+from kernelcast.runtime.settings.problems import explain
+from kernelcast.runtime.settings.service import Section
+from kernelcast.runtime.settings.yaml_file import read_yaml
+from kernelcast.runtime.web.tls_config import TlsConfig
 from kernelcast.wire.errors import ConfigurationError
 
 _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {

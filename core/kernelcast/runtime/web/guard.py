@@ -8,12 +8,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kernelcast.runtime.web_buckets import Bucket
-from kernelcast.runtime.web_config import RateLimit, WebConfig
-from kernelcast.runtime.web_connections import origin_of
-from kernelcast.runtime.web_counts import WebCounts
-from kernelcast.runtime.web_logins import LoginResult, Logins
-from kernelcast.runtime.web_watched import WatchedConfig
+from kernelcast.runtime.web.buckets import Bucket
+from kernelcast.runtime.web.config import RateLimit, WebConfig
+from kernelcast.runtime.web.connections import origin_of
+from kernelcast.runtime.web.counts import WebCounts
+from kernelcast.runtime.web.logins import LoginResult, Logins
+from kernelcast.runtime.web.watched import WatchedConfig
 from kernelcast.wire.errors import ConfigurationError
 
 PROBES: Final = frozenset({"/-/healthy", "/-/ready"})

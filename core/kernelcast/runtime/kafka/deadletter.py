@@ -10,7 +10,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.instruments import counter
-from kernelcast.runtime.producer import Headers
+from kernelcast.runtime.kafka.producer import Headers
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.topics import DEADLETTER
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import bcrypt
 
-from kernelcast.runtime.web_buckets import Bucket
+from kernelcast.runtime.web.buckets import Bucket
 
 CACHED_SUCCESSES: Final = 1000
 CACHED_FAILURES: Final = 100

@@ -10,10 +10,10 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime.connect import PRODUCER_PROPERTIES, Client, connect
 from kernelcast.runtime.instruments import counter, gauge
-from kernelcast.runtime.settings import KafkaSettings
-from kernelcast.runtime.topic_errors import TopicErrors
+from kernelcast.runtime.kafka.connect import PRODUCER_PROPERTIES, Client, connect
+from kernelcast.runtime.kafka.topic_errors import TopicErrors
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import runtime
 
 Headers = Sequence[tuple[str, bytes]]

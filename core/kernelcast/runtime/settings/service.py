@@ -13,10 +13,10 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from kernelcast.runtime.layers import gather
-from kernelcast.runtime.listen import parse_listen_address
-from kernelcast.runtime.problems import Remedy, explain
-from kernelcast.runtime.secrets import mask
+from kernelcast.runtime.settings.layers import gather
+from kernelcast.runtime.settings.listen import parse_listen_address
+from kernelcast.runtime.settings.problems import Remedy, explain
+from kernelcast.runtime.settings.secrets import mask
 from kernelcast.wire.errors import ConfigurationError
 
 __all__ = ["KafkaSettings", "LogSettings", "Remedy", "Section", "ServiceSettings", "WebSettings", "load"]

@@ -22,9 +22,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its public 
     ResourceType,
 )
 
-from kernelcast.runtime.connect import broker_errors, connect
-from kernelcast.runtime.connection_errors import ConnectionErrors
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka.connect import broker_errors, connect
+from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import TOPICS, Topic
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from kernelcast.runtime.web_connections import Connections
+from kernelcast.runtime.web.connections import Connections
 
 
 class PatientProtocol(H11Protocol):

@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError, ConfigurationError
 from kernelcast.wire.topics import PARTITIONER
 

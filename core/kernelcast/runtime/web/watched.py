@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from kernelcast.runtime.web_config import WebConfig, parse_web_config
+from kernelcast.runtime.web.config import WebConfig, parse_web_config
 from kernelcast.wire.errors import ConfigurationError
 
 Stamp = tuple[int, int, int, int] | None

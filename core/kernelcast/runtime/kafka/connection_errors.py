@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerAccessError, BrokerError
 
 LOGIN_PATIENCE_SECONDS: Final = 60.0

@@ -13,11 +13,11 @@ from confluent_kafka import OFFSET_BEGINNING, ConsumerGroupState, KafkaError, Me
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
-from kernelcast.runtime import queries
-from kernelcast.runtime.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
-from kernelcast.runtime.connection_errors import ConnectionErrors
 from kernelcast.runtime.instruments import counter
-from kernelcast.runtime.settings import KafkaSettings
+from kernelcast.runtime.kafka import queries
+from kernelcast.runtime.kafka.connect import GROUP_PROTOCOL, Client, broker_errors, connect, consumer_properties
+from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
+from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import BrokerError
 

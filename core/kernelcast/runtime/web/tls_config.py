@@ -15,8 +15,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from kernelcast.runtime.settings import Section
-from kernelcast.runtime.web_curves import CURVES, CurvesContext
+from kernelcast.runtime.settings.service import Section
+from kernelcast.runtime.web.curves import CURVES, CurvesContext
 from kernelcast.wire.errors import ConfigurationError
 
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}

@@ -10,8 +10,8 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from kernelcast.runtime.secrets import without_secrets
-from kernelcast.runtime.yaml_file import read_yaml
+from kernelcast.runtime.settings.secrets import without_secrets
+from kernelcast.runtime.settings.yaml_file import read_yaml
 from kernelcast.wire.errors import ConfigurationError
 
 Keys = tuple[str, ...]

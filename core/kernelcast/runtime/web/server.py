@@ -21,14 +21,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from kernelcast.runtime.instruments import WithoutCreated, gauge
-from kernelcast.runtime.listen import format_address, parse_listen_address
-from kernelcast.runtime.settings import WebSettings
-from kernelcast.runtime.web_bounded import BoundedEndpoint
-from kernelcast.runtime.web_connections import Connections, Listener
-from kernelcast.runtime.web_counts import WebCounts
-from kernelcast.runtime.web_guard import Guard
-from kernelcast.runtime.web_patience import patient_protocol
-from kernelcast.runtime.web_watched import WatchedConfig, WatchedContext
+from kernelcast.runtime.settings.listen import format_address, parse_listen_address
+from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.web.bounded import BoundedEndpoint
+from kernelcast.runtime.web.connections import Connections, Listener
+from kernelcast.runtime.web.counts import WebCounts
+from kernelcast.runtime.web.guard import Guard
+from kernelcast.runtime.web.patience import patient_protocol
+from kernelcast.runtime.web.watched import WatchedConfig, WatchedContext
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import ConfigurationError, KernelcastError
 

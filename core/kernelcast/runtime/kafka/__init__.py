@@ -1,0 +1,1 @@
+"""Kafka clients: consumer, producer, administration, and the errors of librdkafka in our words."""
