@@ -24,7 +24,7 @@ from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.publish import SamplePublisher
 from kernelcast.exporter.state import StateFile
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello, KernelRows, Names, VariantRows, decode, encode
 from kernelcast.wire.identity import Device, Process
 

@@ -36,7 +36,7 @@ from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings  # noq
 from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod  # noqa: E402
 from kernelcast.probe.cupti.watch import ProfilerWatch  # noqa: E402
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
-from kernelcast.probe.recorder import Recorder  # noqa: E402
+from kernelcast.probe.recording.recorder import Recorder  # noqa: E402
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker  # noqa: E402
 from kernelcast.wire.frames import DeviceClaim  # noqa: E402
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.probe.cupy_hook import LaunchObserver, probed_function
-from kernelcast.probe.events import EventTimer, SamplingBucket
-from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.regions import region
-from kernelcast.probe.traced import Traced, TracedKernels
+from kernelcast.probe.cupy.events import EventTimer, SamplingBucket
+from kernelcast.probe.cupy.hook import LaunchObserver, probed_function
+from kernelcast.probe.cupy.traced import Traced, TracedKernels
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.regions import region
 
 LAUNCHES: Final = 200_000
 ROUNDS: Final = 7

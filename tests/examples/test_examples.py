@@ -14,7 +14,7 @@ import pytest
 from tests.examples import doubles
 
 from kernelcast import probe
-from kernelcast.probe.regions import table
+from kernelcast.probe.recording.regions import table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -15,7 +15,7 @@ PROGRAM = f"""
 import json, time
 import cupy, numpy
 from kernelcast.probe.cupti.rung import ActivityMethod
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 
 SPIN = r'''extern "C" __global__ void spin(long long cycles) {{
     long long began = clock64();

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe.cupy_rung import CupyRung
-from kernelcast.probe.driver import active_devices
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.process.driver import active_devices
+from kernelcast.probe.recording.recorder import Recorder
 
 SPIN = r"""
 extern "C" __global__ void spin(long long cycles) {

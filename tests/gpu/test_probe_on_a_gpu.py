@@ -10,7 +10,7 @@ import pytest
 from tests.service.servers import wait_for
 from tests.service.stack import Stack
 
-from kernelcast.probe import driver
+from kernelcast.probe.process import driver
 from kernelcast.probe.stencil import GpuPlate, best_plate
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
@@ -18,7 +18,7 @@ CELLS = 1024
 SWEEPS = 20
 
 CLAIMS_AROUND_A_CONTEXT = """
-from kernelcast.probe import driver
+from kernelcast.probe.process import driver
 before = driver.claims("")
 import cupy
 cupy.zeros(1)

@@ -90,7 +90,7 @@ def ended(program: "subprocess.Popen[str]", code: int = 0) -> tuple[str, str]:
 
 LAUNCHING = """
     from tests.unit.probe.cupy_double import installed
-    import kernelcast.probe.means as means, kernelcast.probe.driver as driver
+    import kernelcast.probe.methods.means as means, kernelcast.probe.process.driver as driver
     from kernelcast import probe
     with installed() as cupy:
         running = probe.start("train", source="simulated")
@@ -159,7 +159,8 @@ def test_a_forked_child_is_silent_until_it_starts_a_probe_of_its_own(listener: L
 def test_eight_ranks_report_under_their_own_numbers(listener: Listener) -> None:
     code = """
         from kernelcast import probe
-        from kernelcast.probe import probe as lifetime, sender
+        from kernelcast.probe import probe as lifetime
+        from kernelcast.probe.reporting import sender
         lifetime.STOP_SECONDS = sender.LAST_WORD_SECONDS = 20.0  # eight at once on a busy machine
         probe.start("train", source="simulated")
         probe.observe("k", 1000)
@@ -189,14 +190,14 @@ WAKING = """
     from kernelcast.probe.preload.door import open_door
     open_door()
     from tests.unit.probe.cupy_double import installed
-    import kernelcast.probe.dormant as dormant, multiprocessing
+    import kernelcast.probe.activation.dormant as dormant, multiprocessing
 
     def work():
         with installed() as cupy:
             dormant._armed.dormant._ring_with_cupy(cupy.modules["cupy.cuda.compiler"])
-            import kernelcast.probe.means as means
+            import kernelcast.probe.methods.means as means
             (raw,) = cupy.compile("raw")
-            from kernelcast.probe import current
+            from kernelcast.probe.activation import current
             current._current.probe.ladder._means = means.Means(contexts=lambda: (0,))
             raw((1,), (1,), ())
             cupy.gpu.finish()
@@ -207,7 +208,7 @@ WAKING = """
     children = [context.Process(target=work) for _ in range(2)]
     for child in children: child.start()
     for child in children: child.join()
-    print("kernelcast.probe.current" in sys.modules)
+    print("kernelcast.probe.activation.current" in sys.modules)
 """
 
 
@@ -262,9 +263,9 @@ def test_a_million_launches_hold_no_more_memory_than_a_thousand() -> None:
     code = """
         import gc, sys
         from tests.unit.probe.cupy_double import Clock, installed
-        from kernelcast.probe.cupy_rung import CupyRung
-        from kernelcast.probe.recorder import Recorder
-        from kernelcast.probe.regions import region
+        from kernelcast.probe.cupy.rung import CupyRung
+        from kernelcast.probe.recording.recorder import Recorder
+        from kernelcast.probe.recording.regions import region
         with installed() as cupy:
             clock, recorder = Clock(), Recorder()
             rung = CupyRung(recorder, clock, lambda: 100.0)

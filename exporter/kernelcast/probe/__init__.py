@@ -22,9 +22,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from kernelcast.probe.current import copy, count, observe, start, step, stop, sync, tunable
+    from kernelcast.probe.activation.current import copy, count, observe, start, step, stop, sync, tunable
     from kernelcast.probe.probe import Probe
-    from kernelcast.probe.regions import region
+    from kernelcast.probe.recording.regions import region
     from kernelcast.probe.tunables import Agreement, Tunable
     from kernelcast.wire.frames import DeviceClaim
 
@@ -49,9 +49,9 @@ _HOMES: Final = {
     "DeviceClaim": "kernelcast.wire.frames",
     "Probe": "kernelcast.probe.probe",
     "Tunable": "kernelcast.probe.tunables",
-    "region": "kernelcast.probe.regions",
+    "region": "kernelcast.probe.recording.regions",
 }
-_CURRENT: Final = "kernelcast.probe.current"
+_CURRENT: Final = "kernelcast.probe.activation.current"
 
 
 if not TYPE_CHECKING:  # a type checker that saw this function would accept every name

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
 
-from kernelcast.probe.recorder import Spent
+from kernelcast.probe.recording.recorder import Spent
 from kernelcast.probe.tunables import AnyTunable
 from kernelcast.probe.verdict import CanaryPolicy, Decision, Verdict, judge
 from kernelcast.wire.events import Hint

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from kernelcast.probe.standalone import LIFE_LINE, PORT, PROBE_SOCKET
+from kernelcast.probe.activation.standalone import LIFE_LINE, PORT, PROBE_SOCKET
 
 LOCK: Final = "lock"
 FIRST_SECONDS: Final = 30.0

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kernelcast.probe.canary import Canary, Trial
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import AnyTunable, TunableSet, text
 from kernelcast.probe.verdict import CanaryPolicy, Decision, Verdict
 from kernelcast.wire.errors import EventError

@@ -7,14 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 from time import monotonic, time_ns
 from typing import Final
 
-from kernelcast.probe.driver import claims
 from kernelcast.probe.hints import HintReceiver, RejectionReason
-from kernelcast.probe.ladder import MethodSelection
-from kernelcast.probe.link import Link
-from kernelcast.probe.means import MethodEnvironment
+from kernelcast.probe.methods.ladder import MethodSelection
+from kernelcast.probe.methods.means import MethodEnvironment
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.recorder import Recorder, plain
-from kernelcast.probe.sender import ReportedProcess, ReportSender
+from kernelcast.probe.process.driver import claims
+from kernelcast.probe.recording.recorder import Recorder, plain
+from kernelcast.probe.reporting.link import Link
+from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.verdict import CanaryPolicy
 from kernelcast.wire.events import Outcome

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from kernelcast.probe.recorder import printable
+from kernelcast.probe.recording.recorder import printable
 from kernelcast.wire.errors import FrameError, TunableError
 from kernelcast.wire.frames import TunableClaim, Tunables, encode
 from kernelcast.wire.kernels import label

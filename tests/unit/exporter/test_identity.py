@@ -14,7 +14,7 @@ from kernelcast.exporter.probe_limits import ProbeLimits
 from kernelcast.exporter.probe_registry import ProbeRegistry
 from kernelcast.exporter.probe_session import ProbeSession
 from kernelcast.exporter.probe_socket import Peer
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.frames import Bye, DeviceClaim, Hello, KernelRows, Names, Status, decode, encode
 from kernelcast.wire.identity import Device

@@ -81,7 +81,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
-ARMED = "import sys; print('kernelcast.probe.dormant' in sys.modules)"
+ARMED = "import sys; print('kernelcast.probe.activation.dormant' in sys.modules)"
 
 
 def run(

@@ -13,10 +13,11 @@ from typing import Any, NoReturn
 import pytest
 from tests.unit.probe.cupy_double import installed
 
-from kernelcast.probe import command, dormant
-from kernelcast.probe.dormant import Doorbell, Dormant, script_name
-from kernelcast.probe.imports import ImportWatch
+from kernelcast.probe import command
+from kernelcast.probe.activation import dormant
+from kernelcast.probe.activation.dormant import Doorbell, Dormant, script_name
 from kernelcast.probe.preload import door
+from kernelcast.probe.process.imports import ImportWatch
 
 PYTHON = sys.executable
 ROOT = Path(__file__).parents[3]
@@ -135,7 +136,10 @@ def test_without_a_program_it_says_what_to_write() -> None:
         assert option in shown.stdout
 
 
-ARMED = "import sys; print('kernelcast.probe.dormant' in sys.modules, 'kernelcast.probe.current' in sys.modules)"
+ARMED = (
+    "import sys; print('kernelcast.probe.activation.dormant' in sys.modules, "
+    "'kernelcast.probe.activation.current' in sys.modules)"
+)
 
 
 def test_below_the_command_every_python_waits_and_has_loaded_next_to_nothing() -> None:

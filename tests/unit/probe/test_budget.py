@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.probe.budget import Budget, BudgetPolicy, SamplingLevel
+from kernelcast.probe.methods.budget import Budget, BudgetPolicy, SamplingLevel
 
 SECOND = 10**9
 

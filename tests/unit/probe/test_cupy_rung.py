@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.probe.cupy_double import Clock, CudaError, Cupy, Gpu, installed
 
-from kernelcast.probe.cupy_hook import FunctionStandIn, calibrate
-from kernelcast.probe.cupy_rung import CupyRung
-from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.regions import current, region, table
+from kernelcast.probe.cupy.hook import FunctionStandIn, calibrate
+from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.regions import current, region, table
 
 
 class Rig:
@@ -259,7 +259,7 @@ def test_a_function_made_without_a_module_launches_all_the_same(rig: Rig, cupy: 
 
 
 def test_more_kernels_than_are_kept_apart_are_counted_as_other(cupy: Cupy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelcast.probe.traced.TracedKernels.__init__.__defaults__", (2,))
+    monkeypatch.setattr("kernelcast.probe.cupy.traced.TracedKernels.__init__.__defaults__", (2,))
     rig = Rig(cupy).begin(0)
     for function in cupy.compile("a", "b", "c", "d"):
         function((1,), (1,), ())
@@ -291,7 +291,7 @@ def test_cuda_is_asked_in_a_mode_that_breaks_no_capture(cupy: Cupy, monkeypatch:
             modes.append(mode._obj.value)
             return 0
 
-    monkeypatch.setattr("kernelcast.probe.cupy_rung.loaded_driver", Driver)
+    monkeypatch.setattr("kernelcast.probe.cupy.rung.loaded_driver", Driver)
     rig = Rig(cupy).begin()
     cupy.compile("raw")
     rig.poll()

@@ -2,7 +2,7 @@ import ctypes
 import uuid
 from typing import Any
 
-from kernelcast.probe.driver import CPU, UNKNOWN, claims
+from kernelcast.probe.process.driver import CPU, UNKNOWN, claims
 from kernelcast.wire.frames import DeviceClaim
 
 FIRST = uuid.UUID("5d83f3ce-2b75-4a9f-8d10-0d2a3f1f0a01")

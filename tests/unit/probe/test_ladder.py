@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from tests.unit.probe.cupy_double import Clock, Cupy, installed
 
-from kernelcast.probe.budget import Budget, SamplingLevel
-from kernelcast.probe.cupy_rung import CupyRung
-from kernelcast.probe.ladder import MethodSelection
-from kernelcast.probe.mappings import mapped_libraries
-from kernelcast.probe.means import MethodEnvironment
-from kernelcast.probe.others import injected, other_profiler, running, silent_libraries
-from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.regions import RegionTable
+from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.methods.budget import Budget, SamplingLevel
+from kernelcast.probe.methods.ladder import MethodSelection
+from kernelcast.probe.methods.means import MethodEnvironment
+from kernelcast.probe.process.mappings import mapped_libraries
+from kernelcast.probe.process.others import injected, other_profiler, running, silent_libraries
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.regions import RegionTable
 
 
 class Cupti:

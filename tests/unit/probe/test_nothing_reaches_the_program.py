@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe import dormant, driver, nvtx
-from kernelcast.probe.dormant import Dormant
-from kernelcast.probe.imports import ImportWatch
-from kernelcast.probe.regions import region
+from kernelcast.probe.activation import dormant
+from kernelcast.probe.activation.dormant import Dormant
+from kernelcast.probe.process import driver
+from kernelcast.probe.process.imports import ImportWatch
+from kernelcast.probe.recording import nvtx
+from kernelcast.probe.recording.regions import region
 
 
 class NoThreads(RuntimeError):  # noqa: N818  as CPython says it

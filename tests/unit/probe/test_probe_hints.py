@@ -5,7 +5,7 @@ import pytest
 
 from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import MAX_WAITING, OutcomeQueue
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, TunableSet
 from kernelcast.wire.events import NANOSECONDS, Hint, HintMode, Outcome, OutcomeState, outcome_from, to_event
 

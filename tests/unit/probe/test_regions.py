@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from kernelcast.probe import nvtx
-from kernelcast.probe.regions import RegionTable, current, region, table
+from kernelcast.probe.recording import nvtx
+from kernelcast.probe.recording.regions import RegionTable, current, region, table
 
 
 @pytest.fixture(autouse=True)

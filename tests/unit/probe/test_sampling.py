@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.probe.cupy_double import Clock
 
-from kernelcast.probe.events import SamplingBucket
-from kernelcast.probe.traced import Traced, fair_strides
+from kernelcast.probe.cupy.events import SamplingBucket
+from kernelcast.probe.cupy.traced import Traced, fair_strides
 
 LAUNCHES = st.lists(st.integers(0, 10_000_000), max_size=50)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from kernelcast.probe.driver import Load, loaded_driver
+from kernelcast.probe.process.driver import Load, loaded_driver
 
 MAJOR: Final = 75
 MINOR: Final = 76

@@ -6,7 +6,7 @@ from typing import Final
 
 from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, DeviceActivity, Drain, Kernel, Variant
 from kernelcast.probe.cupti.occupancy import theoretical
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.frames import MEMSET, KernelName
 from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 from kernelcast.wire.kernels import variant as variant_text

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.probe.mappings import MAPS, mapped_text
+from kernelcast.probe.process.mappings import MAPS, mapped_text
 
 TOOLKITS: Final = ("extras/CUPTI/lib64", "lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 KNOWN_VERSIONS: Final = (range(18, 29), range(130_000, 130_600))

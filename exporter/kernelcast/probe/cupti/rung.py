@@ -16,8 +16,8 @@ from kernelcast.probe.cupti.deltas import Absorber, Capability
 from kernelcast.probe.cupti.library import SUBSCRIBED_ALREADY, Cupti, CuptiError, open_cupti
 from kernelcast.probe.cupti.native import ActivityDecoder, DecoderCounts, NativeError, NativeSettings
 from kernelcast.probe.cupti.watch import ProfilerWatch
-from kernelcast.probe.demangle import demangled
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.process.demangle import demangled
+from kernelcast.probe.recording.recorder import Recorder
 
 METHOD: Final = "cupti"
 OFF: Final = "off"

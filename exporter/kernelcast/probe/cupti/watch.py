@@ -14,8 +14,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from kernelcast.probe.mappings import mapped_libraries
-from kernelcast.probe.others import injected, running
+from kernelcast.probe.process.mappings import mapped_libraries
+from kernelcast.probe.process.others import injected, running
 
 
 class Profiler(NamedTuple):

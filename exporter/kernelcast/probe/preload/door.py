@@ -15,7 +15,7 @@ def open_door() -> None:
     if os.environ.get(SWITCH, "").lower() in OFF:
         return
     try:
-        from kernelcast.probe.dormant import arm  # noqa: PLC0415  not before the variable was looked at
+        from kernelcast.probe.activation.dormant import arm  # noqa: PLC0415  not before the variable was looked at
 
         arm()
     except Exception:  # noqa: BLE001, S110  an interpreter must start whatever is wrong with a probe

@@ -8,7 +8,7 @@ from tests.unit.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti.deltas import Absorber
 from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, ActivityDecoder, Drain, NativeSettings
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.kernels import OTHER, OTHER_COLLECTIVES
 
 NAMES = 4_096

@@ -19,8 +19,8 @@ from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings
 from kernelcast.probe.cupti.occupancy import theoretical
 from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.watch import ProfilerWatch
-from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.texts import printable
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.texts import printable
 from kernelcast.wire.frames import Counters
 
 ROOT = Path(__file__).resolve().parents[4]

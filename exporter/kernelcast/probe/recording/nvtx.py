@@ -10,8 +10,8 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
-from kernelcast.probe.imports import ImportWatch
-from kernelcast.probe.regions import enter, leave_marked, table
+from kernelcast.probe.process.imports import ImportWatch
+from kernelcast.probe.recording.regions import enter, leave_marked, table
 
 CUPY: Final = "cupy.cuda.nvtx"
 TORCH: Final = "torch.cuda.nvtx"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from kernelcast.probe.budget import Budget
-from kernelcast.probe.cupy_rung import CupyRung
-from kernelcast.probe.driver import active_devices
-from kernelcast.probe.mappings import mapped_libraries
-from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.regions import RegionTable, table
+from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.methods.budget import Budget
+from kernelcast.probe.process.driver import active_devices
+from kernelcast.probe.process.mappings import mapped_libraries
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.regions import RegionTable, table
 
 
 class CuptiMethod(Protocol):

@@ -11,9 +11,9 @@ from time import monotonic, sleep, thread_time_ns
 from typing import Final, Protocol
 
 from kernelcast.probe.hints import HintReceiver
-from kernelcast.probe.link import Link, Sent
 from kernelcast.probe.outcomes import OutcomeQueue
-from kernelcast.probe.recorder import Cell, Recorder
+from kernelcast.probe.recording.recorder import Cell, Recorder
+from kernelcast.probe.reporting.link import Link, Sent
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (

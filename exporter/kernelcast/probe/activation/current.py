@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kernelcast.probe.dormant import disarm
+from kernelcast.probe.activation.dormant import disarm
 from kernelcast.probe.preload.door import OFF
 from kernelcast.probe.probe import (
     MAX_METHOD_CHARACTERS,
@@ -15,13 +15,13 @@ from kernelcast.probe.probe import (
     known_source,
     settings_from,
 )
-from kernelcast.probe.recorder import Dimensions, plain
+from kernelcast.probe.recording.recorder import Dimensions, plain
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
 
 if TYPE_CHECKING:
-    from kernelcast.probe.standalone import Standalone
+    from kernelcast.probe.activation.standalone import Standalone
 
 
 class _Current:
@@ -91,7 +91,7 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         method=plain(method[:MAX_METHOD_CHARACTERS]),
     )
     if switched_on(nvtx, "KERNELCAST_PROBE_NVTX"):
-        from kernelcast.probe.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
+        from kernelcast.probe.recording.nvtx import watch_nvtx  # noqa: PLC0415  few ask for it
 
         watch_nvtx()
     probe = Probe(settings, each_interval=beside.poll if beside else None)
@@ -242,7 +242,7 @@ def switched_on(chosen: bool | None, variable: str) -> bool:  # noqa: FBT001  Tr
 def _standalone(chosen: bool | None) -> "Standalone | None":  # noqa: FBT001  likewise
     if not switched_on(chosen, "KERNELCAST_PROBE_STANDALONE"):
         return None
-    from kernelcast.probe.standalone import Standalone  # noqa: PLC0415  few ask for it; it imports subprocess
+    from kernelcast.probe.activation.standalone import Standalone  # noqa: PLC0415  few ask for it; it imports subprocess
 
     beside = Standalone()
     beside.start()

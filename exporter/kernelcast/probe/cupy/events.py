@@ -18,7 +18,7 @@ from ctypes import byref, c_int
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
-from kernelcast.probe.regions import RegionTotals
+from kernelcast.probe.recording.regions import RegionTotals
 
 PAIRS: Final = 64
 """Event pairs of a device; with polls a second apart this many launches can be under way."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from kernelcast.probe.texts import Dimensions, dimensions, plain
+from kernelcast.probe.recording.texts import Dimensions, dimensions, plain
 from kernelcast.wire.frames import MAX_VARIANTS, Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals, bucket_index
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, kernel_id

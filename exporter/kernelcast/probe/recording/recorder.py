@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter_ns
 from typing import Final, NamedTuple
 
-from kernelcast.probe.device_recorder import MAX_DEVICES, DeviceRecorder, guarded
-from kernelcast.probe.texts import LONGEST_NS, Dimensions, plain, printable, whole
-from kernelcast.probe.totals import MAX_KINDS, MOST, Cell, DeviceTotals, check_durations
+from kernelcast.probe.recording.device_recorder import MAX_DEVICES, DeviceRecorder, guarded
+from kernelcast.probe.recording.texts import LONGEST_NS, Dimensions, plain, printable, whole
+from kernelcast.probe.recording.totals import MAX_KINDS, MOST, Cell, DeviceTotals, check_durations
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import COLLECTIVE, OTHER, OTHER_COLLECTIVES, kernel_class

@@ -7,7 +7,7 @@ pool of pinned host memory reports only the number of free blocks, not bytes, so
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.recording.recorder import Recorder
 
 DEVICE: Final = "device"
 

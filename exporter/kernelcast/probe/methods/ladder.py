@@ -9,10 +9,10 @@ import threading
 from logging import getLogger
 from typing import Final
 
-from kernelcast.probe.budget import SamplingLevel
-from kernelcast.probe.means import CuptiMethod, MethodEnvironment
-from kernelcast.probe.others import other_profiler, silent_libraries
-from kernelcast.probe.recorder import Recorder
+from kernelcast.probe.methods.budget import SamplingLevel
+from kernelcast.probe.methods.means import CuptiMethod, MethodEnvironment
+from kernelcast.probe.process.others import other_profiler, silent_libraries
+from kernelcast.probe.recording.recorder import Recorder
 
 METHODS: Final = ("auto", "cupti", "event", "count")
 CUPTI_SWITCH: Final = "KERNELCAST_CUPTI"

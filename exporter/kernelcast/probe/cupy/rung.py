@@ -7,14 +7,14 @@ from importlib import import_module
 from time import perf_counter_ns
 from typing import Any, Final
 
-from kernelcast.probe.cupy_hook import FunctionStandIn, LaunchObserver, calibrate, probed_function, probed_module
-from kernelcast.probe.driver import loaded_driver
-from kernelcast.probe.events import EventTimer, SamplingBucket
-from kernelcast.probe.imports import ImportWatch
-from kernelcast.probe.launch_facts import LaunchFacts
-from kernelcast.probe.pools import read_pools
-from kernelcast.probe.recorder import Recorder
-from kernelcast.probe.traced import Configuration, Traced, TracedKernels
+from kernelcast.probe.cupy.events import EventTimer, SamplingBucket
+from kernelcast.probe.cupy.hook import FunctionStandIn, LaunchObserver, calibrate, probed_function, probed_module
+from kernelcast.probe.cupy.launch_facts import LaunchFacts
+from kernelcast.probe.cupy.pools import read_pools
+from kernelcast.probe.cupy.traced import Configuration, Traced, TracedKernels
+from kernelcast.probe.process.driver import loaded_driver
+from kernelcast.probe.process.imports import ImportWatch
+from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import variant
 

@@ -18,7 +18,7 @@ import sys
 from types import ModuleType
 
 from kernelcast.probe import TYPE_CHECKING
-from kernelcast.probe.imports import ImportWatch
+from kernelcast.probe.process.imports import ImportWatch
 
 if TYPE_CHECKING:
     import threading
@@ -171,7 +171,7 @@ def disarm() -> None:
 
 
 def _start(environ: Mapping[str, str]) -> None:
-    from kernelcast.probe.current import start  # noqa: PLC0415  100 ms that nobody pays who uses no GPU
+    from kernelcast.probe.activation.current import start  # noqa: PLC0415  100 ms that nobody pays who uses no GPU
 
     start(
         environ.get("KERNELCAST_PROGRAM") or script_name(sys.argv),
@@ -186,13 +186,13 @@ def _warn(error: Exception) -> None:
 
 
 def _contexts() -> tuple[int, ...]:
-    from kernelcast.probe.driver import active_devices  # noqa: PLC0415  likewise
+    from kernelcast.probe.process.driver import active_devices  # noqa: PLC0415  likewise
 
     return active_devices()
 
 
 def _driver_exists(environ: Mapping[str, str]) -> bool:
-    from kernelcast.probe.driver import may_be_loaded  # noqa: PLC0415  likewise
+    from kernelcast.probe.process.driver import may_be_loaded  # noqa: PLC0415  likewise
 
     return may_be_loaded(environ)
 

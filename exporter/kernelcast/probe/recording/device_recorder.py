@@ -5,8 +5,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from kernelcast.probe.texts import plain, whole
-from kernelcast.probe.totals import (
+from kernelcast.probe.recording.texts import plain, whole
+from kernelcast.probe.recording.totals import (
     MAX_KINDS,
     MAX_NAME_CHARACTERS,
     MOST,

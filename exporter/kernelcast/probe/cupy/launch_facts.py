@@ -8,8 +8,8 @@ occupancy is resident warps over the most that a multiprocessor holds (CUDA C++ 
 from math import prod
 from typing import Any, Final
 
-from kernelcast.probe.texts import dimensions
-from kernelcast.probe.traced import Configuration
+from kernelcast.probe.cupy.traced import Configuration
+from kernelcast.probe.recording.texts import dimensions
 from kernelcast.wire.frames import KernelName
 
 MOST: Final = 4096

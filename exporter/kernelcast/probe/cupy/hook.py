@@ -15,10 +15,10 @@ from time import perf_counter_ns
 from types import ModuleType
 from typing import Any, Final
 
-from kernelcast.probe.demangle import demangled
-from kernelcast.probe.events import EventTimer, SamplingBucket, TimedLaunch
-from kernelcast.probe.regions import current
-from kernelcast.probe.traced import Configuration, Traced, TracedKernels
+from kernelcast.probe.cupy.events import EventTimer, SamplingBucket, TimedLaunch
+from kernelcast.probe.cupy.traced import Configuration, Traced, TracedKernels
+from kernelcast.probe.process.demangle import demangled
+from kernelcast.probe.recording.regions import current
 
 STREAM_ARGUMENT: Final = 4
 """`stream` is the fifth argument of both ways to launch."""

@@ -1,0 +1,1 @@
+"""CuPy's kernel launches: counted at every launch, timed at some."""

@@ -1,0 +1,1 @@
+"""How this process is measured, and what that may cost."""

@@ -1,0 +1,1 @@
+"""Facts about this process: its imports, mapped libraries, CUDA devices and other profilers."""

@@ -1,0 +1,1 @@
+"""Cumulative totals of one process, in fixed memory."""

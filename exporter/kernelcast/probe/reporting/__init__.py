@@ -1,0 +1,1 @@
+"""The connection to the exporter, and the thread that serves it."""
