@@ -18,7 +18,7 @@ from pathlib import Path
 
 import kernelcast.exporter.assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
-from kernelcast.exporter.nvml.reading import GpuReading
+from kernelcast.exporter.nvml.sampling.reading import GpuReading
 
 GPUS, PROCESSES, PODS = 8, 4, 110
 INTERVALS = 1_000

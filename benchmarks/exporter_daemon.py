@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the double's answers co
 
 from tests.unit.exporter.nvml_double import gpu, node
 
-from kernelcast.exporter.nvml.recording import NODE, Answers, Moment, write
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, write
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 WARM_UP_SECONDS = 10

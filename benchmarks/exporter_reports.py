@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.publish import SamplePublisher
+from kernelcast.exporter.delivery.publish import SamplePublisher
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.frames import DeviceClaim, Frame, Hello, KernelRows, Names, VariantRows, decode, encode
 from kernelcast.wire.identity import Device, Process

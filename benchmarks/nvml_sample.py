@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks.exporter_daemon import moments
 
-from kernelcast.exporter.nvml.call_board import CallBoard, NotedNvml
-from kernelcast.exporter.nvml.frames import send
+from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
+from kernelcast.exporter.nvml.isolation.frames import send
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recording import Recording
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.recordings.recording import Recording
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 
 SECOND_NS = 10**9
 WARM_UP_SAMPLES = 20

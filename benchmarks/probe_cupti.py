@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # raw records and the double of libcupti come from the tests
@@ -29,7 +29,7 @@ from tests.service.stack import Stack  # noqa: E402
 from tests.unit.probe.cupti.double import Double, compile_double  # noqa: E402
 from tests.unit.probe.cupti.records import KERNEL, START_NS, Packer, records_of  # noqa: E402
 
-from kernelcast.exporter.replay import Trace, kineto  # noqa: E402  needs the path above
+from kernelcast.exporter.replay.formats import kineto  # noqa: E402  needs the path above
 from kernelcast.probe.cupti import build  # noqa: E402
 from kernelcast.probe.cupti.library import Cupti  # noqa: E402
 from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings  # noqa: E402
@@ -39,6 +39,9 @@ from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
 from kernelcast.probe.recording.recorder import Recorder  # noqa: E402
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker  # noqa: E402
 from kernelcast.wire.frames import DeviceClaim  # noqa: E402
+
+if TYPE_CHECKING:
+    from kernelcast.exporter.replay import Trace
 
 SHARED = Path(os.environ.get("KERNELCAST_SHARED_DATA", HERE.parent.parent / "shared" / "data"))
 RECORDING = SHARED / "kineto" / "control.json.gz"

@@ -24,15 +24,15 @@ from kernelcast.bridge.delta.snapshot import TotalsSnapshot as DeltaSnapshot
 from kernelcast.bridge.delta.snapshot import load as load_delta
 from kernelcast.bridge.series.columns import MessageColumns
 from kernelcast.columnar import Decoder
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.final_reports import Departure, FinalReports, sync
-from kernelcast.exporter.nvml import recording
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.report import ProcessReport
-from kernelcast.exporter.spool.disk import DiskSpool
-from kernelcast.exporter.spool.record import Record
+from kernelcast.exporter.delivery.spool.disk import DiskSpool
+from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.nvml.recordings import recording
+from kernelcast.exporter.programs.final_reports import Departure, FinalReports, sync
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.predictor import snapshot as windows
 from kernelcast.predictor.subjects import Form, Subject
 from kernelcast.wire import events, frames

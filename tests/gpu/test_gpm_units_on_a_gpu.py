@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernelcast.exporter.devices import boot_time_ns
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.devices import boot_time_ns
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 
 RECEIVED = "DCGM_FI_PROF_PCIE_RX_BYTES"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.devices import boot_time_ns
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.devices import boot_time_ns
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric, device
 from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL

@@ -4,11 +4,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kernelcast.exporter.nvml.fields import ROWS
-from kernelcast.exporter.nvml.record import record
 from kernelcast.exporter.nvml.recorded import open_recording
-from kernelcast.exporter.nvml.recording import write
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.recordings.record import record
+from kernelcast.exporter.nvml.recordings.recording import write
+from kernelcast.exporter.nvml.sampling.fields import ROWS
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 
 SECOND_NS = 1_000_000_000
 EVERYTHING = SamplerOptions(rows=tuple(ROWS))

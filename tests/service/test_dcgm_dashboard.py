@@ -18,7 +18,7 @@ from tests.service.stack import Stack
 from tests.service.test_processes import topics
 from tests.unit.exporter.nvml_double import DRIVER, divided, gpu, instance
 
-from kernelcast.exporter.nvml.recording import NODE, Answers, Moment, write
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, write
 
 pytestmark = pytest.mark.service
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.final_reports import FinalReports
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_server import ProbeServer
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.final_reports import FinalReports
+from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.wire.frames import Bye, Counters, Frame, Hello, KernelName, KernelRow, KernelRows, Names, encode
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device

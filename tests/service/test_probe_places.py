@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter import probe_server
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_process import ProbeProcess
-from kernelcast.exporter.probe_server import ProbeServer
-from kernelcast.exporter.probe_socket import Peer
+from kernelcast.exporter.programs import server as probe_server
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.process import ProbeProcess
+from kernelcast.exporter.programs.server import ProbeServer
+from kernelcast.exporter.programs.socket import Peer
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.wire.frames import Hello, encode
 from kernelcast.wire.identity import Device
 

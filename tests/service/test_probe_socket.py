@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.assembly import assembled
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_server import ProbeServer
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.probe.probe import Probe, ProbeSettings
 from kernelcast.probe.tunables import Terms
 from kernelcast.runtime.lifecycle import Shutdown

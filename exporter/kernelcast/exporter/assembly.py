@@ -11,29 +11,29 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter import reloading
-from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
-from kernelcast.exporter.devices import DeviceMetrics, KnownGpus, boot_id, open_nvml, pynvml_for
+from kernelcast.exporter.delivery.outlet import outlet
+from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.hints import HintInbox, HintReader
+from kernelcast.exporter.hints.inbox import HintInbox, HintReader
+from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.infiniband import infiniband_source
 from kernelcast.exporter.kernel_log import kernel_log_source
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.devices import DeviceMetrics, KnownGpus, boot_id, open_nvml, pynvml_for
+from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.exporter.outcomes import OutcomeRelay
-from kernelcast.exporter.outlet import outlet
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_server import ProbeServer
-from kernelcast.exporter.publish import SERVICE_NAME, SamplePublisher
-from kernelcast.exporter.report import Source
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.server import ProbeServer
 from kernelcast.exporter.schedule import phase_of
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import Source
 from kernelcast.exporter.tpu.assembly import tpu_source
 from kernelcast.runtime import logging
 from kernelcast.runtime.kafka import connect

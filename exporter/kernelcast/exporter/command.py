@@ -7,7 +7,7 @@ import typer
 
 from kernelcast.exporter import kernel_log
 from kernelcast.exporter.assembly import run
-from kernelcast.exporter.devices import check_files
+from kernelcast.exporter.nvml.devices import check_files
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
 from kernelcast.runtime.lifecycle import Shutdown

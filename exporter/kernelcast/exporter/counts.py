@@ -5,16 +5,16 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.hints import OUTCOMES as HINT_OUTCOMES
-from kernelcast.exporter.nvml import labels
-from kernelcast.exporter.nvml.fields import CALL_NAMES
-from kernelcast.exporter.nvml.isolated import IsolatedSampler
-from kernelcast.exporter.nvml.nvlink import LINKS_CALL, STATE_CALL
-from kernelcast.exporter.nvml.peers import PEER_CALL
+from kernelcast.exporter.hints.inbox import OUTCOMES as HINT_OUTCOMES
+from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.sampling import labels
+from kernelcast.exporter.nvml.sampling.fields import CALL_NAMES
+from kernelcast.exporter.nvml.sampling.nvlink import LINKS_CALL, STATE_CALL
+from kernelcast.exporter.nvml.sampling.peers import PEER_CALL
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.schedule import Lateness
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import exporter as rows
 

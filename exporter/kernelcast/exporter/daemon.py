@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.schedule import Schedule
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter.delivery.publish import HOSTNAME_LABEL, rename_hostname
 from kernelcast.exporter.pipeline import Tick
-from kernelcast.exporter.publish import HOSTNAME_LABEL, rename_hostname
 from kernelcast.runtime.instruments import WithoutCreated
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts

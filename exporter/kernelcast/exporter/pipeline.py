@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
-from kernelcast.exporter.publish import SamplePublisher, Tally
-from kernelcast.exporter.report import Source
+from kernelcast.exporter.delivery.publish import SamplePublisher, Tally
+from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
+from kernelcast.exporter.totals.report import Source
 
 
 class StateStore(Protocol):

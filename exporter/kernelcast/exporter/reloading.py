@@ -6,9 +6,9 @@ from typing import Final
 
 from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.daemon import Daemon
-from kernelcast.exporter.devices import DeviceMetrics
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.devices import DeviceMetrics
+from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime import logging
 from kernelcast.wire.errors import ConfigurationError

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from kernelcast.exporter.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
+from kernelcast.exporter.totals.aggregate import DEFAULT_DETAILED, DEFAULT_KERNELS, DEFAULT_RETIRE_SECONDS
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 
 ALL_KERNELS: Final = "all"

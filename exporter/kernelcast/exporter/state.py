@@ -14,10 +14,10 @@ from typing import Final
 
 import orjson
 
-from kernelcast.exporter import snapshot
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.final_reports import FinalReports
-from kernelcast.exporter.hint_receivers import HintReceivers
+from kernelcast.exporter.hints.receivers import HintReceivers
+from kernelcast.exporter.programs.final_reports import FinalReports
+from kernelcast.exporter.totals import snapshot
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 

@@ -6,7 +6,7 @@ from typing import Any
 import pynvml
 
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recording import NODE, Answers, Moment, Recording, gpm_owner
+from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, Recording, gpm_owner
 
 MEBIBYTE = 2**20
 DRIVER = "590.48.01"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from kernelcast.exporter.accelerators import accelerator_samples
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.accelerators import accelerator_samples
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 
 MEMORY = {"DCGM_FI_DEV_FB_USED": 1024.0, "DCGM_FI_DEV_FB_FREE": 3072.0}
 WHOLE = GpuReading("GPU-0", "0", model_name="NVIDIA H100", values={"DCGM_FI_DEV_GPU_UTIL": 87, **MEMORY})

@@ -4,11 +4,11 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter import aggregate
-from kernelcast.exporter.aggregate import MAX_ENDED, Aggregator
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.publish import SamplePublisher
-from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.delivery.publish import SamplePublisher
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.totals import aggregate
+from kernelcast.exporter.totals.aggregate import MAX_ENDED, Aggregator
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter import snapshot
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.totals import snapshot
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.spool.backlog import ENDLESS, WINDOW_MESSAGES, SpoolBacklog, SpoolLimits
-from kernelcast.exporter.spool.counts import SpoolCounts
-from kernelcast.exporter.spool.disk import REASONS, DiskSpool
-from kernelcast.exporter.spool.pace import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, SendThrottle
-from kernelcast.exporter.spool.pump import Pump
+from kernelcast.exporter.delivery.spool.backlog import ENDLESS, WINDOW_MESSAGES, SpoolBacklog, SpoolLimits
+from kernelcast.exporter.delivery.spool.counts import SpoolCounts
+from kernelcast.exporter.delivery.spool.disk import REASONS, DiskSpool
+from kernelcast.exporter.delivery.spool.pace import FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, SendThrottle
+from kernelcast.exporter.delivery.spool.pump import Pump
 from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import exporter as rows

@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.exporter.nvml_double import gpu, node, playing
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.devices import KnownGpus
+from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.devices import KnownGpus
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import SamplePublisher
-from kernelcast.exporter.report import ProcessReport, SourceBatch
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import BY_OTLP_NAME
 from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernelcast.exporter.nvml.counters_file import CountersFile, document, read_table
-from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS
+from kernelcast.exporter.nvml.sampling.fields import DEFAULT_ROWS, ROWS
 from kernelcast.wire.catalogue.device import OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError
 

@@ -4,17 +4,17 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import STUCK_SECONDS, Daemon, DaemonParts
-from kernelcast.exporter.energy import GpuEnergy, GpuKey
+from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
-from kernelcast.exporter.outcomes import OutcomeRelay
+from kernelcast.exporter.hints.outcomes import OutcomeRelay
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import SamplePublisher
-from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.exporter.schedule import Lateness, Schedule, phase_of
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
+from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.wire.catalogue import exporter as rows
 from kernelcast.wire.errors import SourceError

@@ -7,9 +7,9 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.aggregate import ProgramSamples
 from kernelcast.exporter.exposition import IntervalExposition, render
 from kernelcast.exporter.pipeline import Tick
+from kernelcast.exporter.totals.aggregate import ProgramSamples
 from kernelcast.wire.catalogue import device, kernel
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals
 from kernelcast.wire.identity import Device, labels

@@ -4,7 +4,7 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from kernelcast.exporter.hints import READ_SECONDS, HintInbox, HintReader
+from kernelcast.exporter.hints.inbox import READ_SECONDS, HintInbox, HintReader
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.events import Hint, encode_event, to_event

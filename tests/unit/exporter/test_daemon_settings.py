@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from tests.unit.exporter.nvml_double import gpu, node, playing
 
-from kernelcast.exporter import devices
-from kernelcast.exporter.devices import DcgmWatch, KnownGpus, boot_id, boot_time_ns, open_nvml
-from kernelcast.exporter.nvml.isolated import IsolatedSampler
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml import devices
+from kernelcast.exporter.nvml.devices import DcgmWatch, KnownGpus, boot_id, boot_time_ns, open_nvml
+from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
 from kernelcast.runtime.settings.service import load
 from kernelcast.wire.catalogue.gpu import GPU_UP

@@ -10,12 +10,12 @@ from tests.unit.exporter.nvml_double import gpu, playing
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile, read_table
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, XidTotal
-from kernelcast.exporter.nvml.record import record
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recording import Recording
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.recordings.record import record
+from kernelcast.exporter.nvml.recordings.recording import Recording
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.nvml.windows import MAX_BUCKETS, EventCounts, EventWindow
 from kernelcast.wire.catalogue import dcgm_exporter, device

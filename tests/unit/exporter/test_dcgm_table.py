@@ -9,7 +9,7 @@ from tests.unit.exporter.nvml_double import DRIVER, gpu, node, playing
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.exposition import render
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, device, profiling
 

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.runtime.certificates import self_signed
 
-from kernelcast.exporter import devices
 from kernelcast.exporter.counts import DaemonCounts
-from kernelcast.exporter.devices import DcgmWatch
+from kernelcast.exporter.nvml import devices
+from kernelcast.exporter.nvml.devices import DcgmWatch
 from kernelcast.wire.catalogue import exporter as rows
 
 PAGE = b"DCGM_FI_DEV_SM_CLOCK{} 1"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.samples import CounterStarts, device_of, to_samples
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 
 GPUS = (
     GpuReading("GPU-0", "0", values={"DCGM_FI_DEV_GPU_TEMP": 40, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": 7}),

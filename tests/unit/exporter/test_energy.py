@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter import snapshot
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.apportion import active_part, apportion
-from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals import snapshot
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.apportion import active_part, apportion
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue import device, energy, gpu
 from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.growth import LaunchTotals, difference, variant_growth
-from kernelcast.exporter.process import ProcessTotals
-from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.totals.growth import LaunchTotals, difference, variant_growth
+from kernelcast.exporter.totals.process import ProcessTotals
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.frames import KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.probe_counts import ProbeCounts
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import ProbeRegistry
-from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.probe_socket import Peer
+from kernelcast.exporter.programs.counts import ProbeCounts
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.registry import ProbeRegistry
+from kernelcast.exporter.programs.session import ProbeSession
+from kernelcast.exporter.programs.socket import Peer
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.frames import Bye, DeviceClaim, Hello, KernelRows, Names, Status, decode, encode

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.support.examples import parser_examples
 
-from kernelcast.exporter.replay import TraceSource, kineto
+from kernelcast.exporter.replay import TraceSource
+from kernelcast.exporter.replay.formats import kineto
 from kernelcast.exporter.replay.trace import LaunchConfiguration
 from kernelcast.wire.errors import TraceError
 

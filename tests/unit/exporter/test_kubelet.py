@@ -18,7 +18,7 @@ from tests.unit.exporter.tpu_double import FakeRuntime, gauge, of_device
 from kernelcast.exporter import assembly
 from kernelcast.exporter.attribution import Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_resources import PodResources
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelcast.exporter.replay import nsys
+from kernelcast.exporter.replay.formats import nsys
 from kernelcast.exporter.replay.trace import LaunchConfiguration
 from kernelcast.wire.errors import TraceError
 

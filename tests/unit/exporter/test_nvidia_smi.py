@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml.fields import ROWS
-from kernelcast.exporter.nvml.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.sampling.fields import ROWS
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue.device import OPT_IN_LABELS
 from kernelcast.wire.identity import REPLAYED

@@ -9,9 +9,9 @@ from tests.unit.exporter import nvml_double as double
 from tests.unit.exporter.nvml_double import NOT_SUPPORTED, divided, field, gpu, instance, node, playing
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml.fields import ROWS
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import FIRST_RETRY_NS, LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling.fields import ROWS
+from kernelcast.exporter.nvml.sampling.sampler import FIRST_RETRY_NS, LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind, device, profiling
 from kernelcast.wire.catalogue import gpu as rows

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from kernelcast.exporter import assembly
 from kernelcast.exporter.command import exporter
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.recording import NODE, Event, Moment, write
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.recordings.recording import NODE, Event, Moment, write
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker

@@ -7,11 +7,11 @@ import pynvml
 import pytest
 from tests.unit.exporter.nvml_double import NOT_SUPPORTED, divided, gpm, gpu, instance, node, playing
 
-from kernelcast.exporter.nvml import reading
-from kernelcast.exporter.nvml.fields import GPM_METRICS, ROWS
-from kernelcast.exporter.nvml.reading import GpuReading
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling import reading
+from kernelcast.exporter.nvml.sampling.fields import GPM_METRICS, ROWS
+from kernelcast.exporter.nvml.sampling.reading import GpuReading
+from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
 from kernelcast.wire.catalogue import profiling
 
 SECOND_NS = 1_000_000_000

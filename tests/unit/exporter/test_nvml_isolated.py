@@ -15,14 +15,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from kernelcast.exporter.counts import DaemonCounts
-from kernelcast.exporter.nvml import isolated
-from kernelcast.exporter.nvml.call_board import CallBoard, NotedNvml
-from kernelcast.exporter.nvml.child import WorkerProcess
-from kernelcast.exporter.nvml.frames import Inbox, send
-from kernelcast.exporter.nvml.isolated import IsolatedSampler
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, XidTotal
-from kernelcast.exporter.nvml.sampler import SamplerOptions
-from kernelcast.exporter.nvml.xid_memory import XidMemory
+from kernelcast.exporter.nvml.isolation import isolated
+from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
+from kernelcast.exporter.nvml.isolation.child import WorkerProcess
+from kernelcast.exporter.nvml.isolation.frames import Inbox, send
+from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.isolation.xid_memory import XidMemory
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.wire.catalogue import device
 from kernelcast.wire.catalogue import exporter as rows
 from kernelcast.wire.errors import DeviceError
@@ -267,8 +267,8 @@ def test_the_process_ends_with_the_sampler_and_outlives_a_signal_to_the_whole_gr
 
 EXPORTER = """
 import sys
-from kernelcast.exporter.nvml.isolated import IsolatedSampler
-from kernelcast.exporter.nvml.sampler import SamplerOptions
+from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 
 sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=60, nvml=sys.argv[1:3])
 sampler.start()

@@ -10,10 +10,10 @@ from tests.unit.exporter.nvml_double import NOT_SUPPORTED, divided, gpu, instanc
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.counters_file import CountersFile, read_table
-from kernelcast.exporter.nvml.labels import LABEL_FIELDS
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recording import NODE
-from kernelcast.exporter.nvml.sampler import LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.recordings.recording import NODE
+from kernelcast.exporter.nvml.sampling.labels import LABEL_FIELDS
+from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 
 SECOND_NS = 1_000_000_000

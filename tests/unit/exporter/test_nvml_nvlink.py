@@ -9,10 +9,10 @@ from tests.unit.exporter import nvml_double as double
 from tests.unit.exporter.nvml_double import NOT_SUPPORTED, divided, field, gpu, instance, playing
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.nvml.nvlink import MAX_LINKS, VALUES_PER_CALL
-from kernelcast.exporter.nvml.reading import GpuReading, LinkReading
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import LOOK_NS, Sampler, SamplerOptions
+from kernelcast.exporter.nvml.sampling.nvlink import MAX_LINKS, VALUES_PER_CALL
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading
+from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.wire.catalogue import Kind, nvlink
 

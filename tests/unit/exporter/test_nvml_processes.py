@@ -7,13 +7,13 @@ import pynvml
 import pytest
 from tests.unit.exporter.nvml_double import MEBIBYTE, divided, gpu, instance, node, playing
 
-from kernelcast.exporter.nvml.codes import Codes
-from kernelcast.exporter.nvml.inventory import find
-from kernelcast.exporter.nvml.processes import MAX_PROCESSES, Processes
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
+from kernelcast.exporter.nvml.sampling.codes import Codes
+from kernelcast.exporter.nvml.sampling.inventory import find
+from kernelcast.exporter.nvml.sampling.processes import MAX_PROCESSES, Processes
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 
 SECOND_NS = 1_000_000_000
 

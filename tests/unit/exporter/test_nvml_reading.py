@@ -7,8 +7,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.nvml.reading import REASONS, GpuReading, NodeReading, ProcessUse, XidTotal
-from kernelcast.exporter.nvml.sampler import SamplerOptions
+from kernelcast.exporter.nvml.sampling.reading import REASONS, GpuReading, NodeReading, ProcessUse, XidTotal
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 
 TEXTS = st.text(max_size=8)
 NUMBERS = st.integers(0, 2**63) | st.floats(allow_nan=False, allow_infinity=False)
@@ -57,6 +57,9 @@ def test_options_are_the_same_after_json() -> None:
 
 def test_the_sampler_needs_no_heavy_library() -> None:
     heavy = ("numpy", "numba", "pydantic", "confluent_kafka", "structlog", "kernelcast.columnar")
-    code = f"import sys, kernelcast.exporter.nvml.sampler; print([name for name in {heavy} if name in sys.modules])"
+    code = (
+        "import sys, kernelcast.exporter.nvml.sampling.sampler; "
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.unit.exporter.nvml_double import divided, gpm, gpu, instance, node, playing
 from typer.testing import CliRunner
 
-from kernelcast.exporter.nvml.fields import ROWS
-from kernelcast.exporter.nvml.reading import NodeReading
-from kernelcast.exporter.nvml.record import record
 from kernelcast.exporter.nvml.recorded import RecordedNvml, open_recording
-from kernelcast.exporter.nvml.recording import Answers, Event, Moment, Recording, changes, read, write
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.recordings.record import record
+from kernelcast.exporter.nvml.recordings.recording import Answers, Event, Moment, Recording, changes, read, write
+from kernelcast.exporter.nvml.sampling.fields import ROWS
+from kernelcast.exporter.nvml.sampling.reading import NodeReading
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.replay.command import replay
 from kernelcast.wire.errors import TraceError
 

@@ -6,9 +6,9 @@ import pynvml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.nvml.fields import CLOCK_EVENTS
-from kernelcast.exporter.nvml.reading import NEEDS_HOPPER, GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
+from kernelcast.exporter.nvml.sampling.fields import CLOCK_EVENTS
+from kernelcast.exporter.nvml.sampling.reading import NEEDS_HOPPER, GpuReading, NodeReading, ProcessUse
 from kernelcast.wire.catalogue import device, profiling
 from kernelcast.wire.catalogue import gpu as rows
 from kernelcast.wire.identity import REPLAYED

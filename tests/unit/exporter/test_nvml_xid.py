@@ -7,14 +7,14 @@ import pynvml
 import pytest
 from tests.unit.exporter.nvml_double import NOT_SUPPORTED, gpu, node, playing
 
-from kernelcast.exporter.nvml import xid
-from kernelcast.exporter.nvml.codes import Codes
-from kernelcast.exporter.nvml.inventory import find
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, XidTotal
 from kernelcast.exporter.nvml.recorded import RecordedNvml
-from kernelcast.exporter.nvml.recording import Event
-from kernelcast.exporter.nvml.sampler import Sampler
+from kernelcast.exporter.nvml.recordings.recording import Event
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
+from kernelcast.exporter.nvml.sampling import xid
+from kernelcast.exporter.nvml.sampling.codes import Codes
+from kernelcast.exporter.nvml.sampling.inventory import find
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
+from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.xid_names import NO_ERROR, UNKNOWN
 from kernelcast.wire.catalogue import device
 from kernelcast.wire.catalogue import gpu as rows

@@ -3,10 +3,10 @@ from collections.abc import Sequence
 import pytest
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import SamplePublisher
-from kernelcast.exporter.report import ProcessReport, SourceBatch
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import device
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.frames import Counters, KernelName, KernelRow

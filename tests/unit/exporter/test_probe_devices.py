@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.exporter.gpus import MIG_0, MIG_0B, UUID_0, UUID_1
 
-from kernelcast.exporter.probe_devices import DeviceResolver
+from kernelcast.exporter.programs.devices import DeviceResolver
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import Device
 

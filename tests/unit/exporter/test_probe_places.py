@@ -3,10 +3,10 @@ from typing import Any
 import pytest
 import structlog
 
-from kernelcast.exporter import refusal_log
-from kernelcast.exporter.probe_places import ConnectionPlaces, ProgramConnection
-from kernelcast.exporter.probe_socket import Peer
-from kernelcast.exporter.refusal_log import RefusalLog
+from kernelcast.exporter.programs import refusal_log
+from kernelcast.exporter.programs.places import ConnectionPlaces, ProgramConnection
+from kernelcast.exporter.programs.refusal_log import RefusalLog
+from kernelcast.exporter.programs.socket import Peer
 
 
 class Socket:

@@ -9,17 +9,17 @@ from tests.unit.exporter.gpus import MIG_0, UUID_0
 from tests.unit.exporter.test_attribution import FLAT, ID, OUTER, STATIC, Node
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.aggregate import Aggregator
 from kernelcast.exporter.attribution.programs import ProgramUsers
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
-from kernelcast.exporter.probe_counts import ProbeCounts
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_process import ProbeProcess
-from kernelcast.exporter.probe_registry import ProbeRegistry, RejectedProcess
-from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.probe_socket import Peer
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
+from kernelcast.exporter.programs.counts import ProbeCounts
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.process import ProbeProcess
+from kernelcast.exporter.programs.registry import ProbeRegistry, RejectedProcess
+from kernelcast.exporter.programs.session import ProbeSession
+from kernelcast.exporter.programs.socket import Peer
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.wire.catalogue import gpu, kernel
 from kernelcast.wire.frames import Bye, DeviceClaim, Hello, KernelName, KernelRow, KernelRows, Names
 from kernelcast.wire.histogram import DurationTotals

@@ -1,8 +1,8 @@
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.aggregate import ProgramSamples
-from kernelcast.exporter.publish import SamplePublisher
+from kernelcast.exporter.delivery.publish import SamplePublisher
+from kernelcast.exporter.totals.aggregate import ProgramSamples
 from kernelcast.wire.catalogue import device, kernel
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, labels

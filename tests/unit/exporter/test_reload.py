@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.unit.exporter.nvml_double import gpu
 
-from kernelcast.exporter import devices
 from kernelcast.exporter.assembly import assembled, run
 from kernelcast.exporter.attribution import attribution
 from kernelcast.exporter.daemon import Daemon
-from kernelcast.exporter.nvml.recording import NODE, Moment, write
+from kernelcast.exporter.nvml import devices
+from kernelcast.exporter.nvml.recordings.recording import NODE, Moment, write
 from kernelcast.exporter.reloading import Changeable, reload, restart_needed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.lifecycle import Shutdown

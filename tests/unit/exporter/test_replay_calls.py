@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.replay import Trace, TraceSource, kineto, nsys
+from kernelcast.exporter.replay import Trace, TraceSource
 from kernelcast.exporter.replay.calls import ApiCall, Calls, LaunchCause, Range
+from kernelcast.exporter.replay.formats import kineto, nsys
 from kernelcast.exporter.replay.regions import MAX_REGIONS, plain_name
 from kernelcast.wire.frames import Counters, KernelName, KernelRow
 from kernelcast.wire.kernels import MAX_VARIANT_CHARACTERS, OTHER, variant

@@ -11,8 +11,9 @@ from tests.unit.exporter import recording_truth
 from tests.unit.exporter.recording_truth import Truth
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.replay import TraceSource, kineto, nsys
+from kernelcast.exporter.replay import TraceSource
+from kernelcast.exporter.replay.formats import kineto, nsys
+from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.wire.catalogue import Metric, kernel
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import OTHER, label, normalise

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.replay import Trace, TraceSource, kineto, nsys
-from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.replay import Trace, TraceSource
+from kernelcast.exporter.replay.formats import kineto, nsys
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import label, normalise

@@ -9,9 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from kernelcast.exporter.publish import Tally
-from kernelcast.exporter.replay import TraceSource, content, run
+from kernelcast.exporter.delivery.publish import Tally
+from kernelcast.exporter.replay import TraceSource, run
 from kernelcast.exporter.replay import command as replay_command
+from kernelcast.exporter.replay.formats import content
 from kernelcast.exporter.replay.progress import Lines
 from kernelcast.exporter.replay.run import FiniteSource, publish
 from kernelcast.exporter.replay.settings import RunSettings

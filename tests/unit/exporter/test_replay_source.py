@@ -11,7 +11,7 @@ from tests.support.examples import parser_examples
 from kernelcast.exporter.replay import TraceSource
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, IDLE, OVERLAP, STATES, Occupation
 from kernelcast.exporter.replay.trace import LaunchConfiguration, Span, Spans, Trace, TraceBuilder, TraceOrigin
-from kernelcast.exporter.report import SourceBatch
+from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import kernel_id, normalise
 

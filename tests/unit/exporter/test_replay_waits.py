@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.service.require import shared_data
 
-from kernelcast.exporter.replay import Trace, TraceSource, kineto
+from kernelcast.exporter.replay import Trace, TraceSource
+from kernelcast.exporter.replay.formats import kineto
 
 NOW = 1_760_000_000_000_000_000
 Rows = dict[tuple[int, str], tuple[int, int]]

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.report import SourceBatch
 from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, SimulationSettings, parse
 from kernelcast.exporter.simulate.durations import bucket_indices
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue import Metric, device, kernel
 from kernelcast.wire.histogram import bucket_index
 from kernelcast.wire.kernels import COLLECTIVE, kernel_class

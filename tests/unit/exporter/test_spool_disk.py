@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.spool.disk import DiskSpool
-from kernelcast.exporter.spool.record import HEAD_BYTES, Record, pack, unpack
-from kernelcast.exporter.spool.segment import MAGIC, Segment
+from kernelcast.exporter.delivery.spool.disk import DiskSpool
+from kernelcast.exporter.delivery.spool.record import HEAD_BYTES, Record, pack, unpack
+from kernelcast.exporter.delivery.spool.segment import MAGIC, Segment
 from kernelcast.wire.errors import ConfigurationError
 
 TOPIC = "kernelcast.device"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter import snapshot
 from kernelcast.exporter import state as state_module
-from kernelcast.exporter.aggregate import Aggregator, ProgramSamples
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.exporter.state import FILE_NAME, StateFile
+from kernelcast.exporter.totals import snapshot
+from kernelcast.exporter.totals.aggregate import Aggregator, ProgramSamples
+from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.frames import Counters, KernelName, KernelRow

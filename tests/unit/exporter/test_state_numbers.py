@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelcast.exporter.aggregate import Aggregator
-from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.events import Outcome, OutcomeState
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals

@@ -16,7 +16,7 @@ from tests.unit.exporter.tpu_double import FakeRuntime, distribution, gauge, of,
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.exporter.exposition import render
-from kernelcast.exporter.grpc_messages import message_classes
+from kernelcast.exporter.grpc.messages import message_classes
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.tpu import assembly as tpu_assembly
 from kernelcast.exporter.tpu.assembly import tpu_source

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.hint_receivers import HintReceivers
-from kernelcast.exporter.probe_counts import ProbeCounts
-from kernelcast.exporter.probe_devices import DeviceResolver
-from kernelcast.exporter.probe_limits import ProbeLimits
-from kernelcast.exporter.probe_registry import MAX_HINTS, ProbeRegistry, RejectedProcess
-from kernelcast.exporter.probe_session import ProbeSession
-from kernelcast.exporter.probe_socket import Peer, has_ended
+from kernelcast.exporter.hints.receivers import HintReceivers
+from kernelcast.exporter.programs.counts import ProbeCounts
+from kernelcast.exporter.programs.devices import DeviceResolver
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.registry import MAX_HINTS, ProbeRegistry, RejectedProcess
+from kernelcast.exporter.programs.session import ProbeSession
+from kernelcast.exporter.programs.socket import Peer, has_ended
 from kernelcast.wire.errors import DeviceError, FrameError
 from kernelcast.wire.events import NANOSECONDS, Hint, Outcome, OutcomeState, to_event
 from kernelcast.wire.frames import (

@@ -3,7 +3,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.probe_limits import check_counters, check_names
+from kernelcast.exporter.programs.limits import check_counters, check_names
 from kernelcast.probe.recording.recorder import LONGEST_NS, MAX_KINDS, Recorder, Spent, printable
 from kernelcast.wire.frames import Counters, KernelRows, Names, decode, encode
 from kernelcast.wire.histogram import DurationTotals

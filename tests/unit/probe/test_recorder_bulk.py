@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.probe_limits import check_counters, check_names, check_rows, check_variants
+from kernelcast.exporter.programs.limits import check_counters, check_names, check_rows, check_variants
 from kernelcast.probe.recording.recorder import LONGEST_NS, MAX_KINDS, Recorder
 from kernelcast.probe.recording.totals import MAX_DEVICE_VARIANTS
 from kernelcast.wire.frames import (

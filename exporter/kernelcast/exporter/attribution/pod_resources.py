@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kernelcast.exporter.grpc_client import UnaryClient
-from kernelcast.exporter.grpc_messages import Field, Messages
+from kernelcast.exporter.grpc.client import UnaryClient
+from kernelcast.exporter.grpc.messages import Field, Messages
 
 SERVICE: Final = "v1.PodResourcesLister"
 TIMEOUT_SECONDS: Final = 10.0

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from kernelcast.columnar import Sample
 from kernelcast.exporter.attribution.attribution import AttributedGpu
 from kernelcast.exporter.attribution.pods import agreed
-from kernelcast.exporter.probe_process import ProbeProcess
-from kernelcast.exporter.report import SourceBatch
+from kernelcast.exporter.programs.process import ProbeProcess
+from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.identity import Device, Labels, labels
 

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.devices import boot_time_ns
 from kernelcast.exporter.infiniband.source import InfinibandSource
+from kernelcast.exporter.nvml.devices import boot_time_ns
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import exporter as rows

@@ -11,7 +11,7 @@ from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.infiniband import ports
 from kernelcast.exporter.infiniband.ports import SYSFS, PortReading, read_ports
 from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
-from kernelcast.exporter.report import SourceBatch
+from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue import Kind, Metric, infiniband
 from kernelcast.wire.identity import Labels, labels
 

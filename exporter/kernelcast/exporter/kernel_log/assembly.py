@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.devices import boot_id
 from kernelcast.exporter.kernel_log.position import PositionFile
 from kernelcast.exporter.kernel_log.reader import KernelLog
 from kernelcast.exporter.kernel_log.source import KernelLogSource, LogCounts, NodeGpus
+from kernelcast.exporter.nvml.devices import boot_id
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import exporter as rows

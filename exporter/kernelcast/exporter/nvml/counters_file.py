@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.exporter.nvml import nvlink
-from kernelcast.exporter.nvml.fields import DEFAULT_ROWS, ROWS, SOURCE_ROWS
-from kernelcast.exporter.nvml.sampler import SamplerOptions
+from kernelcast.exporter.nvml.sampling import nvlink
+from kernelcast.exporter.nvml.sampling.fields import DEFAULT_ROWS, ROWS, SOURCE_ROWS
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL, OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError

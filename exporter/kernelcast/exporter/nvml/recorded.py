@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import pynvml
 
-from kernelcast.exporter.nvml.nvidia_smi import read_capture
-from kernelcast.exporter.nvml.recorded_shapes import shaped
-from kernelcast.exporter.nvml.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner, read
+from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
+from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, Event, Recording, gpm_owner, read
+from kernelcast.exporter.nvml.recordings.shapes import shaped
 
 MILLISECONDS_PER_SECOND: Final = 1000
 NANOSECONDS_PER_MICROSECOND: Final = 1000

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.accelerators import accelerator_samples
 from kernelcast.exporter.counter_starts import KeyedStarts
-from kernelcast.exporter.nvml.fields import CLOCK_EVENTS, ROWS, SOURCE_ROWS
-from kernelcast.exporter.nvml.peers import STATUS_NAMES, UNKNOWN
-from kernelcast.exporter.nvml.processes import OTHER, OTHER_PID
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading, ProcessUse
+from kernelcast.exporter.nvml.accelerators import accelerator_samples
+from kernelcast.exporter.nvml.sampling.fields import CLOCK_EVENTS, ROWS, SOURCE_ROWS
+from kernelcast.exporter.nvml.sampling.peers import STATUS_NAMES, UNKNOWN
+from kernelcast.exporter.nvml.sampling.processes import OTHER, OTHER_PID
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.wire.catalogue import Kind, Metric, dcgm_exporter, device, gpu, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND

@@ -5,11 +5,11 @@ from typing import Protocol, Self
 
 from kernelcast.columnar import EndedSeries
 from kernelcast.exporter.nvml.counters_file import CountersFile
-from kernelcast.exporter.nvml.reading import GpuReading, NodeReading
-from kernelcast.exporter.nvml.sampler import SamplerOptions
 from kernelcast.exporter.nvml.samples import NO_ATTRIBUTION, CounterStarts, Users, device_of, to_samples
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.exporter.nvml.windows import EventCounts
-from kernelcast.exporter.report import SourceBatch
+from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import LIVE, Device

@@ -17,9 +17,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kernelcast.exporter.nvml.call_board import CallBoard, NotedNvml
-from kernelcast.exporter.nvml.frames import Inbox, send
-from kernelcast.exporter.nvml.sampler import Sampler, SamplerOptions
+from kernelcast.exporter.nvml.isolation.call_board import CallBoard, NotedNvml
+from kernelcast.exporter.nvml.isolation.frames import Inbox, send
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.wire.errors import DeviceError
 
 END_SECONDS: Final = 1.0

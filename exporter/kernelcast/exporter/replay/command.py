@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from kernelcast.exporter.nvml.command import convert_capture, record_node
-from kernelcast.exporter.replay import content, kineto, nsys
+from kernelcast.exporter.nvml.recordings.command import convert_capture, record_node
+from kernelcast.exporter.replay.formats import content, kineto, nsys
 from kernelcast.exporter.replay.progress import progress
 from kernelcast.exporter.replay.run import (
     check_writable,

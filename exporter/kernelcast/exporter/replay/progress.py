@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from kernelcast.exporter.publish import Tally
+from kernelcast.exporter.delivery.publish import Tally
 from kernelcast.exporter.replay.run import FiniteSource, Progress
 
 LINE_SECONDS: Final = 10.0

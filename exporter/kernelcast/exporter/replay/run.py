@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 import typer
 
-from kernelcast.exporter.aggregate import Aggregator
+from kernelcast.exporter.delivery.publish import SamplePublisher, Tally
 from kernelcast.exporter.pipeline import Pipeline
-from kernelcast.exporter.publish import SamplePublisher, Tally
 from kernelcast.exporter.replay.settings import RunSettings
-from kernelcast.exporter.report import Source
+from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.exporter.totals.report import Source
 from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown

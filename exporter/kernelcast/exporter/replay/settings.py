@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 from pydantic import BeforeValidator, Field
 
-from kernelcast.exporter.aggregate import DEFAULT_KERNELS
+from kernelcast.exporter.totals.aggregate import DEFAULT_KERNELS
 from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Remedy, Section
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import PROGRAM_PATTERN

@@ -10,7 +10,7 @@ from kernelcast.exporter.replay.regions import Regions
 from kernelcast.exporter.replay.tally import KernelTally
 from kernelcast.exporter.replay.trace import Spans, Trace
 from kernelcast.exporter.replay.traffic import Traffic
-from kernelcast.exporter.report import ProcessReport, SourceBatch
+from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.frames import Counters
 from kernelcast.wire.identity import REPLAYED, Device, Process, new_nonce
 from kernelcast.wire.kernels import COLLECTIVE as COLLECTIVE_CLASS

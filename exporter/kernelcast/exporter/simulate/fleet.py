@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from kernelcast.exporter.report import ProcessReport, SourceBatch
 from kernelcast.exporter.simulate import faults
 from kernelcast.exporter.simulate.durations import FleetDurations
 from kernelcast.exporter.simulate.faults import Fault
@@ -18,6 +17,7 @@ from kernelcast.exporter.simulate.process import COPIES_PER_SECOND, RankPlacemen
 from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO, Program, make_program
 from kernelcast.exporter.simulate.truth import FaultReading, Truth
 from kernelcast.exporter.simulate.workload import Step, Workload
+from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import SIMULATED, Device
 from kernelcast.wire.kernels import label

@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from kernelcast.exporter.report import ProcessReport
 from kernelcast.exporter.simulate.program import BAD_BLOCK_SIZE, Program
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.frames import Counters, KernelRow, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import SIMULATED, Device, Process

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kernelcast.exporter.grpc_client import UnaryClient
-from kernelcast.exporter.grpc_messages import Field, Messages
+from kernelcast.exporter.grpc.client import UnaryClient
+from kernelcast.exporter.grpc.messages import Field, Messages
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 SERVICE: Final = "tpu.monitoring.runtime.RuntimeMetricService"

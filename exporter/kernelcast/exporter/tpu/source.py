@@ -5,7 +5,7 @@ from typing import Final
 
 from kernelcast.columnar import Sample
 from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
-from kernelcast.exporter.report import SourceBatch
+from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.exporter.tpu.reader import ALL, ERRORS, PortReading, Value, read
 from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime
 from kernelcast.wire.catalogue import Metric, accelerator, tpu

@@ -11,8 +11,9 @@ import pytest
 from tests.unit.probe.cupti.double import Double, copied
 from tests.unit.probe.cupti.records import START_NS, Packer, records_of
 
-from kernelcast.exporter.replay import Trace, TraceSource, kineto, nsys
-from kernelcast.exporter.report import ProcessReport
+from kernelcast.exporter.replay import Trace, TraceSource
+from kernelcast.exporter.replay.formats import kineto, nsys
+from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import Cupti
 from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings

@@ -1,0 +1,1 @@
+"""The way to Kafka: encoding, the producer, and the backlog on disk."""

@@ -1,0 +1,108 @@
+"""The way to Kafka, as the settings ask for it: a producer, and a backlog on disk between it and the publisher."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.delivery.publish import SERVICE_NAME, Sender
+from kernelcast.exporter.delivery.spool import DiskSpool, SpoolBacklog
+from kernelcast.exporter.delivery.spool.backlog import ENDLESS, SpoolLimits
+from kernelcast.exporter.delivery.spool.counts import SpoolCounts
+from kernelcast.exporter.delivery.spool.pump import Pump
+from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
+from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
+
+FLUSH_SECONDS: Final = 10.0
+"""Time that stopping waits for Kafka; the rest is on disk, or is published again by the next start."""
+SPOOLED: Final = (DEVICE.name, KERNELS.name, OUTCOMES.name)
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOutput:
+    """The producer and the spool before it.
+
+    Attributes:
+        producer: To Kafka, for what may be lost; None where Kafka is switched off.
+        sender: For what may not: a backlog, or the producer where nothing is kept on disk.
+    """
+
+    producer: Producer | None
+    sender: Sender
+
+
+class Unsent:
+    """Stands where Kafka would: the node's own `/metrics` is the only way out."""
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        """Drop the message: Kafka is switched off."""
+
+
+@contextmanager
+def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[KafkaOutput]:
+    """The way to Kafka for as long as the block lasts.
+
+    Raises:
+        ConfigurationError: librdkafka refuses a property, or the spool's directory cannot be used.
+    """
+    if settings.to_kafka == "off":
+        yield KafkaOutput(None, Unsent())
+        return
+    directory = spool_directory(settings)
+    if directory is None:
+        producer = _producer(settings, hostname, registry, spooling=False)
+        try:
+            yield KafkaOutput(producer, producer)
+        finally:
+            if lost := producer.close(FLUSH_SECONDS):
+                _log.warning("Kafka did not take the last messages", messages=lost)
+        return
+    counts = SpoolCounts(registry)
+    spool = settings.spool
+    disk = DiskSpool(
+        directory, max_bytes=spool.max_bytes, max_age_seconds=spool.max_age_seconds, on_drop=counts.drop
+    ).open(SPOOLED)
+    producer = _producer(settings, hostname, registry, spooling=True)
+    backlog = SpoolBacklog(producer, disk, _limits(spool), counts)
+    counts.show(backlog.on_disk)
+    try:
+        with Pump(backlog):
+            yield KafkaOutput(producer, backlog)
+    finally:
+        if left := backlog.close(FLUSH_SECONDS):
+            _log.warning("Kafka did not take the last messages; they stay on disk", messages=left, path=str(directory))
+
+
+def spool_directory(settings: ExporterSettings) -> Path | None:
+    """Directory of the spool; None without one."""
+    directory = settings.spool.directory
+    if directory is None or directory.is_absolute():
+        return directory
+    return None if settings.state_directory is None else settings.state_directory / directory
+
+
+def _producer(settings: ExporterSettings, hostname: str, registry: CollectorRegistry, *, spooling: bool) -> Producer:
+    return Producer(
+        settings.kafka,
+        client_id=f"{SERVICE_NAME}-{hostname}",
+        registry=registry,
+        topics=(*SPOOLED, DEADLETTER.name),
+        properties=ENDLESS if spooling else {},
+    )
+
+
+def _limits(spool: SpoolSettings) -> SpoolLimits:
+    return SpoolLimits(
+        memory_bytes=spool.memory_bytes,
+        memory_seconds=spool.memory_seconds,
+        replay_bytes_per_second=spool.replay_bytes_per_second,
+        jitter=lambda: random.uniform(0, spool.replay_jitter_seconds),  # noqa: S311  no secret
+    )

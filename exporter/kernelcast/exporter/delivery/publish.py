@@ -1,0 +1,111 @@
+"""Samples to Kafka: kernels keyed by program, device metrics keyed by host."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kernelcast.columnar import EndedSeries, Resource, Sample, encode
+from kernelcast.exporter.totals.aggregate import ProgramSamples
+from kernelcast.wire.resource import BOOT_ID
+from kernelcast.wire.topics import DEVICE, KERNELS
+
+SERVICE_NAME: Final = "kernelcast-exporter"
+SCOPE: Final = "kernelcast.exporter"
+HOSTNAME_LABEL: Final = "Hostname"
+
+
+class Sender(Protocol):
+    """The part of a producer that is needed here."""
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        """Queue a message; never blocks for long."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts of sent messages and points, which `replay` and `simulate` print at the end.
+
+    Attributes:
+        messages: Kafka messages.
+        points: Data points in them.
+        size_bytes: Their values' length.
+        kernels: Kernel launches that were added up.
+        copies: Copies that were added up.
+    """
+
+    messages: int = 0
+    points: int = 0
+    size_bytes: int = 0
+    kernels: int = 0
+    copies: int = 0
+
+
+class SamplePublisher:
+    """Encodes samples and hands them to a producer.
+
+    Args:
+        producer: Where messages go.
+        hostname_label: Name of the label `Hostname` in messages: dcgm-exporter renamed it to `hostname`
+            after 4.8.2, and dashboards of either kind must work.
+        boot_id: This machine's boot id; empty where the samples are not of this machine, or it cannot be read. It
+            distinguishes two machines of one host name, since `service.instance.id` is the host name.
+
+    Attributes:
+        messages, points, size_bytes: Sums of sent messages since the start.
+    """
+
+    def __init__(self, producer: Sender, *, hostname_label: str = HOSTNAME_LABEL, boot_id: str = "") -> None:
+        self._producer, self._boot_id = producer, boot_id
+        self._hostname_label = hostname_label
+        self._ended: EndedSeries[tuple[str, str]] = EndedSeries()
+        self.messages = 0
+        self.points = 0
+        self.size_bytes = 0
+
+    def kernels(self, group: ProgramSamples) -> None:
+        """Send the samples of one program on one host, and say which of its states have ended."""
+        samples = self._ended.complete((group.hostname, group.program), group.samples, group.time_ns)
+        self._send(KERNELS.name, group.program, group.hostname, samples)
+
+    def devices(self, samples: Iterable[Sample]) -> None:
+        """Send device samples, each host's under its own key."""
+        hosts: dict[str, list[Sample]] = {}
+        # A GPU's samples share their labels: most hosts are found by the object that was just looked at.
+        last, own = None, []
+        for sample in samples:
+            if sample.attributes is not last:
+                last, own = sample.attributes, hosts.setdefault(hostname_of(sample), [])
+            own.append(sample)
+        for hostname, own in hosts.items():
+            self._send(DEVICE.name, hostname, hostname, own)
+
+    def _send(self, topic: str, key: str, hostname: str, samples: Iterable[Sample]) -> None:
+        if self._hostname_label != HOSTNAME_LABEL:
+            samples = [rename_hostname(sample, self._hostname_label) for sample in samples]
+        for export in encode(resource_of(hostname, self._boot_id), samples, scope=SCOPE):
+            self._producer.send(topic, key=key.encode(), value=export.body)
+            self.messages += 1
+            self.points += export.points
+            self.size_bytes += len(export.body)
+
+
+def resource_of(hostname: str, boot_id: str = "") -> Resource:
+    """The resource that writes the series of a host."""
+    boot = ((BOOT_ID, boot_id),) if boot_id else ()
+    return Resource((("host.name", hostname), *boot, ("service.instance.id", hostname), ("service.name", SERVICE_NAME)))
+
+
+def hostname_of(sample: Sample) -> str:
+    """The host a sample belongs to; empty where it has no such label."""
+    return next((value for name, value in sample.attributes if name == HOSTNAME_LABEL), "")
+
+
+def rename_hostname(sample: Sample, name: str) -> Sample:
+    """The sample with its label `Hostname` under another name."""
+    if name == HOSTNAME_LABEL:
+        return sample
+    attributes = sorted((name if key == HOSTNAME_LABEL else key, value) for key, value in sample.attributes)
+    return Sample(
+        sample.metric, tuple(attributes), sample.time_ns, sample.value, sample.start_ns, detailed=sample.detailed
+    )

@@ -1,0 +1,290 @@
+"""Between the publisher and Kafka: every message is kept until Kafka has confirmed it."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+from kernelcast.exporter.delivery.spool.counts import SpoolCounts
+from kernelcast.exporter.delivery.spool.disk import DiskSpool
+from kernelcast.exporter.delivery.spool.pace import SendThrottle
+from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
+
+ENDLESS: Final = {"message.timeout.ms": "0"}
+"""For the producer: a message that timed out would have to be sent again after younger ones. What waits for Kafka is
+bounded here; librdkafka may try for ever, and keeps the order."""
+WINDOW_MESSAGES: Final = 256
+"""Of those on disk, how many may be on their way."""
+AWAY_FLUSH_SECONDS: Final = 1.0
+NOWHERE: Final = -1
+"""Instead of a number in the spool: the disk had no room; librdkafka alone has it."""
+
+
+class Kafka(Protocol):
+    """The part of a producer that is needed here."""
+
+    def send(
+        self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: DeliveryListener | None = None
+    ) -> None:
+        """Queue a message."""
+        ...
+
+    def poll(self, timeout_seconds: float) -> None:
+        """Wait for acknowledgements, and serve them."""
+        ...
+
+    def close(self, timeout_seconds: float) -> int:
+        """Flush, then give up the remaining messages."""
+        ...
+
+
+@dataclass(slots=True)
+class Flight:
+    """A message that librdkafka has, and Kafka has not confirmed.
+
+    Attributes:
+        record: The message.
+        since: When it was handed over, monotonic seconds.
+        number: Its number in the spool; None while it is in memory alone, NOWHERE where the disk had no room.
+    """
+
+    record: Record
+    since: float
+    number: int | None = None
+
+
+@dataclass(slots=True)
+class Way:
+    """One topic's messages on their way.
+
+    Attributes:
+        topic: Its name.
+        pace: When those on disk may go.
+        flights: Unconfirmed messages by token, in the order of sending.
+        flight_bytes: What librdkafka holds, whether it is on disk as well or not.
+        is_full: A message found as many bytes on their way as may be, and Kafka has confirmed nothing since.
+        returning: Some have come back: nothing goes until all have been answered for, then the oldest goes first.
+    """
+
+    topic: str
+    pace: SendThrottle
+    flights: dict[int, Flight] = field(default_factory=dict)
+    flight_bytes: int = 0
+    is_full: bool = False
+    returning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolLimits:
+    """Limits of the memory and disk that waiting messages may take.
+
+    Attributes:
+        memory_bytes: Of each topic, what librdkafka may hold; the message with which it is reached goes, too.
+        memory_seconds: For how long in memory alone; then it is written to disk.
+        replay_bytes_per_second: How quickly the disk is read, for each topic.
+        jitter: Draws the wait before a replay, seconds.
+    """
+
+    memory_bytes: int
+    memory_seconds: float
+    replay_bytes_per_second: float
+    jitter: Callable[[], float]
+
+
+class SpoolBacklog:
+    """Sends at once while Kafka confirms; else keeps, on disk too, and sends in order later. Thread-safe.
+
+    The order within a topic is that of `send`: while anything of it waits on disk, new messages go behind it. Delivery
+    is at least once.
+
+    Args:
+        producer: Made with the properties `ENDLESS`.
+        disk: Opened with every topic that is sent to.
+        limits: How much waits where.
+        counts: What became of the messages.
+        clock: Unix nanoseconds.
+        monotonic: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        producer: Kafka,
+        disk: DiskSpool,
+        limits: SpoolLimits,
+        counts: SpoolCounts,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._producer, self._disk, self._limits, self._counts = producer, disk, limits, counts
+        self._clock, self._monotonic = clock, monotonic
+        rate = limits.replay_bytes_per_second
+        self._ways = {topic: Way(topic, SendThrottle(rate, limits.jitter)) for topic in disk.topics}
+        self._lock = threading.RLock()
+        self._answers: deque[tuple[str, int, Undelivered | None]] = deque()
+        self.wake = threading.Event()
+        """Set whenever there is something to poll for."""
+        self._tokens = 0
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
+        """Take a message over; never blocks for long, never raises."""
+        with self._lock:
+            self._settle()
+            way, record = self._ways[topic], Record(self._clock(), key, value)
+            if self._may_pass(way):
+                self._hand_over(way, record, None)
+            else:
+                self._spill(way)
+                self._keep(way, record)
+        self.wake.set()
+
+    @property
+    def idle(self) -> bool:
+        """Whether Kafka has confirmed everything."""
+        with self._lock:
+            return not any(way.flights for way in self._ways.values()) and not self._disk.messages
+
+    @property
+    def behind(self) -> bool:
+        """Whether anything on disk has not been handed over."""
+        with self._lock:
+            return any(self._disk.lane(topic).unread for topic in self._ways)
+
+    def on_disk(self) -> tuple[int, int]:
+        """Bytes of the segments, and messages in them that Kafka has not confirmed."""
+        with self._lock:
+            return self._disk.size_bytes, self._disk.messages
+
+    def poll(self, timeout_seconds: float) -> None:
+        """Wait for Kafka's answers within a time limit and act on them; the daemon calls it in a loop."""
+        self._producer.poll(timeout_seconds)
+        with self._lock:
+            self._settle()
+            now = self._monotonic()
+            self._disk.expire(self._clock())
+            for way in self._ways.values():
+                self._doubt(way, now)
+                self._turn_back(way, now)
+                self._replay(way, now)
+            files = self._disk.unsynced()
+        self._disk.sync(files)
+
+    def close(self, timeout_seconds: float) -> int:
+        """Wait for Kafka within a time limit, not at all where it is away; unconfirmed messages stay on disk.
+
+        Returns:
+            Messages on disk.
+        """
+        away = any(way.pace.is_doubted for way in self._ways.values())
+        self._producer.close(min(timeout_seconds, AWAY_FLUSH_SECONDS) if away else timeout_seconds)
+        with self._lock:
+            self._settle()
+            self._spill_all()
+            left = self._disk.messages
+        self._disk.close()
+        return left
+
+    def _may_pass(self, way: Way) -> bool:
+        """Whether a message may go to Kafka at once: none of its topic waits on disk, and Kafka was not silent."""
+        way.is_full = way.is_full or way.flight_bytes >= self._limits.memory_bytes
+        return not (way.is_full or way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
+
+    def _hand_over(self, way: Way, record: Record, number: int | None) -> None:
+        self._tokens += 1
+        way.flights[self._tokens] = Flight(record, self._monotonic(), number)
+        way.flight_bytes += record.size_bytes
+        answer = partial(self._answered, way.topic, self._tokens)
+        self._producer.send(way.topic, key=record.key, value=record.value, on_delivery=answer)
+
+    def _answered(self, topic: str, token: int, reason: Undelivered | None) -> None:
+        """On any thread, at any moment: only noted."""
+        self._answers.append((topic, token, reason))
+
+    def _settle(self) -> None:
+        """Process the delivery reports of messages."""
+        while self._answers:
+            topic, token, reason = self._answers.popleft()
+            way = self._ways[topic]
+            if reason is not None and not reason.final:
+                # Before the flight is forgotten: it goes to disk in its place among the others.
+                self._spill(way)
+                way.returning = True
+            flight = way.flights.pop(token)
+            way.flight_bytes -= flight.record.size_bytes
+            if reason is None:
+                way.is_full = False
+                way.pace.confirmed(self._monotonic())
+                self._confirmed(way, flight)
+            elif reason.final:
+                self._counts.drop("refused", 1)
+                self._disk.lane(topic).settle(NOWHERE if flight.number is None else flight.number)
+            else:
+                self._returned(way, flight)
+
+    def _confirmed(self, way: Way, flight: Flight) -> None:
+        if flight.number is not None and flight.number != NOWHERE:
+            self._disk.lane(way.topic).settle(flight.number)
+            self._counts.replayed.inc()
+
+    def _returned(self, way: Way, flight: Flight) -> None:
+        """It is on disk and will be read again, unless it had to make room, or found none."""
+        if flight.number == NOWHERE:
+            self._counts.drop("disk", 1)
+        elif flight.number is not None and not self._disk.lane(way.topic).holds(flight.number):
+            self._counts.drop("bound", 1)
+
+    def _spill_all(self) -> None:
+        for way in self._ways.values():
+            self._spill(way)
+
+    def _spill(self, way: Way) -> None:
+        """Write messages that are in memory only to disk, oldest first; librdkafka goes on trying to send them."""
+        alone = [flight for flight in way.flights.values() if flight.number is None]
+        for flight in alone:
+            number = self._store(way, flight.record)
+            flight.number = NOWHERE if number is None else number
+        if alone:
+            # Whatever is in memory alone was sent after all on disk had been read: these are read, too.
+            self._disk.lane(way.topic).skip()
+
+    def _keep(self, way: Way, record: Record) -> None:
+        if self._store(way, record) is None:
+            self._counts.drop("disk", 1)
+
+    def _store(self, way: Way, record: Record) -> int | None:
+        number = self._disk.append(way.topic, record)
+        if number is not None:
+            self._counts.written.inc()
+            way.pace.granted(record.size_bytes)
+        return number
+
+    def _doubt(self, way: Way, now: float) -> None:
+        oldest = next(iter(way.flights.values()), None)
+        if oldest is not None and now - oldest.since > self._limits.memory_seconds:
+            self._spill(way)
+            way.pace.doubted()
+
+    def _turn_back(self, way: Way, now: float) -> None:
+        """Everything has been answered for, some of it with a refusal: begin again with the oldest."""
+        if way.returning and not way.flights:
+            way.returning = False
+            way.pace.failed(now)
+            self._disk.lane(way.topic).rewind()
+
+    def _replay(self, way: Way, now: float) -> None:
+        while not way.returning and self._has_room(way, now):
+            found = self._disk.read(way.topic)
+            if found is None:
+                return
+            number, record = found
+            way.pace.spent(record.size_bytes)
+            self._hand_over(way, record, number)
+
+    @staticmethod
+    def _has_room(way: Way, now: float) -> bool:
+        most = 1 if way.is_full else WINDOW_MESSAGES
+        return len(way.flights) < most and way.pace.allows(now, in_flight=len(way.flights))

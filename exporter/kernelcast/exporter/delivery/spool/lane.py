@@ -1,0 +1,248 @@
+"""The messages of one topic on disk: first in, first out, kept until Kafka has confirmed them."""
+
+import os
+import struct
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from kernelcast.exporter.delivery.spool.record import Record
+from kernelcast.exporter.delivery.spool.segment import SUFFIX, Segment
+
+HEAD_FILE: Final = "head"
+_HEAD: Final = struct.Struct("<QI")
+"""The number of the first record that Kafka has not confirmed, and the CRC-32 of its eight bytes."""
+
+
+class Lane:
+    """A queue of segments. Not thread-safe.
+
+    A record is appended, read (handed to Kafka) and settled (confirmed). After `rewind`, unsettled records are read
+    again. A segment whose records are all settled is deleted. The number of the last settled record is written to the
+    file `head` now and then: after a crash a few are sent twice, none is left out.
+
+    Args:
+        directory: Of this lane alone.
+        segment_bytes: A new segment begins once one is longer.
+
+    Attributes:
+        cut: Records cut out of damaged segments so far.
+    """
+
+    def __init__(self, directory: Path, *, segment_bytes: int) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._segments: deque[Segment] = deque()
+        self._head = self._reader = self._next = self._saved = 0
+        self._settled: set[int] = set()
+        self._place: tuple[Segment, int, int] | None = None
+        self._roll = False
+        self.cut = 0
+
+    def open(self) -> None:
+        """Open the segments of an earlier run.
+
+        Raises:
+            OSError: The directory cannot be made, read or written.
+        """
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        damaged: list[int] = []
+        for path in sorted(self._directory.glob(f"*{SUFFIX}")):
+            segment = Segment.load(path)
+            self.cut += segment.cut
+            damaged += [] if segment.damaged_at is None else [segment.damaged_at]
+            if segment.count:
+                self._segments.append(segment)
+            else:
+                segment.remove()
+        self._saved = self._load_head()
+        # Behind damage numbers may be lower than they were, so whether a record there was settled is not known.
+        self._head = self._reader = self._next = min([self._saved, *damaged])
+        if self._segments:
+            self._next = max(self._segments[-1].end, self._next)
+            self._advance()
+            self._reader = self._head
+
+    @property
+    def head(self) -> int:
+        """The number of the first record that is not settled."""
+        return self._head
+
+    @property
+    def next(self) -> int:
+        """The number that the next record gets."""
+        return self._next
+
+    def start_at(self, number: int) -> None:
+        """Give no record a number below this one from now on."""
+        self._next = max(self._next, number)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the segments on disk."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def messages(self) -> int:
+        """Records that Kafka has not confirmed."""
+        return sum(segment.end - max(segment.first, min(self._head, segment.end)) for segment in self._segments) - len(
+            self._settled
+        )
+
+    @property
+    def unread(self) -> int:
+        """Records that have not been handed over, or have come back."""
+        behind = sum(segment.end - max(segment.first, min(self._reader, segment.end)) for segment in self._segments)
+        return behind - sum(number >= self._reader for number in self._settled)
+
+    @property
+    def oldest_ns(self) -> int:
+        """Time at which the first record of the oldest segment was sent; 0 without any."""
+        return self._segments[0].oldest_ns if self._segments else 0
+
+    @property
+    def oldest_newest_ns(self) -> int:
+        """Time at which the last record of the oldest segment was sent; 0 without any."""
+        return self._segments[0].newest_ns if self._segments else 0
+
+    def append(self, record: Record) -> int:
+        """Write a record at the end; its number.
+
+        Raises:
+            OSError: The disk does not take it; the lane is as it was.
+        """
+        tail = self._segments[-1] if self._segments else None
+        if tail is None or self._roll or tail.end != self._next or tail.size_bytes >= self._segment_bytes:
+            if tail is not None:
+                tail.sync()
+            tail = Segment.create(self._directory, self._next)
+            self._segments.append(tail)
+            self._roll = False
+        tail.append(record)
+        number, self._next = self._next, self._next + 1
+        return number
+
+    def read(self) -> tuple[int, Record] | None:
+        """The next record and its number; None where there is none."""
+        while (segment := self._segment_of(self._reader)) is not None:
+            number = max(self._reader, segment.first)
+            if number in self._settled:
+                self._reader = number + 1
+                continue
+            offset = self._offset(segment, number)
+            found = segment.read(offset)
+            if found is None:
+                self._pass_over(segment, number, offset)
+                continue
+            record, after = found
+            self._place = (segment, number + 1, after)
+            self._reader = number + 1
+            return number, record
+        return None
+
+    def holds(self, number: int) -> bool:
+        """Whether a record is still on disk and not settled."""
+        segment = self._segment_of(number)
+        return segment is not None and segment.first <= number and number >= self._head and number not in self._settled
+
+    def settle(self, number: int) -> bool:
+        """Kafka has a record, or it is not wanted any more; False where it was no longer here."""
+        if not self.holds(number):
+            return False
+        self._settled.add(number)
+        self._advance()
+        return True
+
+    def rewind(self) -> None:
+        """Have everything that is not settled read again, from the oldest on."""
+        self._reader, self._place = self._head, None
+
+    def skip(self) -> None:
+        """Take everything for read: whoever appended it has handed it over as well."""
+        self._reader, self._place = self._next, None
+
+    def drop_oldest(self) -> int:
+        """Delete the oldest segment; how many records are lost. Those handed over are not: Kafka may yet have them."""
+        segment = self._segments.popleft()
+        start = max(segment.first, self._reader)
+        lost = sum(number not in self._settled for number in range(start, segment.end))
+        self._forget(segment)
+        self._head = max(self._head, segment.end)
+        self._reader = max(self._reader, self._head)
+        self._advance()
+        return lost
+
+    def tail(self) -> int | None:
+        """A second file descriptor of the segment that is written to, which the caller syncs and closes."""
+        return self._segments[-1].duplicate() if self._segments else None
+
+    def save_head(self) -> None:
+        """Write how far the records are settled, if that has changed.
+
+        Raises:
+            OSError: The disk does not take it; the next start sends more twice.
+        """
+        if self._head == self._saved:
+            return
+        number = self._head.to_bytes(8, "little")
+        file = os.open(self._directory / HEAD_FILE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(file, number + zlib.crc32(number).to_bytes(4, "little"), 0)
+        finally:
+            os.close(file)
+        self._saved = self._head
+
+    def close(self) -> None:
+        """Close the files; safe to call twice."""
+        for segment in self._segments:
+            segment.close()
+
+    def _load_head(self) -> int:
+        try:
+            data = (self._directory / HEAD_FILE).read_bytes()
+        except FileNotFoundError:
+            data = b""
+        if len(data) == _HEAD.size:
+            number, checksum = _HEAD.unpack(data)
+            if zlib.crc32(data[:8]) == checksum:
+                return int(number)
+        return self._segments[0].first if self._segments else 0
+
+    def _segment_of(self, number: int) -> Segment | None:
+        """The segment that has a record, or else the first one behind it."""
+        return next((segment for segment in self._segments if number < segment.end), None)
+
+    def _offset(self, segment: Segment, number: int) -> int:
+        if self._place is not None and self._place[:2] == (segment, number):
+            return self._place[2]
+        return segment.offset_of(number)
+
+    def _pass_over(self, segment: Segment, number: int, offset: int) -> None:
+        """Go on behind a record that the disk gives back other than it was written."""
+        after = segment.skip_damage(number, offset)
+        lost = set(range(number, after)) - self._settled
+        self.cut += len(lost)
+        self._settled |= lost
+        self._reader = after
+        self._roll = self._roll or segment is self._segments[-1]
+        self._advance()
+
+    def _advance(self) -> None:
+        """Move the head over settled records, and delete segments that are settled as a whole."""
+        while self._segments:
+            segment = self._segments[0]
+            self._head = max(self._head, segment.first)
+            while self._head in self._settled:
+                self._settled.remove(self._head)
+                self._head += 1
+            if self._head < segment.end:
+                return
+            self._segments.popleft()
+            self._forget(segment)
+
+    def _forget(self, segment: Segment) -> None:
+        self._settled = {number for number in self._settled if number >= segment.end}
+        if self._place is not None and self._place[0] is segment:
+            self._place = None
+        segment.remove()

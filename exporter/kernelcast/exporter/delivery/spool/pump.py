@@ -1,0 +1,50 @@
+"""The thread that turns a backlog: serves Kafka's answers, syncs the disk, replays."""
+
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from kernelcast.exporter.delivery.spool.backlog import SpoolBacklog
+from kernelcast.runtime.logging import get_logger
+
+POLL_SECONDS: Final = 1.0
+REPLAY_POLL_SECONDS: Final = 0.1
+STOP_SECONDS: Final = 5.0
+
+_log = get_logger(__name__)
+
+
+class Pump:
+    """Polls a backlog for as long as the block lasts, and sleeps while Kafka has confirmed everything."""
+
+    def __init__(self, backlog: SpoolBacklog) -> None:
+        self._backlog = backlog
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="backlog", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._backlog.wake.set()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._backlog.wake.set()
+        self._thread.join(STOP_SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self._backlog.wake.wait()
+            self._backlog.wake.clear()
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001  it must go on, or everything waits for ever
+                _log.error("backlog failed", error_type=type(error).__name__, reason=str(error))
+                self._stopping.wait(POLL_SECONDS)
+                self._backlog.wake.set()
+
+    def _turn(self) -> None:
+        while not (self._stopping.is_set() or self._backlog.idle):
+            self._backlog.poll(REPLAY_POLL_SECONDS if self._backlog.behind else POLL_SECONDS)

@@ -1,0 +1,1 @@
+"""gRPC to services of this node, with messages made from field numbers."""

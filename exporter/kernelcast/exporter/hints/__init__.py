@@ -1,0 +1,1 @@
+"""Hints from Kafka to programs, and outcomes back."""

@@ -1,0 +1,1 @@
+"""The process that calls NVML, as the exporter sees it."""

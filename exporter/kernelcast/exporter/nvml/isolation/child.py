@@ -1,0 +1,125 @@
+"""The exporter's end of the process that asks NVML."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kernelcast.exporter.nvml.isolation.call_board import CallBoard
+from kernelcast.exporter.nvml.isolation.frames import Inbox, send
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
+
+WORKER: Final = "kernelcast.exporter.nvml.worker"
+MILLISECONDS_PER_SECOND: Final = 1000
+
+
+class ChildEndedError(Exception):
+    """The process has ended, or speaks nonsense."""
+
+
+class WorkerProcess:
+    """One such process, from its start to its end.
+
+    Args:
+        nvml: `MODULE` or `MODULE:FUNCTION`, and the function's arguments: pynvml, or its replacement.
+        options: The sampler's options.
+
+    Attributes:
+        pid: Its number.
+        started: When it was started, monotonic seconds.
+        is_ready: Whether it has listed the GPUs.
+    """
+
+    def __init__(self, nvml: Sequence[str], options: SamplerOptions) -> None:
+        self._board = CallBoard()
+        self.started = time.monotonic()
+        self.is_ready = False
+        # A double, or the package itself, may lie where only our own search path finds it.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", WORKER, str(self._board.file), *nvml],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            pass_fds=[self._board.file],
+        )
+        assert self._process.stdin is not None  # noqa: S101  as was asked for
+        assert self._process.stdout is not None  # noqa: S101
+        self.pid = self._process.pid
+        self._requests, answers = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self._inbox = Inbox(answers)
+        self._readable = select.poll()
+        self._readable.register(answers, select.POLLIN)
+        with suppress(OSError):  # it has ended already: the first answer says so
+            send(self._requests, {"do": "start", "options": options.to_json()})
+
+    @property
+    def call(self) -> str:
+        """The NVML call that it is in; empty between calls."""
+        return self._board.call
+
+    def ask(self, **request: Any) -> None:
+        """Send a request.
+
+        Raises:
+            ChildEndedError: The process has ended.
+        """
+        try:
+            send(self._requests, request)
+        except OSError:
+            raise ChildEndedError(self._how()) from None
+
+    def answer(self, deadline: float) -> dict[str, Any] | None:
+        """Its next message, waited for until `deadline` (monotonic seconds); None where it has not come by then.
+
+        Raises:
+            ChildEndedError: None will come.
+        """
+        try:
+            while (message := self._inbox.take()) is None:
+                left = max(0.0, deadline - time.monotonic())
+                if not self._readable.poll(left * MILLISECONDS_PER_SECOND):
+                    return None
+                if not self._inbox.read():
+                    raise ChildEndedError(self._how())
+        except (OSError, ValueError) as error:
+            raise ChildEndedError(str(error)) from error
+        return message
+
+    def ended(self) -> bool:
+        """Whether it is gone; takes it off the system's list."""
+        return self._process.poll() is not None
+
+    def stop(self) -> None:
+        """Ask it to end by itself."""
+        with suppress(OSError):
+            send(self._requests, {"do": "stop"})
+
+    def kill(self) -> None:
+        """Have the kernel end it, as soon as it can: what hangs in the driver may not be endable at all."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Wait for its end within a time limit; returns whether it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_seconds)
+        return self.ended()
+
+    def close(self) -> None:
+        """Let go of its pipes; safe to call twice."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._board.close()
+
+    def _how(self) -> str:
+        """Description of its end, for the log."""
+        code = self._process.wait(1.0) if self.wait(1.0) else 0
+        return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"

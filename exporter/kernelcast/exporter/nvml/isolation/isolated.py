@@ -1,0 +1,204 @@
+"""NVML asked in a process of its own: what hangs or crashes there costs readings, never the exporter."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from kernelcast.exporter.nvml.isolation.child import ChildEndedError, WorkerProcess
+from kernelcast.exporter.nvml.isolation.xid_memory import XidMemory
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
+from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import DeviceError
+
+PYNVML: Final = ("pynvml",)
+GPUS: Final = Path("/proc/driver/nvidia/gpus")
+"""A directory for each GPU that the driver has, whether or not NVML has been started since it came."""
+START_SECONDS: Final = 60.0
+"""How long NVML may take to start: without a persistence daemon the driver wakes every GPU, seconds each."""
+FIRST_RETRY_SECONDS: Final = 1.0
+LONGEST_RETRY_SECONDS: Final = 300.0
+STOP_SECONDS: Final = 2.0
+MAX_LEFT: Final = 3
+"""Processes that hang in the driver and cannot be killed; beyond them no new one is tried."""
+
+_log = get_logger(__name__)
+
+
+class IsolatedSampler:
+    """A `Sampler` in another process, which is replaced when it hangs, crashes, or has lost its driver.
+
+    Not thread-safe. No call waits longer than `timeout_seconds`. A process that is replaced is killed; one that will
+    not die is left and looked after. Replacements follow after 1 second, then at doubling intervals up to 5 minutes.
+
+    Args:
+        options: The sampler's options.
+        timeout_seconds: What takes longer hangs; can be changed.
+        nvml: pynvml, or its replacement; see `worker.load`.
+        gpus: Where the driver lists its GPUs.
+
+    Attributes:
+        starts: Processes started.
+        crashes: Of those, how many ended by themselves.
+        hangs: Of those, how many hung and were killed.
+        hanging: The call that hung last, until NVML answers again; None while it does.
+        trouble: Why there is no driver, until there is.
+    """
+
+    def __init__(
+        self, options: SamplerOptions, *, timeout_seconds: float, nvml: Sequence[str] = PYNVML, gpus: Path = GPUS
+    ) -> None:
+        self._options, self._nvml = options, tuple(nvml)
+        self.timeout_seconds = timeout_seconds
+        self._gpus = gpus
+        self._listed: frozenset[str] = frozenset()
+        self._child: WorkerProcess | None = None
+        self._left: list[tuple[WorkerProcess, float]] = []
+        self._found: tuple[GpuReading, ...] = ()
+        self._retry_at = 0.0
+        self._wait_seconds = FIRST_RETRY_SECONDS
+        self._xids = XidMemory()
+        self.starts = self.crashes = self.hangs = 0
+        self.hanging: str | None = None
+        self.trouble = ""
+
+    def start(self) -> Self:
+        """Begin; where there is no driver now, it is looked for again at every sample, ever more rarely.
+
+        Raises:
+            DeviceError: There is no driver, or it does not answer.
+        """
+        self._begin(time.monotonic() + self.timeout_seconds)
+        if self.trouble:
+            raise DeviceError(self.trouble)
+        return self
+
+    def found(self) -> tuple[GpuReading, ...]:
+        """The GPUs and MIG instances that the last process found at its start, without values."""
+        return self._found
+
+    def sample(self, time_ns: int) -> NodeReading | None:
+        """Every GPU as of `time_ns`; None where NVML does not answer."""
+        deadline = time.monotonic() + self.timeout_seconds
+        self._reap()
+        child = self._begin(deadline)
+        if child is None or not child.is_ready:
+            return None
+        try:
+            child.ask(do="sample", time_ns=time_ns)
+            answer = child.answer(deadline)
+        except ChildEndedError as error:
+            self._crashed(child, str(error))
+            return None
+        if answer is None:
+            self._hung(child)
+            return None
+        return self._taken(child, answer)
+
+    def change(self, options: SamplerOptions) -> None:
+        """Look at something else from the next sample on."""
+        self._options = options
+        if self._child is not None:
+            try:
+                self._child.ask(do="change", options=options.to_json())
+            except ChildEndedError as error:
+                self._crashed(self._child, str(error))
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        if self._child is not None:
+            self._child.stop()
+            self._left.append((self._child, 0.0))
+            self._child = None
+        for child, _ in self._left:
+            if not child.wait(STOP_SECONDS):
+                child.kill()
+                child.wait(STOP_SECONDS)
+            child.close()
+        self._left.clear()
+
+    def _begin(self, deadline: float) -> WorkerProcess | None:
+        """The process, started if need be; it is waited for once."""
+        now = time.monotonic()
+        if self._child is None:
+            if now < self._retry_at or len(self._left) >= MAX_LEFT:
+                return None
+            self._listed = self._list()
+            self._child, self.starts = WorkerProcess(self._nvml, self._options), self.starts + 1
+        elif not self._child.is_ready:
+            deadline = now
+        if not self._child.is_ready:
+            self._greet(self._child, deadline)
+        return self._child
+
+    def _greet(self, child: WorkerProcess, deadline: float) -> None:
+        try:
+            answer = child.answer(deadline)
+        except ChildEndedError as error:
+            self._crashed(child, str(error))
+            return
+        if answer is None:
+            if time.monotonic() - child.started > START_SECONDS:
+                self._hung(child)
+        elif "error" in answer:
+            if answer["error"] != self.trouble:
+                _log.info("no GPU metrics", reason=answer["error"])
+            self.trouble = answer["error"]
+            self._replace(child)
+        else:
+            self.trouble, child.is_ready = "", True
+            self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
+            self._xids.begin_anew()
+
+    def _taken(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
+        reading = NodeReading.from_json(answer["reading"])
+        if self.hanging is not None:
+            _log.info("NVML answers again", call=self.hanging)
+            self.hanging = None
+        all_gone = reading.missing and len(reading.missing) >= len({gpu.uuid for gpu in reading.gpus})
+        if not all_gone:
+            self._wait_seconds = FIRST_RETRY_SECONDS
+        if all_gone or not self._list() <= self._listed:
+            # All are gone, as when the driver is replaced: only a new process loads the new one's library. Or one has
+            # come, and NVML lists what was there when it was started.
+            self._replace(child)
+        return self._xids.complete(reading)
+
+    def _list(self) -> frozenset[str]:
+        try:
+            return frozenset(path.name for path in self._gpus.iterdir())
+        except OSError:
+            return frozenset()
+
+    def _crashed(self, child: WorkerProcess, how: str) -> None:
+        self.crashes += 1
+        _log.warning("NVML's process has ended", how=how, call=child.call)
+        self._replace(child)
+
+    def _hung(self, child: WorkerProcess) -> None:
+        self.hangs, self.hanging = self.hangs + 1, child.call
+        _log.warning("NVML hangs; its process is replaced", call=child.call, timeout_seconds=self.timeout_seconds)
+        child.kill()
+        self._replace(child)
+
+    def _replace(self, child: WorkerProcess) -> None:
+        """Have another one take its place after a while."""
+        child.stop()
+        now = time.monotonic()
+        self._left.append((child, now + STOP_SECONDS))
+        self._child = None
+        self._retry_at = now + self._wait_seconds
+        self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
+        self._reap()
+
+    def _reap(self) -> None:
+        """Let go of processes that have ended, and make sure that the others do."""
+        left, self._left = self._left, []
+        for child, limit in left:
+            if child.ended():
+                child.close()
+                continue
+            if time.monotonic() > limit:
+                child.kill()
+            self._left.append((child, limit))

@@ -1,0 +1,32 @@
+"""XID counts that go on when the process that counts is replaced."""
+
+from dataclasses import replace
+
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
+
+_Key = tuple[str, str, int]
+
+
+class XidMemory:
+    """Adds the counts of earlier processes to those of the present one."""
+
+    def __init__(self) -> None:
+        self._before: dict[_Key, XidTotal] = {}
+        self._now: dict[_Key, XidTotal] = {}
+
+    def begin_anew(self) -> None:
+        """The next readings count from zero."""
+        self._before, self._now = {**self._before, **self._now}, {}
+
+    def complete(self, reading: NodeReading) -> NodeReading:
+        """The reading with every XID since the first process began."""
+        return replace(reading, gpus=tuple(self._complete(gpu) for gpu in reading.gpus))
+
+    def _complete(self, gpu: GpuReading) -> GpuReading:
+        for one in gpu.xids:
+            key = (gpu.uuid, gpu.gi_id, one.xid)
+            before = self._before.get(key)
+            self._now[key] = one if before is None else replace(one, count=before.count + one.count)
+        known = {**self._before, **self._now}
+        own = [total for key, total in known.items() if key[:2] == (gpu.uuid, gpu.gi_id)]
+        return replace(gpu, xids=tuple(sorted(own, key=lambda total: total.xid)))

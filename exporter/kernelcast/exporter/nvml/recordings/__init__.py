@@ -1,0 +1,1 @@
+"""NVML recorded and replayed."""

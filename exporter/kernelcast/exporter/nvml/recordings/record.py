@@ -1,0 +1,185 @@
+"""Records the answers of a real NVML while the sampler calls it."""
+
+import ctypes
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from kernelcast.exporter.nvml.recordings.recording import ERROR, NODE, Answers, Event, Moment, changes, gpm_owner
+from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+
+ASKED_BY_TIME: Final = ("nvmlDeviceGetProcessUtilization",)
+"""Their argument is a time, which is another one at each call: it is not part of the call's name."""
+SILENT: Final = (
+    "nvmlInit",
+    "nvmlShutdown",
+    "nvmlGpmSampleAlloc",
+    "nvmlGpmSampleFree",
+    "nvmlEventSetCreate",
+    "nvmlEventSetFree",
+    "nvmlDeviceRegisterEvents",
+)
+"""Their answers carry no information, or are made again when the recording is played."""
+
+
+class NotingNvml:
+    """pynvml, with every answer noted.
+
+    Args:
+        nvml: The pynvml module.
+
+    Attributes:
+        answers: The last answer to each call, by owner.
+        events: Events since they were taken last.
+    """
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+        self._owners: dict[int, str] = {}
+        self._looks: dict[int, str] = {}
+        self.answers: Answers = {NODE: {}}
+        self.events: list[Event] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """Functions are noted; everything else is pynvml's."""
+        theirs = getattr(self._nvml, name)
+        if not name.startswith("nvml") or not callable(theirs) or isinstance(theirs, type) or name in SILENT:
+            return theirs
+        return partial(self._noted, name, theirs)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any:  # noqa: N802  pynvml's name
+        """A GPU, known by its index from now on."""
+        return self._named(self._nvml.nvmlDeviceGetHandleByIndex(index), str(index))
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: Any, index: int) -> Any:  # noqa: N802  pynvml's name
+        """A compute instance, known by its GPU and its index from now on."""
+        handle = self._nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+        return self._named(handle, f"{self._owner(gpu)}/{index}")
+
+    def nvmlDeviceGetFieldValues(self, gpu: Any, fields: Any) -> Any:  # noqa: N802  pynvml's name
+        """Noted field by field."""
+        told = self._nvml.nvmlDeviceGetFieldValues(gpu, fields)
+        own = self.answers.setdefault(self._owner(gpu), {})
+        for one in told:
+            value = getattr(one.value, type(one.value)._fields_[one.valueType][0])
+            own[f"nvmlDeviceGetFieldValues:{one.fieldId}:{one.scopeId}"] = (
+                {"valueType": one.valueType, "value": value}
+                if one.nvmlReturn == self._nvml.NVML_SUCCESS
+                else {ERROR: one.nvmlReturn}
+            )
+        return told
+
+    def nvmlGpmSampleGet(self, gpu: Any, sample: Any) -> Any:  # noqa: N802  pynvml's name
+        """Remember the owner of a GPM sample."""
+        self._looks[_address(sample)] = self._owner(gpu)
+        return self._nvml.nvmlGpmSampleGet(gpu, sample)
+
+    def nvmlGpmMigSampleGet(self, gpu: Any, instance: int, sample: Any) -> Any:  # noqa: N802  pynvml's name
+        """Remember the owner of a GPM sample."""
+        self._looks[_address(sample)] = gpm_owner(self._owner(gpu), instance)
+        return self._nvml.nvmlGpmMigSampleGet(gpu, instance, sample)
+
+    def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
+        """Noted metric by metric."""
+        told = self._nvml.nvmlGpmMetricsGet(asked)
+        own = self.answers.setdefault(self._looks[_address(asked.sample2)], {})
+        for metric in told.metrics[: told.numMetrics]:
+            worked = metric.nvmlReturn == self._nvml.NVML_SUCCESS
+            own[f"nvmlGpmMetricsGet:{metric.metricId}"] = metric.value if worked else {ERROR: metric.nvmlReturn}
+        return told
+
+    def nvmlEventSetWait_v2(self, events: Any, timeout_ms: int) -> Any:  # noqa: N802  pynvml's name
+        """Noted as it occurs."""
+        event = self._nvml.nvmlEventSetWait_v2(events, timeout_ms)
+        owner = self._owners.get(_address(event.device), NODE)
+        self.events.append(Event(owner, int(event.eventType), int(event.eventData), int(event.gpuInstanceId)))
+        return event
+
+    def _noted(self, name: str, theirs: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        owner, rest = NODE, arguments
+        if arguments and not isinstance(arguments[0], int | str):
+            owner, rest = self._owner(arguments[0]), arguments[1:]
+        parts = (str(one) if isinstance(one, int | str) else self._owner(one) for one in rest)
+        call = name if name in ASKED_BY_TIME else ":".join((name, *parts))
+        own = self.answers.setdefault(owner, {})
+        try:
+            answer = theirs(*arguments, **named)
+        except self._nvml.NVMLError as error:
+            own[call] = {ERROR: error.value}
+            raise
+        own[call] = plain(answer)
+        return answer
+
+    def _named(self, handle: Any, owner: str) -> Any:
+        self._owners[_address(handle)] = owner
+        self.answers.setdefault(owner, {})
+        return handle
+
+    def _owner(self, handle: Any) -> str:
+        return self._owners[_address(handle)]
+
+
+def record(
+    nvml: Any,
+    *,
+    seconds: float,
+    interval_seconds: float,
+    options: SamplerOptions,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], int] = time.time_ns,
+) -> Iterator[Moment]:
+    """The moments of a recording, as they come.
+
+    Args:
+        nvml: The pynvml module.
+        seconds: How long.
+        interval_seconds: Between two moments.
+        options: The sampler's options; the recording can answer only these calls.
+        sleep: Waits.
+        clock: Unix nanoseconds.
+
+    Raises:
+        DeviceError: There is no driver, or it does not answer.
+    """
+    noting = NotingNvml(nvml)
+    sampler = Sampler(noting, options).start()
+    before: Answers = {}
+    first_ns: int | None = None
+    began_ns = clock()
+    # The profiling rows compare two looks: without this one the first moment would have none.
+    sampler.sample(began_ns)
+    try:
+        for number in range(round(seconds / interval_seconds)):
+            due_ns = began_ns + round((number + 1) * interval_seconds * NANOSECONDS_PER_SECOND)
+            sleep(max(due_ns - clock(), 0) / NANOSECONDS_PER_SECOND)
+            now_ns = clock()
+            sampler.sample(now_ns)
+            events = tuple(noting.events)
+            del noting.events[: len(events)]
+            first_ns = now_ns if first_ns is None else first_ns
+            yield Moment(now_ns - first_ns, changes(before, noting.answers), events)
+            before = {owner: dict(calls) for owner, calls in noting.answers.items()}
+    finally:
+        sampler.close()
+
+
+def plain(answer: Any) -> Any:
+    """An answer of pynvml's as JSON has it."""
+    if isinstance(answer, bytes):
+        return answer.decode(errors="replace")
+    if isinstance(answer, ctypes.Structure):
+        return {str(name): plain(getattr(answer, name)) for name, *_ in answer._fields_}
+    if isinstance(answer, list | tuple | ctypes.Array):
+        return [plain(one) for one in answer]
+    if hasattr(answer, "__dict__"):
+        return {name: plain(value) for name, value in vars(answer).items()}
+    return answer
+
+
+def _address(handle: Any) -> int:
+    """Key of a handle: pynvml's are pointers."""
+    if hasattr(handle, "contents"):
+        return ctypes.cast(handle, ctypes.c_void_p).value or 0
+    return hash(handle)

@@ -1,0 +1,184 @@
+"""Profiling rows through NVML's GPU performance monitoring: counters between two samples. Hopper and later.
+
+Source: nvml.h, "GPM Functions".
+"""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from kernelcast.exporter.nvml.sampling import fields, reading
+from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
+from kernelcast.exporter.nvml.sampling.fields import GRAPHICS, GpmMetric
+from kernelcast.exporter.nvml.sampling.gpu_values import Failed, GpuValues, LostGpuError
+from kernelcast.exporter.nvml.sampling.inventory import Gpu
+from kernelcast.wire.catalogue.device import GPU_UTIL
+
+SHORTEST_NS: Final = 100_000_000
+"""Between two looks; DCGM takes them so far apart. Nearer ones say nothing."""
+
+
+@dataclass(slots=True)
+class Looks:
+    """The two looks of one GPU or instance: their memory changes places at each reading.
+
+    Attributes:
+        before: NVML's memory of the earlier sample, taken at `before_ns`.
+        now: Of the next.
+        before_ns: When it was taken, Unix nanoseconds; None before the first.
+    """
+
+    before: Any
+    now: Any
+    before_ns: int | None = None
+
+
+class Gpm:
+    """GPM of all GPUs and MIG instances of a node.
+
+    Args:
+        nvml: pynvml, or a double of it.
+        codes: Its error codes.
+        failed: Called for errors other than "not found" and "not supported".
+    """
+
+    def __init__(self, nvml: Any, codes: Codes, failed: Failed) -> None:
+        self._nvml = nvml
+        self._codes = codes
+        self._failed = failed
+        self._looks: dict[tuple[str, str], Looks] = {}
+        self._supported: dict[str, str] = {}
+        # 20 KB with room for every metric there is: made once.
+        self._request = nvml.c_nvmlGpmMetricsGet_t()
+        self._request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        self._asked: tuple[GpmMetric, ...] = ()
+        self._slots: list[Any] = []
+
+    def read(self, gpu: Gpu, wanted: frozenset[str], now_ns: int, into: GpuValues) -> None:
+        """Add the wanted profiling rows, or why they are absent.
+
+        Raises:
+            LostGpuError: The GPU is gone.
+        """
+        asked = _asked(wanted)
+        if not asked:
+            return
+        reason = self._unsupported(gpu) or self._look(gpu, now_ns)
+        if reason:
+            divided = gpu.mig_mode and reason == reading.NOT_SUPPORTED
+            _absent(asked, reading.MIG if divided else reason, into)
+        else:
+            self._metrics(gpu, asked, into)
+
+    def keep(self, gpus: list[Gpu]) -> None:
+        """Free the memory of GPUs that are gone."""
+        present = {gpu.key for gpu in gpus}
+        for key in [key for key in self._looks if key not in present]:
+            self._free(self._looks.pop(key))
+        self._supported = {}
+
+    def close(self) -> None:
+        """Free everything; call before NVML is released."""
+        self.keep([])
+
+    def _unsupported(self, gpu: Gpu) -> str:
+        """Reason why this GPU has no GPM; empty where it has."""
+        if gpu.uuid not in self._supported:
+            try:
+                told = self._nvml.nvmlGpmQueryDeviceSupport(gpu.parent)
+                self._supported[gpu.uuid] = "" if told.isSupportedDevice else reading.NEEDS_HOPPER
+            except self._nvml.NVMLError as error:
+                reason = self._reason(fields.GPM_SUPPORT_CALL, error)
+                if reason != reading.NOT_SUPPORTED:
+                    return reason
+                self._supported[gpu.uuid] = reading.NEEDS_HOPPER
+        return self._supported[gpu.uuid]
+
+    def _look(self, gpu: Gpu, now_ns: int) -> str:
+        """Take the next look; why there are no two to compare yet, or nothing."""
+        nvml = self._nvml
+        try:
+            looks = self._looks.get(gpu.key) or self._allocated(gpu)
+            if looks.before_ns is not None and 0 <= now_ns - looks.before_ns < SHORTEST_NS:
+                return reading.NO_DATA
+            if gpu.gi_id:
+                nvml.nvmlGpmMigSampleGet(gpu.parent, int(gpu.gi_id), looks.now)
+            else:
+                nvml.nvmlGpmSampleGet(gpu.handle, looks.now)
+        except nvml.NVMLError as error:
+            return self._reason(fields.GPM_SAMPLE_CALL, error)
+        first = looks.before_ns is None
+        looks.before, looks.now, looks.before_ns = looks.now, looks.before, now_ns
+        return reading.NO_DATA if first else ""
+
+    def _allocated(self, gpu: Gpu) -> Looks:
+        first = self._nvml.nvmlGpmSampleAlloc()
+        try:
+            looks = Looks(first, self._nvml.nvmlGpmSampleAlloc())
+        except self._nvml.NVMLError:
+            self._nvml.nvmlGpmSampleFree(first)
+            raise
+        self._looks[gpu.key] = looks
+        return looks
+
+    def _metrics(self, gpu: Gpu, asked: tuple[GpmMetric, ...], into: GpuValues) -> None:
+        """Metrics between the two samples; after `_look` the later one is called `before`."""
+        nvml, looks = self._nvml, self._looks[gpu.key]
+        if asked != self._asked:
+            self._ask(asked)
+        request = self._request
+        request.sample1, request.sample2 = looks.now, looks.before
+        try:
+            nvml.nvmlGpmMetricsGet(request)
+        except nvml.NVMLError as error:
+            _absent(asked, self._reason(fields.GPM_METRICS_CALL, error), into)
+            return
+        graphics, *told = self._slots
+        if graphics.nvmlReturn == nvml.NVML_SUCCESS and graphics.value == 0 and into.values.get(GPU_UTIL.otlp_name, 0):
+            # Seen on RTX 5060 Ti: every metric 0 under load. Source: gpm-probe.py, a third party's.
+            _absent(asked, reading.IMPLAUSIBLE, into)
+            return
+        for metric, slot in zip(asked, told, strict=True):
+            self._put(metric, slot, into)
+
+    def _ask(self, asked: tuple[GpmMetric, ...]) -> None:
+        """Name the metrics in the request, where they stay; NVML fills the rest of each slot again at every call."""
+        # The engine's own activity is always asked for: it tells whether the others can be believed.
+        ids = [GRAPHICS.metric_id, *(metric.metric_id for metric in asked)]
+        self._request.numMetrics = len(ids)
+        self._asked, self._slots = asked, self._request.metrics[: len(ids)]
+        for slot, metric_id in zip(self._slots, ids, strict=True):
+            slot.metricId = metric_id
+
+    def _put(self, metric: GpmMetric, slot: Any, into: GpuValues) -> None:
+        if slot.nvmlReturn != self._nvml.NVML_SUCCESS:
+            into.put(metric.row, None, self._codes.reason(slot.nvmlReturn))
+        elif not math.isfinite(slot.value):
+            into.put(metric.row, None)
+        else:
+            into.put(metric.row, slot.value * metric.factor)
+
+    def _reason(self, call: str, error: Any) -> str:
+        if not self._codes.expected(error.value):
+            self._failed(call, error_name(error))
+        if self._codes.lost(error.value):
+            raise LostGpuError
+        return self._codes.reason(error.value)
+
+    def _free(self, looks: Looks) -> None:
+        for sample in (looks.before, looks.now):
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlGpmSampleFree(sample)
+
+
+@lru_cache(maxsize=2)
+def _asked(wanted: frozenset[str]) -> tuple[GpmMetric, ...]:
+    """The metrics of the wanted rows; the same ones at every interval."""
+    return tuple(metric for metric in fields.GPM_METRICS if metric.row.otlp_name in wanted)
+
+
+def _absent(asked: tuple[GpmMetric, ...], reason: str, into: GpuValues) -> None:
+    for metric in asked:
+        into.put(metric.row, None, reason)

@@ -1,0 +1,128 @@
+"""The values of one GPU: makes the table's calls row by row; an absent value has its reason."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from kernelcast.exporter.nvml.sampling import fields, reading
+from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
+from kernelcast.exporter.nvml.sampling.fields import FieldValue, Number, NvmlCall
+from kernelcast.exporter.nvml.sampling.inventory import Gpu
+from kernelcast.wire.catalogue import Metric
+
+Failed = Callable[[str, str], None]
+"""Called with the call and NVML's name for the error."""
+
+MEMBERS: Final = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Of the union `nvmlValue_t`, by `nvmlValueType_t`. Source: nvml.h."""
+
+
+class LostGpuError(Exception):
+    """The GPU is gone; nothing more can be asked of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuValues:
+    """Values of one GPU, and reasons for absent ones, by OTLP name."""
+
+    values: dict[str, Number] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    def put(self, row: Metric, value: Number | None, reason: str = reading.NO_DATA) -> None:
+        """A row's value, or why it has none."""
+        if value is None:
+            self.absent[row.otlp_name] = reason
+        else:
+            self.values[row.otlp_name] = value
+
+
+class ValueReader:
+    """Asks one NVML.
+
+    Args:
+        nvml: pynvml, or a double of it.
+        codes: Its error codes.
+        failed: Told of errors other than that something is not there.
+    """
+
+    def __init__(self, nvml: Any, codes: Codes, failed: Failed) -> None:
+        self._nvml = nvml
+        self._codes = codes
+        self._failed = failed
+
+    def read(self, gpu: Gpu, wanted: frozenset[str]) -> GpuValues:
+        """The wanted rows of a GPU, by OTLP name.
+
+        Raises:
+            LostGpuError: The GPU is gone.
+        """
+        into = GpuValues()
+        for call in _calls(wanted, of_instance=bool(gpu.gi_id)):
+            self._call(gpu, call, wanted, into)
+        if not gpu.gi_id:
+            self._fields(gpu, _field_values(wanted), into)
+        return into
+
+    def _call(self, gpu: Gpu, call: NvmlCall, wanted: frozenset[str], into: GpuValues) -> None:
+        reason = reading.NO_DATA
+        values: tuple[Number | None, ...] = (None,) * len(call.rows)
+        try:
+            values = call.read(self._nvml, gpu.handle)
+        except self._nvml.NVMLError as error:
+            reason = self._reason(gpu, call.name, error)
+        for row, value in zip(call.rows, values, strict=True):
+            if row.otlp_name in wanted:
+                into.put(row, value, reason)
+
+    def _fields(self, gpu: Gpu, asked: Sequence[FieldValue], into: GpuValues) -> None:
+        if not asked:
+            return
+        nvml = self._nvml
+        ids = [(getattr(nvml, name), one.scope) for one in asked for name in one.fields]
+        try:
+            told = iter(nvml.nvmlDeviceGetFieldValues(gpu.handle, ids))
+        except nvml.NVMLError as error:
+            reason = self._reason(gpu, fields.FIELDS_CALL, error)
+            for one in asked:
+                into.put(one.row, None, reason)
+            return
+        for one in asked:
+            into.put(one.row, *self._sum(gpu, one, [next(told) for _ in one.fields]))
+
+    def _sum(self, gpu: Gpu, one: FieldValue, told: Iterable[Any]) -> tuple[Number | None, str]:
+        total: Number = 0
+        for part in told:
+            if part.nvmlReturn == self._nvml.NVML_ERROR_INVALID_ARGUMENT:
+                # A field that this driver is too old for: the number is the only argument there is.
+                return None, reading.NOT_SUPPORTED
+            if part.nvmlReturn != self._nvml.NVML_SUCCESS:
+                return None, self._reason(gpu, fields.FIELDS_CALL, self._nvml.NVMLError(part.nvmlReturn))
+            total += getattr(part.value, MEMBERS[part.valueType])
+        return (total if total <= one.limit else None), reading.NO_DATA
+
+    def _reason(self, gpu: Gpu, call: str, error: Any) -> str:
+        """Reason why the rows of a failed call are absent.
+
+        Raises:
+            LostGpuError: Because the GPU is gone.
+        """
+        if self._codes.lost(error.value):
+            self._failed(call, error_name(error))
+            raise LostGpuError
+        if not self._codes.expected(error.value):
+            self._failed(call, error_name(error))
+        reason = self._codes.reason(error.value)
+        return reading.MIG if gpu.mig_mode and reason == reading.NOT_SUPPORTED else reason
+
+
+@lru_cache(maxsize=4)
+def _calls(wanted: frozenset[str], *, of_instance: bool) -> tuple[NvmlCall, ...]:
+    """The calls that give any of the wanted rows; the same at every interval."""
+    calls = fields.MIG_CALLS if of_instance else fields.CALLS
+    return tuple(call for call in calls if any(row.otlp_name in wanted for row in call.rows))
+
+
+@lru_cache(maxsize=2)
+def _field_values(wanted: frozenset[str]) -> tuple[FieldValue, ...]:
+    return tuple(one for one in fields.FIELD_VALUES if one.row.otlp_name in wanted)

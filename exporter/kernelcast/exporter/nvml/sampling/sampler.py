@@ -1,0 +1,244 @@
+"""Looks at every GPU of the node. Neither numpy nor pydantic nor Kafka: it may run in a small process of its own."""
+
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+from kernelcast.exporter.nvml.sampling import fields, nvlink, reading
+from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
+from kernelcast.exporter.nvml.sampling.gpm import Gpm
+from kernelcast.exporter.nvml.sampling.gpu_values import GpuValues, LostGpuError, ValueReader
+from kernelcast.exporter.nvml.sampling.inventory import Gpu, find
+from kernelcast.exporter.nvml.sampling.labels import GpuLabels
+from kernelcast.exporter.nvml.sampling.peers import Peers, PeerStatus
+from kernelcast.exporter.nvml.sampling.processes import Processes
+from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading, NodeReading, ProcessUse
+from kernelcast.exporter.nvml.sampling.xid import XidEvents
+from kernelcast.wire.catalogue.dcgm_exporter import P2P_STATUS
+from kernelcast.wire.catalogue.device import XID_ERRORS
+from kernelcast.wire.errors import DeviceError
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+
+FIRST_RETRY_NS: Final = 5 * NANOSECONDS_PER_SECOND
+LONGEST_RETRY_NS: Final = 300 * NANOSECONDS_PER_SECOND
+LOOK_NS: Final = 60 * NANOSECONDS_PER_SECOND
+"""How often the list of GPUs is compared with NVML's: MIG instances come and go while the driver runs."""
+MAX_ERRORS: Final = 1000
+"""Errors kept between two readings, far more than one makes; beyond it the oldest are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerOptions:
+    """Options of the sampler.
+
+    Attributes:
+        rows: OTLP names of rows that are asked for.
+        processes: Whether the processes of each GPU are.
+        names: Whether their names are read from this machine; a recording's processes run elsewhere.
+        nvlink: The fields of each NVLink: one of `nvlink.CHOICES`.
+        labels: Names of labels of `labels.LABEL_FIELDS` that every series of a GPU gets.
+    """
+
+    rows: tuple[str, ...] = fields.DEFAULT_ROWS
+    processes: bool = True
+    names: bool = True
+    nvlink: str = nvlink.OFF
+    labels: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As lists and text."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, made: Mapping[str, Any]) -> Self:
+        """The options that `to_json` was made from."""
+        return cls(**{**made, "rows": tuple(made["rows"]), "labels": tuple(made["labels"])})
+
+
+class Sampler:
+    """Reads the GPUs when asked, and finds them again when they were gone.
+
+    A GPU that vanishes is looked for after 5 seconds, then at doubling intervals up to 5 minutes.
+
+    Args:
+        nvml: The pynvml module, or a double of it; initialised by `start`.
+        options: What is looked at.
+    """
+
+    def __init__(self, nvml: Any, options: SamplerOptions | None = None) -> None:
+        self._nvml = nvml
+        self._codes = Codes(nvml)
+        # Filled by the XIDs' thread too.
+        self._errors: deque[tuple[str, str]] = deque(maxlen=MAX_ERRORS)
+        self._values = ValueReader(nvml, self._codes, self._failed)
+        self._gpm = Gpm(nvml, self._codes, self._failed)
+        # A recording's processes are not those of this machine.
+        self._processes = Processes(nvml, self._codes, self._failed, name_of=getattr(nvml, "process_name", None))
+        self._xids = XidEvents(nvml, self._codes, self._failed)
+        self._labels = GpuLabels(nvml, self._codes, self._failed)
+        self._peer_status = PeerStatus(nvml, self._codes, self._failed)
+        self._peers: Peers = {}
+        self._links = nvlink.NvLinks(nvml, self._codes, self._failed)
+        self._gpus: list[Gpu] = []
+        self._known: dict[str, Gpu] = {}
+        self._driver_version = ""
+        self._open = False
+        self._expected = 0
+        self._look_ns = 0
+        self._retry = False
+        self._wait_ns = FIRST_RETRY_NS
+        self.change(options or SamplerOptions())
+
+    def change(self, options: SamplerOptions) -> None:
+        """Look at something else from now on."""
+        self._wanted = frozenset(options.rows)
+        self._with_processes = options.processes
+        self._processes.with_names = options.names
+        self._links.wanted = options.nvlink
+        self._labels.wanted = options.labels
+        self._labels.read(self._gpus)
+
+    def start(self) -> Self:
+        """Load NVML and find the GPUs.
+
+        Raises:
+            DeviceError: There is no driver, or it does not answer.
+        """
+        try:
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            raise DeviceError(
+                f"NVML cannot be used: {error}; install the NVIDIA driver, give the container the GPU "
+                "(--gpus all), or set exporter.nvml to off"
+            ) from None
+        self._open = True
+        self._retry = not self._enumerate()
+        return self
+
+    def found(self) -> tuple[GpuReading, ...]:
+        """The GPUs and MIG instances that are there, without values."""
+        return tuple(_described(gpu) for gpu in self._gpus)
+
+    def sample(self, time_ns: int) -> NodeReading:
+        """Read every GPU, as of `time_ns`; what NVML refuses is in the reading, never raised."""
+        if time_ns >= self._look_ns:
+            self._look(time_ns)
+        self._peers = self._peer_status.read(self._gpus) if P2P_STATUS.otlp_name in self._wanted else {}
+        gpus = tuple(self._read(gpu, time_ns) for gpu in list(self._gpus))
+        present = {gpu.uuid for gpu in self._gpus}
+        gone = tuple(uuid for uuid in self._known if uuid not in present)
+        absent = tuple(self._absent(self._known[uuid]) for uuid in gone if not any(gpu.uuid == uuid for gpu in gpus))
+        errors = tuple(self._errors.popleft() for _ in range(len(self._errors)))
+        return NodeReading(time_ns, self._driver_version, gpus=(*gpus, *absent), errors=errors, missing=gone)
+
+    def close(self) -> None:
+        """Release NVML; safe to call twice."""
+        if self._open:
+            self._open = False
+            self._xids.stop()
+            self._gpm.close()
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
+
+    def _look(self, now_ns: int) -> None:
+        """See which GPUs there are now; where one was lost, from the beginning."""
+        if self._retry:
+            self._reopen()
+        complete = self._enumerate()
+        if complete:
+            self._retry, self._wait_ns, self._look_ns = False, FIRST_RETRY_NS, now_ns + LOOK_NS
+        else:
+            self._retry, self._look_ns = True, now_ns + self._wait_ns
+            self._wait_ns = min(self._wait_ns * 2, LONGEST_RETRY_NS)
+
+    def _reopen(self) -> None:
+        """A handle from before a reset may stay dead for ever."""
+        self._xids.stop()
+        self._labels.outdate()
+        self._gpm.close()
+        try:
+            self._nvml.nvmlShutdown()
+            self._nvml.nvmlInit()
+        except self._nvml.NVMLError as error:
+            self._failed(fields.INIT_CALL, error_name(error))
+
+    def _enumerate(self) -> bool:
+        """Find the GPUs; False where one did not answer, or fewer are there than once were."""
+        gpus: list[Gpu] = []
+        found = 0
+        try:
+            driver_version = str(self._nvml.nvmlSystemGetDriverVersion())
+            if driver_version != self._driver_version:
+                self._labels.outdate()
+            self._driver_version = driver_version
+            for index in range(self._nvml.nvmlDeviceGetCount()):
+                self._expected = max(self._expected, index + 1)
+                added = self._found(index)
+                found += bool(added)
+                gpus += added
+        except self._nvml.NVMLError as error:
+            self._failed(fields.COUNT_CALL, error_name(error))
+        self._gpus = gpus
+        self._gpm.keep(gpus)
+        self._xids.watch(gpus)
+        self._labels.read(gpus)
+        self._links.outdate()
+        self._known |= {gpu.uuid: gpu for gpu in gpus if not gpu.gi_id}
+        return found >= max(self._expected, 1)
+
+    def _found(self, index: int) -> list[Gpu]:
+        try:
+            return find(self._nvml, self._codes, index)
+        except self._nvml.NVMLError as error:
+            self._failed(fields.ENUMERATE_CALL, error_name(error))
+            return []
+
+    def _read(self, gpu: Gpu, now_ns: int) -> GpuReading:
+        try:
+            told = self._values.read(gpu, self._wanted)
+            self._gpm.read(gpu, self._wanted, now_ns, told)
+            used = self._processes.read(gpu, now_ns) if self._with_processes else ()
+            links = self._links.read(gpu)
+        except LostGpuError:
+            self._gpus = [one for one in self._gpus if one.uuid != gpu.uuid]
+            if not self._retry:
+                self._retry, self._look_ns = True, now_ns + FIRST_RETRY_NS
+            return self._absent(gpu)
+        if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
+            told.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
+        return self._reading(gpu, told, used, links)
+
+    def _absent(self, gpu: Gpu) -> GpuReading:
+        rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()
+        asked = sorted(self._wanted.intersection(rows))
+        return self._reading(gpu, GpuValues(absent=dict.fromkeys(asked, reading.LOST)))
+
+    def _reading(
+        self, gpu: Gpu, told: GpuValues, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
+    ) -> GpuReading:
+        xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
+        more = {
+            "links": links,
+            "labels": self._labels.of(gpu.uuid),
+            "peers": {} if gpu.gi_id else self._peers.get(gpu.uuid, {}),
+        }
+        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids, **more)
+
+    def _failed(self, call: str, error: str) -> None:
+        self._errors.append((call, error))
+
+
+def _described(gpu: Gpu, **told: Any) -> GpuReading:
+    return GpuReading(
+        uuid=gpu.uuid,
+        index=gpu.index,
+        pci_bus_id=gpu.pci_bus_id,
+        device=gpu.device,
+        model_name=gpu.model_name,
+        gi_id=gpu.gi_id,
+        gi_profile=gpu.gi_profile,
+        mig_uuids=gpu.mig_uuids,
+        **told,
+    )

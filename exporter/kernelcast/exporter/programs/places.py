@@ -1,0 +1,114 @@
+"""The connections of the probe socket, and which of them gives up its place when all are taken."""
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kernelcast.exporter.programs.session import ProbeSession
+from kernelcast.exporter.programs.socket import Peer
+
+
+@dataclass(slots=True)
+class ProgramConnection:
+    """One connection.
+
+    Attributes:
+        socket: Its socket.
+        peer: The process at the other end.
+        since: When it was accepted, monotonic seconds.
+        session: The process's session; None before its `Hello`.
+        bad_frames: Frames that broke the contract.
+        writing: Packets wait until the socket takes more.
+    """
+
+    socket: socket.socket
+    peer: Peer
+    since: float = 0.0
+    session: ProbeSession | None = None
+    bad_frames: int = 0
+    writing: bool = False
+
+
+class ConnectionPlaces:
+    """A bounded number of places for connections, shared between the users of the node. Not thread-safe.
+
+    One user alone may have all of them. When all are taken, the user with the most connections gives one up to a user
+    who has at least two fewer; within one user a connection that has not sent `Hello` gives way to a new one. So a user
+    who opens connections and stays silent keeps no other user out, nor this one.
+
+    Args:
+        limit: How many places there are.
+        hello_seconds: How long a connection may last without `Hello`.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, limit: int, hello_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._hello_seconds = hello_seconds
+        self._clock = clock
+        self._connections: dict[int, ProgramConnection] = {}
+        self._silent: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        """Places that are taken."""
+        return len(self._connections)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a further connection needs another one's place."""
+        return len(self._connections) >= self._limit
+
+    @property
+    def numbers(self) -> list[int]:
+        """The file descriptors of all connections, the oldest first."""
+        return list(self._connections)
+
+    def add(self, connection: ProgramConnection) -> None:
+        """Give a connection a place; it counts as silent until `greeted`."""
+        number = connection.socket.fileno()
+        connection.since = self._clock()
+        self._connections[number] = connection
+        self._silent[number] = None
+
+    def get(self, number: int) -> ProgramConnection | None:
+        """The connection with this file descriptor."""
+        return self._connections.get(number)
+
+    def greeted(self, number: int) -> None:
+        """A connection has sent its `Hello`."""
+        self._silent.pop(number, None)
+
+    def remove(self, number: int) -> ProgramConnection:
+        """Take a connection's place away."""
+        self._silent.pop(number, None)
+        return self._connections.pop(number)
+
+    def overdue(self) -> list[int]:
+        """Connections that have not sent `Hello` in time."""
+        limit = self._clock() - self._hello_seconds
+        return [number for number in self._silent if self._connections[number].since <= limit]
+
+    def wait_seconds(self) -> float | None:
+        """Seconds until a connection may become overdue; None where all have sent `Hello`."""
+        oldest = next(iter(self._silent), None)
+        if oldest is None:
+            return None
+        return max(0.0, self._connections[oldest].since + self._hello_seconds - self._clock())
+
+    def to_displace(self, uid: int) -> int | None:
+        """The connection that gives up its place to a new one of a user; None where the new one is to be refused."""
+        held = Counter(connection.peer.uid for connection in self._connections.values())
+        heaviest = max(held, key=lambda user: held[user])
+        if held[heaviest] > held[uid] + 1:
+            silent = self._oldest_silent(heaviest)
+            return silent if silent is not None else self._newest(heaviest)
+        return self._oldest_silent(uid)
+
+    def _oldest_silent(self, uid: int) -> int | None:
+        return next((number for number in self._silent if self._connections[number].peer.uid == uid), None)
+
+    def _newest(self, uid: int) -> int:
+        """Programs that have reported for long keep their place."""
+        return next(number for number in reversed(self._connections) if self._connections[number].peer.uid == uid)

@@ -1,0 +1,39 @@
+"""A process that reports to the probe socket, as others in the exporter see it."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from kernelcast.exporter.programs.registry import Entry
+from kernelcast.wire.frames import TunableClaim
+from kernelcast.wire.identity import Device, Process
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeProcess:
+    """A process that reports here.
+
+    Attributes:
+        peer_pid: As the kernel says; 0 where it lies outside this pid namespace.
+    """
+
+    process: Process
+    devices: tuple[Device, ...]
+    tunables: tuple[TunableClaim, ...]
+    method: str
+    version: str
+    connected: bool
+    peer_pid: int
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self:
+        """A process of the registry."""
+        session = entry.session
+        return cls(
+            session.process,
+            session.devices,
+            session.tunables,
+            session.hello.method,
+            session.hello.version,
+            entry.connection is not None,
+            entry.peer.pid,
+        )

@@ -1,0 +1,239 @@
+"""All processes that report to this node, and the hints that wait for them.
+
+Not thread-safe; the server holds a lock.
+"""
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.exporter.hints.receivers import HintReceivers
+from kernelcast.exporter.programs.counts import ProbeCounts
+from kernelcast.exporter.programs.limits import ProbeLimits, check_hello
+from kernelcast.exporter.programs.session import ProbeSession
+from kernelcast.exporter.programs.socket import Peer, has_ended
+from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import DeviceError
+from kernelcast.wire.events import NANOSECONDS, Hint, Outcome
+from kernelcast.wire.frames import DeviceClaim, Frame, Hello
+from kernelcast.wire.identity import Device
+
+MAX_HINTS: Final = 1024
+UNNAMED: Final = DeviceClaim(uuid="")
+
+_log = get_logger(__name__)
+
+Resolver = Callable[[DeviceClaim], Device]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedProcess:
+    """A process that cannot be taken in: the reason as it is counted, and a sentence for people."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """A process and its connection.
+
+    Attributes:
+        session: Its session.
+        peer: Who it is, as the kernel says.
+        connection: The number of its connection; None while it is away.
+        away_since_ns: Since when it has been away, Unix nanoseconds.
+    """
+
+    session: ProbeSession
+    peer: Peer
+    connection: int | None
+    away_since_ns: int = 0
+
+
+class ProbeRegistry:
+    """Processes by nonce.
+
+    Args:
+        devices: Completes a process's claim of its GPU.
+        limits: Bounds.
+        counts: Self metrics.
+        ended: Whether a pid has ended; passed in for tests.
+
+    Attributes:
+        receivers: Which users' processes got which hint.
+        keep_unsaved: New sessions keep the reports of a poll until `saved` is called.
+    """
+
+    def __init__(
+        self,
+        devices: Resolver,
+        limits: ProbeLimits,
+        counts: ProbeCounts,
+        ended: Callable[[int], bool] = has_ended,
+    ) -> None:
+        self._devices = devices
+        self._limits = limits
+        self._counts = counts
+        self._ended = ended
+        self.receivers = HintReceivers()
+        self.keep_unsaved = False
+        self._entries: dict[str, Entry] = {}
+        self._hints: OrderedDict[str, Hint] = OrderedDict()
+        self._outcomes: deque[Outcome] = deque()
+        self._departed: list[ProbeSession] = []
+
+    def join(self, hello: Hello, peer: Peer, connection: int) -> ProbeSession | RejectedProcess:
+        """Register a process, or reconnect it to its session.
+
+        Returns:
+            Its registration, or the reason for rejection: wrong credentials, no room, unknown GPU.
+
+        Raises:
+            FrameError: Its Hello breaks the contract.
+        """
+        process = check_hello(hello, self._limits, peer.pid)
+        known = self._entries.get(hello.nonce)
+        if known and not known.session.ended:
+            if known.peer != peer:
+                return RejectedProcess("foreign", f"process {peer.pid} gave the nonce of process {known.peer.pid}")
+            known.connection = connection
+            known.session.rejoin(hello)
+            return known.session
+        if len(self._entries) >= self._limits.processes and not self._make_room(peer.uid):
+            return RejectedProcess("limit", f"{len(self._entries)} processes are known; raise the limit of processes")
+        try:
+            devices = tuple(self._devices(claim) for claim in hello.devices or (UNNAMED,))
+        except DeviceError as error:
+            return RejectedProcess("device", str(error))
+        session = ProbeSession(process, hello, devices, self._limits, keep_unsaved=self.keep_unsaved)
+        session.uid = peer.uid
+        self._entries[hello.nonce] = Entry(session, peer, connection)
+        self._counts.processes.set(len(self._entries))
+        return session
+
+    def take(self, session: ProbeSession, frame: Frame, now_ns: int) -> None:
+        """Take in a frame of a process.
+
+        Raises:
+            FrameError: It breaks the contract.
+        """
+        before = session.tunables
+        outcome = session.take(frame)
+        if outcome is not None:
+            self._note(outcome, session, now_ns)
+        if session.tunables is not before:
+            for hint in self._valid_hints(now_ns):
+                self._hand(hint, session, now_ns)
+
+    def leave(self, connection: int, now_ns: int) -> None:
+        """A connection has ended; its process may come back."""
+        for entry in self._entries.values():
+            if entry.connection == connection:
+                entry.connection, entry.away_since_ns = None, now_ns
+
+    def deliver(self, hint: Hint, now_ns: int) -> list[int]:
+        """Queue a hint for every process it fits, and keep it for those that come before it expires.
+
+        Returns:
+            The connections that now have something to send.
+        """
+        self._hints[hint.key] = hint
+        self._hints.move_to_end(hint.key)
+        if len(self._hints) > MAX_HINTS:
+            self._hints.popitem(last=False)
+            self._counts.hints_dropped.inc()
+        if hint.expires_at_ns <= now_ns:
+            del self._hints[hint.key]
+            return []
+        return [
+            entry.connection
+            for entry in self._entries.values()
+            if entry.connection is not None and self._hand(hint, entry.session, now_ns)
+        ]
+
+    def withdraw(self, key: str) -> None:
+        """Keep the hint of this key no longer; processes that have it already decide about it themselves."""
+        self._hints.pop(key, None)
+
+    def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
+        """New reports of every process; those that have ended report for the last time."""
+        found = [report for session in self._departed for report in session.reports()]
+        self._departed = []
+        for nonce, entry in list(self._entries.items()):
+            session = entry.session
+            if entry.connection is None and not session.ended:
+                absent_ns = now_ns - entry.away_since_ns
+                away_too_long = absent_ns >= self._limits.absence_seconds * NANOSECONDS
+                session.ended = away_too_long or self._ended(entry.peer.pid)
+            found.extend(session.reports())
+            if session.ended:
+                del self._entries[nonce]
+        self._counts.processes.set(len(self._entries))
+        return tuple(found)
+
+    def saved(self) -> None:
+        """Note that the state on disk holds the last `reports`."""
+        for entry in self._entries.values():
+            entry.session.saved()
+
+    def has_ended(self, session: ProbeSession, peer: Peer) -> bool:
+        """Whether a process has said so, or its pid is gone."""
+        return session.ended or self._ended(peer.pid)
+
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes since the last call."""
+        found = list(self._outcomes)
+        self._outcomes.clear()
+        return found
+
+    def entries(self) -> list[Entry]:
+        """Every process, connected or not."""
+        return list(self._entries.values())
+
+    def _make_room(self, uid: int) -> bool:
+        """End a process whose connection broke long ago, of the user with the most; False where none may be ended."""
+        if len(self._departed) >= self._limits.processes:
+            return False
+        held = Counter(entry.peer.uid for entry in self._entries.values())
+        heaviest = max(held, key=lambda user: held[user])
+        owner = heaviest if held[heaviest] > held[uid] + 1 else uid
+        away = [
+            (entry.away_since_ns, nonce)
+            for nonce, entry in self._entries.items()
+            if entry.connection is None and entry.peer.uid == owner
+        ]
+        if not away:
+            return False
+        session = self._entries.pop(min(away)[1]).session
+        session.ended = True
+        self._departed.append(session)
+        return True
+
+    def _hand(self, hint: Hint, session: ProbeSession, now_ns: int) -> bool:
+        if not session.fits(hint):
+            return False
+        if session.queue(hint, now_ns):
+            self.receivers.add(hint.hint_id, session.uid)
+            self._counts.hints_delivered.inc()
+            return True
+        self._counts.hints_dropped.inc()
+        return False
+
+    def _note(self, outcome: Outcome, session: ProbeSession, now_ns: int) -> None:
+        """Keep an outcome until it is taken, if a process of this user got the hint."""
+        if not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
+            self._counts.outcomes_refused.inc()
+            _log.warning("outcome refused: no process of this user got the hint", uid=session.uid)
+            return
+        if len(self._outcomes) >= self._limits.outcomes:
+            self._outcomes.popleft()
+            self._counts.outcomes_dropped.inc()
+        self._outcomes.append(outcome)
+
+    def _valid_hints(self, now_ns: int) -> list[Hint]:
+        for key in [key for key, hint in self._hints.items() if hint.expires_at_ns <= now_ns]:
+            del self._hints[key]
+        return list(self._hints.values())

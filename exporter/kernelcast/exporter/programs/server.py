@@ -1,0 +1,344 @@
+"""The daemon's end of the probe socket: programs report here and get their hints.
+
+One thread reads and writes all connections without blocking; the daemon's own thread takes the reports (`poll`,
+`outcomes`) and gives what should go (`deliver`). A lock lies between them, held for microseconds, or for milliseconds
+while last reports are appended to their log; the disk is synced outside it.
+"""
+
+import contextlib
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.exporter.programs.counts import ProbeCounts
+from kernelcast.exporter.programs.leaving import Leaving
+from kernelcast.exporter.programs.limits import ProbeLimits
+from kernelcast.exporter.programs.places import ConnectionPlaces, ProgramConnection
+from kernelcast.exporter.programs.process import ProbeProcess
+from kernelcast.exporter.programs.refusal_log import RefusalLog
+from kernelcast.exporter.programs.registry import ProbeRegistry, RejectedProcess, Resolver
+from kernelcast.exporter.programs.socket import ProbeSocket, peer_of
+from kernelcast.exporter.state import StateFile
+from kernelcast.exporter.totals.report import SourceBatch
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.errors import FrameError, SourceError
+from kernelcast.wire.events import Hint, Outcome
+from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
+
+PACKETS_AT_ONCE: Final = 64
+"""From one connection before the next has its turn; connections accepted before the others are served."""
+STOP_SECONDS: Final = 2.0
+ERROR_PAUSE_SECONDS: Final = 0.1
+
+_log = get_logger(__name__)
+
+
+class ProbeServer:
+    """A source of process reports: `poll` returns the new ones since the last call.
+
+    A connection that ends with `Bye`, or whose process has ended, makes its last report final. A process whose
+    connection broke otherwise may come back: its totals go on, they are not added again.
+
+    Reports since the last saved state are written to `final_reports` when their connection ends, and
+    only then is the connection closed: whoever sees it closed after `Bye` knows that the totals survive a crash.
+
+    Args:
+        path: The socket.
+        clock: Unix nanoseconds.
+        registry: For the self metrics.
+        devices: Completes what a process knows of its GPU.
+        allowed_uids: Users who may report; None for every user of the node.
+        limits: Bounds of connections, memory and queues.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        clock: Callable[[], int],
+        registry: CollectorRegistry,
+        devices: Resolver,
+        allowed_uids: Collection[int] | None = None,
+        limits: ProbeLimits | None = None,
+    ) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._allowed_uids = allowed_uids
+        self._limits = limits or ProbeLimits()
+        self._counts = ProbeCounts(registry)
+        self._registry = ProbeRegistry(devices, self._limits, self._counts)
+        self._lock = threading.Lock()
+        self._leaving = Leaving(self._registry, self._lock)
+        self._places = ConnectionPlaces(self._limits.connections, self._limits.hello_seconds)
+        self._refusals = RefusalLog()
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = socket.socketpair()
+        self._wake_read.setblocking(False)
+        self._wake_write.setblocking(False)
+        self._stopping = threading.Event()
+        self._to_send: set[int] = set()
+        self._socket: ProbeSocket | None = None
+        self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
+
+    def keep(self, state: StateFile) -> None:
+        """Keep last reports and the receivers of hints with this state, opened and closed by its owner.
+
+        Call it before `start`.
+        """
+        self._leaving.final_reports = state.final_reports
+        self._registry.receivers = state.hint_receivers
+        self._registry.keep_unsaved = True
+        state.after_save = self.saved
+
+    def start(self) -> None:
+        """Open the socket and start the thread.
+
+        Raises:
+            SourceError: The socket belongs to a living daemon, or its path cannot be used.
+        """
+        try:
+            self._socket = ProbeSocket(self._path)
+        except SourceError:
+            self.close()
+            raise
+        self._selector.register(self._socket.listener, selectors.EVENT_READ)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._thread.start()
+
+    def poll(self, now_ns: int) -> SourceBatch:
+        """New reports of every process since the last call."""
+        with self._lock:
+            if self._leaving.final_reports is not None:
+                self._leaving.final_reports.mark()
+            return SourceBatch(reports=self._registry.reports(now_ns))
+
+    def saved(self) -> None:
+        """Note that the state on disk holds the reports of the last poll."""
+        with self._lock:
+            self._registry.saved()
+            if self._leaving.final_reports is not None:
+                self._leaving.final_reports.release()
+
+    def deliver(self, hint: Hint) -> int:
+        """Queue a hint for every process it fits; also for those that register its tunable before it expires.
+
+        Returns:
+            For how many processes it was queued now.
+        """
+        with self._lock:
+            numbers = self._registry.deliver(hint, self._clock())
+            self._to_send.update(numbers)
+        self._wake()
+        return len(numbers)
+
+    def withdraw(self, key: str) -> None:
+        """Keep the hint of this key no longer for processes that come later."""
+        with self._lock:
+            self._registry.withdraw(key)
+
+    def outcomes(self) -> list[Outcome]:
+        """Outcomes of hints since the last call, with host name and UUID."""
+        with self._lock:
+            return self._registry.outcomes()
+
+    def processes(self) -> list[ProbeProcess]:
+        """The processes that report here."""
+        with self._lock:
+            return [ProbeProcess.of(entry) for entry in self._registry.entries()]
+
+    def close(self) -> None:
+        """End all connections and remove the socket; programs notice and keep trying. Safe to call twice."""
+        self._stopping.set()
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS)
+        for number in self._places.numbers:
+            self._drop(number)
+        self._leaving.write()
+        if self._socket:
+            self._socket.close()
+        for wake in (self._wake_read, self._wake_write):
+            wake.close()
+        self._selector.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001  one program's oddity must not silence the others
+                self._counts.errors.inc()
+                _log.warning("probe socket had an error", error=repr(error))
+                self._stopping.wait(ERROR_PAUSE_SECONDS)
+
+    def _turn(self) -> None:
+        for key, events in self._selector.select(self._patience_seconds()):
+            if key.fileobj is self._wake_read:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_read.recv(4096)
+            elif self._socket and key.fileobj is self._socket.listener:
+                self._accept_waiting()
+            else:
+                self._serve(key.fd, events)
+        with self._lock:
+            ready, self._to_send = self._to_send, set()
+        for number in ready:
+            self._write(number)
+        for number in self._places.overdue():
+            self._part(number, "hello", f"no Hello came in {self._limits.hello_seconds:g} s")
+        self._leaving.write_if_due()
+
+    def _patience_seconds(self) -> float | None:
+        """How long the selector may wait; None for as long as nothing happens."""
+        waits = (self._places.wait_seconds(), self._leaving.wait_seconds())
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _accept_waiting(self) -> None:
+        for _ in range(PACKETS_AT_ONCE):
+            if not self._accept():
+                break
+
+    def _accept(self) -> bool:
+        """Accept a connection; False when none waits."""
+        if self._socket is None:
+            return False
+        try:
+            accepted, _ = self._socket.listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return False
+        except OSError as error:
+            # Out of files, say: the program goes on waiting, so the selector would return at once for ever.
+            self._counts.errors.inc()
+            _log.warning("a program cannot be let in", error=str(error))
+            self._stopping.wait(ERROR_PAUSE_SECONDS)
+            return False
+        accepted.setblocking(False)
+        connection = ProgramConnection(accepted, peer_of(accepted))
+        if self._has_place(connection):
+            self._places.add(connection)
+            self._selector.register(accepted, selectors.EVENT_READ)
+            self._counts.connections.set(len(self._places))
+        else:
+            accepted.close()
+        return True
+
+    def _has_place(self, connection: ProgramConnection) -> bool:
+        """Whether a program may connect; if need be, another one has given up its place."""
+        uid = connection.peer.uid
+        if self._allowed_uids is not None and uid not in self._allowed_uids:
+            self._refused(connection, "user", f"user {uid} may not report here")
+            return False
+        if not self._places.is_full:
+            return True
+        displaced = self._places.to_displace(uid)
+        if displaced is None:
+            self._refused(connection, "limit", f"{len(self._places)} programs are connected")
+            return False
+        self._part(displaced, "displaced", f"all {len(self._places)} places are taken; user {uid} needs one")
+        return True
+
+    def _refused(self, connection: ProgramConnection, reason: str, message: str) -> None:
+        self._counts.refused[reason].inc()
+        self._refusals.write(reason, message, uid=connection.peer.uid, pid=connection.peer.pid)
+
+    def _serve(self, number: int, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._write(number)
+        if events & selectors.EVENT_READ:
+            for _ in range(PACKETS_AT_ONCE):
+                if not self._read(number):
+                    break
+
+    def _read(self, number: int) -> bool:
+        """Take in one packet; False when there is none left."""
+        connection = self._places.get(number)
+        if connection is None:
+            return False
+        try:
+            packet = connection.socket.recv(MAX_FRAME_BYTES + 1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            packet = b""
+        if not packet:
+            self._drop(number)
+            return False
+        try:
+            refusal = self._take(number, connection, decode(packet))
+        except FrameError as error:
+            return self._bad_frame(number, connection, error)
+        if refusal:
+            self._part(number, refusal.reason, refusal.message)
+            return False
+        self._counts.frames_used.inc()
+        ended = connection.session is not None and connection.session.ended
+        if ended:
+            self._drop(number)
+        return not ended
+
+    def _take(self, number: int, connection: ProgramConnection, frame: Frame) -> RejectedProcess | None:
+        with self._lock:
+            if isinstance(frame, Hello):
+                joined = self._registry.join(frame, connection.peer, number)
+                if isinstance(joined, RejectedProcess):
+                    return joined
+                connection.session = joined
+                self._places.greeted(number)
+            elif connection.session is None:
+                raise FrameError(f"{type(frame).__name__} frame came before Hello; it is ignored")
+            else:
+                self._registry.take(connection.session, frame, self._clock())
+                if connection.session.next_packet is not None:
+                    self._to_send.add(number)
+        return None
+
+    def _bad_frame(self, number: int, connection: ProgramConnection, error: FrameError) -> bool:
+        self._counts.frames_bad.inc()
+        connection.bad_frames += 1
+        if connection.bad_frames < self._limits.bad_frames:
+            return True
+        self._part(number, "frames", f"{connection.bad_frames} bad frames, the last: {error}")
+        return False
+
+    def _part(self, number: int, reason: str, message: str) -> None:
+        connection = self._places.get(number)
+        if connection is not None:
+            self._refused(connection, reason, message)
+            self._drop(number)
+
+    def _write(self, number: int) -> None:
+        """Send what waits for a connection; the rest when it can take more."""
+        connection = self._places.get(number)
+        if connection is None or connection.session is None:
+            return
+        full = False
+        with self._lock:
+            while (packet := connection.session.next_packet) is not None and not full:
+                try:
+                    connection.socket.send(packet)
+                    connection.session.packet_sent()
+                except BlockingIOError:
+                    full = True
+                except OSError:
+                    break
+        if full != connection.writing:
+            connection.writing = full
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if full else 0)
+            self._selector.modify(connection.socket, events)
+
+    def _drop(self, number: int) -> None:
+        """Serve a connection no longer; it is closed once its last report is on disk."""
+        connection = self._places.remove(number)
+        self._selector.unregister(connection.socket)
+        with self._lock:
+            self._registry.leave(number, self._clock())
+        self._leaving.add(connection)
+        self._counts.connections.set(len(self._places))
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"\0")

@@ -1,0 +1,288 @@
+"""The daemon's record of one process: its last totals, and the changes since they were last taken."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kernelcast.exporter.programs.limits import (
+    ProbeLimits,
+    check_counters,
+    check_names,
+    check_rows,
+    check_status,
+    check_tunables,
+    check_variants,
+)
+from kernelcast.exporter.programs.pending import PendingTotals
+from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.wire.errors import EventError, FrameError
+from kernelcast.wire.events import Hint, Outcome, outcome_from, to_event
+from kernelcast.wire.frames import (
+    MAX_VARIANTS,
+    Bye,
+    Counters,
+    Frame,
+    Hello,
+    HintFrame,
+    KernelName,
+    KernelRow,
+    KernelRows,
+    Names,
+    OutcomeFrame,
+    Status,
+    TunableClaim,
+    Tunables,
+    VariantRows,
+    encode,
+)
+from kernelcast.wire.identity import Device, Process
+
+
+class ProbeSession:
+    """One process, over all its connections. Totals replace each other, so nothing is counted twice.
+
+    Args:
+        process: Who; with the pid that the kernel says.
+        hello: How it introduced itself.
+        devices: Its devices, completed, in its own order.
+        limits: How much it may make the daemon hold.
+        keep_unsaved: Keep the reports of a poll until `saved` is called, so that `unsaved` has them.
+
+    Attributes:
+        uid: The user of the process, as the kernel says; -1 where it is not known.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        hello: Hello,
+        devices: tuple[Device, ...],
+        limits: ProbeLimits,
+        *,
+        keep_unsaved: bool = False,
+    ) -> None:
+        self.process = process
+        self.uid = -1
+        self.hello = hello
+        self.devices = devices
+        self.tunables: tuple[TunableClaim, ...] = ()
+        self.status: Status | None = None
+        self.ended = False
+        self._limits = limits
+        self._names: dict[int, KernelName] = {}
+        self._names_bytes = 0
+        self._announced_names: dict[int, dict[int, KernelName]] = {}
+        self._new = PendingTotals()
+        self._taken = PendingTotals()
+        self._keep_unsaved = keep_unsaved
+        self._variants: dict[int, dict[int, set[str]]] = {}
+        self._variants_known = 0
+        self._described: set[int] = set()
+        """Devices whose reports have carried the tunables and the status."""
+        self._buckets = 0
+        self._active: set[int] = set()
+        self._hints: deque[bytes] = deque()
+        self._delivered: dict[str, str] = {}
+
+    def take(self, frame: Frame) -> Outcome | None:
+        """Take in one frame.
+
+        Returns:
+            The outcome of a hint, where the frame brought one.
+
+        Raises:
+            FrameError: The frame breaks the contract or a limit; nothing of it is used.
+        """
+        if self.ended:
+            raise FrameError(f"{type(frame).__name__} frame came after Bye; it is ignored")
+        match frame:
+            case Names():
+                self._take_names(frame)
+            case KernelRows():
+                self._take_rows(frame)
+            case Counters():
+                check_counters(frame, len(self.devices))
+                self._new.counters[frame.device] = frame
+                self._active.add(frame.device)
+            case VariantRows():
+                self._take_variants(frame)
+            case Status():
+                check_status(frame)
+                self.status = frame
+                self._described.clear()
+            case Tunables():
+                self._take_tunables(frame)
+            case OutcomeFrame():
+                return self._outcome(frame)
+            case Bye():
+                self.ended = True
+            case _:
+                raise FrameError(f"{type(frame).__name__} frame cannot come from a program here; it is ignored")
+        return None
+
+    def reports(self) -> list[ProcessReport]:
+        """New totals since the last call, one report per device; all devices in use where the process has ended."""
+        untold = self._active - self._described
+        changed = self._active if self.ended else untold | self._new.devices
+        found = [self._report(device) for device in sorted(changed)]
+        if self._keep_unsaved:
+            self._taken.update(self._new)
+        self._new = PendingTotals()
+        self._described |= changed
+        self._buckets = 0
+        return found
+
+    def saved(self) -> None:
+        """Note that the state on disk holds the reports of the last poll."""
+        self._taken = PendingTotals()
+
+    def unsaved(self) -> Iterator[Frame]:
+        """The part of the process's totals that the state on disk does not hold."""
+        totals = PendingTotals()
+        totals.update(self._taken)
+        totals.update(self._new)
+        return totals.frames(self._names)
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether `unsaved` has anything."""
+        return bool(self._new.devices or self._taken.devices)
+
+    @property
+    def method(self) -> str:
+        """Measurement method of the process, from its last status."""
+        return self.status.method if self.status and self.status.method else self.hello.method
+
+    def fits(self, hint: Hint) -> bool:
+        """Whether a hint is for this process, and new: program, rank, tunable and, where both are known, GPU model."""
+        return (
+            not self.ended
+            and self._delivered.get(hint.key) != hint.hint_id
+            and hint.program == self.process.program
+            and hint.rank in ("*", self.process.rank)
+            and any(tunable.name == hint.tunable for tunable in self.tunables)
+            and (not hint.device_model or self.devices[0].model_name in ("", hint.device_model))
+        )
+
+    def queue(self, hint: Hint, now_ns: int) -> bool:
+        """Queue a hint for the program; False where too many wait already."""
+        if len(self._hints) >= self._limits.hints:
+            return False
+        event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)
+        self._hints.extend(encode(HintFrame(event)))
+        self._delivered[hint.key] = hint.hint_id
+        return True
+
+    @property
+    def next_packet(self) -> bytes | None:
+        """The packet to send next, if one waits."""
+        return self._hints[0] if self._hints else None
+
+    def packet_sent(self) -> None:
+        """The packet was handed over."""
+        self._hints.popleft()
+
+    def rejoin(self, hello: Hello) -> None:
+        """Restart the session after a reconnect: all totals come again, and undelivered hints are sent again."""
+        self.hello = hello
+        self._hints.clear()
+        self._delivered.clear()
+
+    def _take_names(self, frame: Names) -> None:
+        check_names(frame)
+        names = {name.kernel: name for name in frame.names}
+        added = sum(_length(name) - _length(self._names.get(kernel)) for kernel, name in names.items())
+        kernels = len(self._names.keys() | names)
+        if kernels > self._limits.kernels or self._names_bytes + added > self._limits.names_bytes:
+            raise FrameError(
+                f"process has {kernels} kernels with names of {self._names_bytes + added} characters; "
+                f"the limits are {self._limits.kernels} and {self._limits.names_bytes}; measure fewer kernels"
+            )
+        self._names.update(names)
+        self._names_bytes += added
+
+    def _take_rows(self, frame: KernelRows) -> None:
+        check_rows(frame, len(self.devices), self._names)
+        rows = self._new.rows.get(frame.device, {})
+        added = sum(_buckets(row) - _buckets(rows.get(row.kernel)) for row in frame.rows)
+        if self._buckets + added > self._limits.buckets:
+            raise FrameError(
+                f"process has {self._buckets + added} histogram buckets waiting; the limit is {self._limits.buckets}; "
+                "measure fewer kernels"
+            )
+        self._buckets += added
+        self._new.rows.setdefault(frame.device, rows).update((row.kernel, row) for row in frame.rows)
+        self._active.add(frame.device)
+
+    def _take_variants(self, frame: VariantRows) -> None:
+        check_variants(frame, len(self.devices), self._names)
+        rows = {(row.kernel, row.variant): row for row in frame.rows}
+        known = self._variants.setdefault(frame.device, {})
+        texts: dict[int, set[str]] = {}
+        for kernel, variant in rows:
+            if variant not in known.get(kernel, ()):
+                texts.setdefault(kernel, set(known.get(kernel, ()))).add(variant)
+        most = max(map(len, texts.values()), default=0)
+        total = self._variants_known + sum(len(found) - len(known.get(kernel, ())) for kernel, found in texts.items())
+        if most > MAX_VARIANTS or total > self._limits.variants:
+            raise FrameError(
+                f"process has {total} variants, {most} of one kernel; the limits are "
+                f"{self._limits.variants} and {MAX_VARIANTS}; sum the others as one"
+            )
+        known.update(texts)
+        self._variants_known = total
+        self._new.variants.setdefault(frame.device, {}).update(rows)
+        self._active.add(frame.device)
+
+    def _take_tunables(self, frame: Tunables) -> None:
+        check_tunables(frame)
+        self.tunables = tuple(self._completed(tunable) for tunable in frame.tunables)
+        self._described.clear()
+
+    def _completed(self, claim: TunableClaim) -> TunableClaim:
+        """The model stands with the tunable, so that a hint can say for which one it was derived."""
+        return claim if claim.device_model else replace(claim, device_model=self.devices[0].model_name)
+
+    def _outcome(self, frame: OutcomeFrame) -> Outcome:
+        try:
+            outcome = outcome_from(frame.event)
+        except EventError as error:
+            raise FrameError(f"Outcome frame is malformed: {error}") from error
+        home = self.devices[min(self._active, default=0)]
+        process = self.process
+        return replace(outcome, program=process.program, rank=process.rank, hostname=home.hostname, uuid=home.uuid)
+
+    def _report(self, device: int) -> ProcessReport:
+        rows = tuple(self._new.rows.get(device, {}).values())
+        told = self._announced_names.setdefault(device, {})
+        variants = self._new.variants.get(device, {})
+        names = {
+            kernel: self._names[kernel] for kernel in [*(row.kernel for row in rows), *(key[0] for key in variants)]
+        }
+        new_names = tuple(name for kernel, name in names.items() if _differs(told.get(kernel), name))
+        told.update(names)
+        return ProcessReport(
+            self.process,
+            self.devices[device],
+            names=new_names,
+            rows=rows,
+            counters=self._new.counters.get(device),
+            variants=variants,
+            tunables=None if device in self._described else self.tunables,
+            method=self.method,
+            version=self.hello.version,
+            status=self.status,
+            final=self.ended,
+        )
+
+
+def _buckets(row: KernelRow | None) -> int:
+    return len(row.durations.buckets) if row else 0
+
+
+def _differs(told: KernelName | None, name: KernelName) -> bool:
+    return told is not name and told != name
+
+
+def _length(name: KernelName | None) -> int:
+    return len(name.signature) if name else 0

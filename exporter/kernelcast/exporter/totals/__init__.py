@@ -1,0 +1,1 @@
+"""Reports of processes, added up to series that never fall."""

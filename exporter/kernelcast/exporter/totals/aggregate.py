@@ -1,0 +1,253 @@
+"""Sums the processes of each program, rank and GPU into series that never fall, within fixed bounds."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.totals.emit import Emitter
+from kernelcast.exporter.totals.energy import EnergyMeter
+from kernelcast.exporter.totals.process import MAX_TUNABLES, ProcessTotals
+from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.exporter.totals.series import ProgramSeries, SeriesKey
+from kernelcast.wire.events import Outcome
+from kernelcast.wire.frames import MEMSET
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
+
+DEFAULT_KERNELS: Final = 100
+"""In six real traces (HolisticTraceAnalysis, tests/data) 100 kernels cover 98.8 to 100 % of GPU time."""
+DEFAULT_DETAILED: Final = 20
+DEFAULT_RETIRE_SECONDS: Final = 300.0
+MAX_PROGRAMS: Final = 4_096
+MAX_PROCESSES: Final = 1_024
+"""Of one program on one GPU: as many as the probe's socket knows at one time, so that it, which tells the program, is
+the one to refuse."""
+MAX_ENDED: Final = 16
+MAX_FINISHED: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSamples:
+    """All samples of one program on one host at one time: they share a record key and a resource."""
+
+    hostname: str
+    program: str
+    samples: tuple[Sample, ...]
+    time_ns: int = 0
+
+
+@dataclass(slots=True)
+class AggregatorCounts:
+    """Counts of the aggregator since it started.
+
+    Attributes:
+        reports: Reports taken in.
+        launches: Kernel launches added up.
+        copies: Copies added up.
+        fallen: Totals lower than the same process's last ones: a bug of whoever reports; ignored.
+        refused: Totals and reports that found no room within the limits.
+        late: Reports of processes that ended long ago; ignored.
+        retired: Programs whose series are no longer written.
+        unmatched: Outcomes of hints of a program that is not known here.
+    """
+
+    reports: int = 0
+    launches: int = 0
+    copies: int = 0
+    fallen: int = 0
+    refused: int = 0
+    late: int = 0
+    retired: int = 0
+    unmatched: int = 0
+
+
+class ProgramOnGpu:
+    """One program on one GPU: its series and the processes that feed them.
+
+    Attributes:
+        series: The series that are published.
+        live: Processes by nonce, the one that reported last at the end.
+        ended: The last few that ended; should one speak again, it goes on from where it was.
+    """
+
+    __slots__ = ("ended", "live", "series")
+
+    def __init__(self, series: ProgramSeries) -> None:
+        self.series = series
+        self.live: OrderedDict[str, ProcessTotals] = OrderedDict()
+        self.ended: OrderedDict[str, ProcessTotals] = OrderedDict()
+
+
+class Aggregator:
+    """Reports in, samples out. Not thread-safe; knows no clock.
+
+    A program whose processes have all ended is written for `retire_after_seconds` more and then forgotten; if it comes
+    back, its series begin again at zero with a later start, as after any restart of a source.
+
+    Args:
+        max_kernels: Kernels with a series of their own, per program and GPU; None for all of them.
+        detailed_kernels: How many of those travel with histogram buckets.
+        retire_after_seconds: How long an ended program is still written.
+        epoch_ns: Since when this aggregator's memory reaches back, Unix nanoseconds: no series claims to have started
+            earlier. A daemon that starts without a snapshot passes its own start; a replay passes 0.
+
+    Attributes:
+        members: By key.
+        counts: Counts since the start.
+        epoch_ns: As above; moves on when a program is retired.
+        energy: What GPUs took, and what kernels probably took of it.
+        finished: Processes that ended and are no longer kept, so that a late report is not counted twice.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_kernels: int | None = DEFAULT_KERNELS,
+        detailed_kernels: int = DEFAULT_DETAILED,
+        retire_after_seconds: float = DEFAULT_RETIRE_SECONDS,
+        epoch_ns: int = 0,
+    ) -> None:
+        self._max_kernels = max_kernels
+        self._detailed_kernels = detailed_kernels
+        self._retire_after_ns = round(retire_after_seconds * NANOSECONDS_PER_SECOND)
+        self.epoch_ns = epoch_ns
+        self.members: dict[SeriesKey, ProgramOnGpu] = {}
+        self.finished: OrderedDict[str, None] = OrderedDict()
+        self.counts = AggregatorCounts()
+        self.energy = EnergyMeter()
+
+    def report(self, report: ProcessReport) -> None:
+        """Take in the totals of one process on one GPU."""
+        self.counts.reports += 1
+        key = _key(report)
+        nonce = report.process.nonce
+        if _finished_name(nonce, key) in self.finished:
+            self.counts.late += 1
+            return
+        member = self._member(key, report)
+        if member is None:
+            self.counts.refused += 1
+            return
+        process = member.live.pop(nonce, None) or member.ended.pop(nonce, None)
+        if process is None:
+            if not report.final and not self._has_room(member):
+                # For good: later reports would lack the names in this one.
+                self._finish(nonce, key)
+                self.counts.refused += 1
+                return
+            process = ProcessTotals()
+        member.series.active_ns = 0
+        growth = process.advance(report)
+        self.counts.fallen += growth.fallen
+        self.counts.refused += growth.refused + member.series.grow(growth)
+        self.counts.launches += sum(grown.launches for grown in growth.kernels.values())
+        self.counts.copies += sum(
+            n for name, n in growth.counters.items() if name[0] == "memcpy_operations" and MEMSET not in name
+        )
+        if report.final:
+            self._end(member, nonce, process)
+            return
+        member.live[nonce] = process
+
+    def recall(self, report: ProcessReport) -> None:
+        """Restore the totals that a process reported to an earlier run of this exporter; it may have ended since."""
+        self.report(report)
+        member = self.members.get(_key(report))
+        process = member.live.get(report.process.nonce) if member is not None else None
+        if process is not None:
+            process.confirmed = False
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Count the outcome of a hint."""
+        member = self._addressee(outcome)
+        if member is None:
+            self.counts.unmatched += 1
+            return
+        series = member.series
+        key = (outcome.tunable, outcome.state.value)
+        if key not in series.outcomes and len(series.outcomes) >= MAX_TUNABLES * len(type(outcome.state)):
+            self.counts.refused += 1
+            return
+        series.outcomes[key] = series.outcomes.get(key, 0) + 1
+        if outcome.measured_ratio is not None:
+            series.measured[outcome.tunable] = outcome.measured_ratio
+
+    def meter(self, devices: Iterable[Sample]) -> list[Sample]:
+        """Divide the energy that device samples tell over the kernels that ran; returns the GPUs' own energy series."""
+        return self.energy.book(devices, (member.series for member in self.members.values()))
+
+    def samples(self, now_ns: int) -> Iterator[ProgramSamples]:
+        """Close the interval and show every series at `now_ns` (Unix nanoseconds), grouped by host and program."""
+        self._retire(now_ns)
+        groups: dict[tuple[str, str], list[Sample]] = {}
+        for key, member in self.members.items():
+            series = member.series
+            series.settle(max_kernels=self._max_kernels, detailed_kernels=self._detailed_kernels)
+            series.start_ns = min(series.start_ns or now_ns, now_ns)
+            shown = groups.setdefault((key.hostname, key.program), [])
+            shown.extend(Emitter(series, now_ns).samples(member.live.values()))
+        for (hostname, program), samples in groups.items():
+            yield ProgramSamples(hostname, program, tuple(samples), now_ns)
+
+    def _member(self, key: SeriesKey, report: ProcessReport) -> ProgramOnGpu | None:
+        member = self.members.get(key)
+        if member is None and len(self.members) < MAX_PROGRAMS:
+            start_ns = max(report.process.start_ns, self.epoch_ns)
+            member = self.members[key] = ProgramOnGpu(ProgramSeries(key, report.device, start_ns))
+        return member
+
+    def _has_room(self, member: ProgramOnGpu) -> bool:
+        """Whether a further process may report; one that has not come back since an earlier run makes room."""
+        if len(member.live) < MAX_PROCESSES:
+            return True
+        absent = next((nonce for nonce, process in member.live.items() if not process.confirmed), None)
+        if absent is None:
+            return False
+        self._end(member, absent, member.live.pop(absent))
+        return True
+
+    def _end(self, member: ProgramOnGpu, nonce: str, process: ProcessTotals) -> None:
+        member.ended[nonce] = process
+        while len(member.ended) > MAX_ENDED:
+            oldest, _ = member.ended.popitem(last=False)
+            self._finish(oldest, member.series.key)
+
+    def _finish(self, nonce: str, key: SeriesKey) -> None:
+        self.finished[_finished_name(nonce, key)] = None
+        while len(self.finished) > MAX_FINISHED:
+            self.finished.popitem(last=False)
+
+    def _retire(self, now_ns: int) -> None:
+        for key, member in list(self.members.items()):
+            series = member.series
+            if not series.active_ns or any(process.confirmed for process in member.live.values()):
+                series.active_ns = now_ns
+            elif now_ns - series.active_ns >= self._retire_after_ns:
+                self._forget(key, member, now_ns)
+
+    def _forget(self, key: SeriesKey, member: ProgramOnGpu, now_ns: int) -> None:
+        for nonce in member.ended:
+            self._finish(nonce, key)
+        del self.members[key]
+        self.counts.retired += 1
+        # The series of a program that comes back must start later than its points before.
+        self.epoch_ns = max(self.epoch_ns, now_ns)
+
+    def _addressee(self, outcome: Outcome) -> ProgramOnGpu | None:
+        """The program that spoke; its GPU too, where the outcome names one that is known."""
+        fitting = [
+            (key.uuid == outcome.uuid, member)
+            for key, member in self.members.items()
+            if key.program == outcome.program and key.rank == outcome.rank and outcome.hostname in ("", key.hostname)
+        ]
+        return max(fitting, key=lambda item: item[0])[1] if fitting else None
+
+
+def _key(report: ProcessReport) -> SeriesKey:
+    process, device = report.process, report.device
+    return SeriesKey(device.hostname, device.uuid, device.gi_id, process.program, process.rank, process.source)
+
+
+def _finished_name(nonce: str, key: SeriesKey) -> str:
+    return f"{nonce}|{key.uuid}|{key.gi_id}"

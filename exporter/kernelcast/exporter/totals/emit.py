@@ -1,0 +1,213 @@
+"""Series of a program as samples under the catalogue's rows."""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.totals.growth import LaunchTotals, Timed
+from kernelcast.exporter.totals.process import ProcessTotals
+from kernelcast.exporter.totals.series import MOST, KernelSeries, ProgramSeries
+from kernelcast.wire.catalogue import Metric, energy, kernel
+from kernelcast.wire.frames import KernelName, TunableClaim
+from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
+from kernelcast.wire.identity import Labels, labels
+from kernelcast.wire.kernels import OTHER
+
+COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
+    "memcpy_bytes": (kernel.MEMCPY_BYTES, ("kind", "pinned")),
+    "memcpy_operations": (kernel.MEMCPY_OPERATIONS, ("kind", "pinned")),
+    "memcpy_ns": (kernel.MEMCPY_SECONDS, ("kind", "pinned")),
+    "sync_ns": (kernel.SYNC_WAIT, ("type",)),
+    "sync_calls": (kernel.SYNC_CALLS, ("type",)),
+    "device_ns": (kernel.DEVICE_TIME, ("state",)),
+    "overhead_ns": (kernel.PROBE_OVERHEAD, ()),
+    "dropped_frames": (kernel.PROBE_DROPPED, ()),
+    "dropped_records": (kernel.PROBE_RECORDS, ()),
+    "region_launches": (kernel.REGION_LAUNCHES, ("region",)),
+    "region_gpu_ns": (kernel.REGION_GPU, ("region",)),
+    "region_wall_ns": (kernel.REGION_WALL, ("region",)),
+    "unseen_launches": (kernel.PROBE_UNSEEN, ("reason",)),
+}
+"""Name of a counter, as `process.flatten` gives it, to its row and the labels of its key; `_ns` becomes seconds."""
+
+MICROJOULES_PER_JOULE: Final = 1_000_000
+SQUARE_NANOSECONDS_PER_SQUARE_SECOND: Final = NANOSECONDS_PER_SECOND**2
+
+
+class Emitter:
+    """Makes the samples of one program on one GPU at one time."""
+
+    def __init__(self, series: ProgramSeries, time_ns: int) -> None:
+        self._series = series
+        self._time_ns = time_ns
+        key = series.key
+        self._base = {**series.device.join_labels(key.source), "program": key.program, "rank": key.rank}
+
+    def samples(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
+        """Everything there is to say; `live` are the processes that have not ended."""
+        for shown in self._series.admitted:
+            yield from self._kernel(shown)
+        for kernel_class, totals in self._series.other.items():
+            base = self._labels(kernel=OTHER, kernel_class=kernel_class)
+            yield from self._launches(base, totals, detailed=False)
+            yield from self._energy(base, self._series.other_energy_uj.get(kernel_class, 0))
+        yield from self._counters()
+        yield from self._gaps()
+        yield from self._coverage()
+        yield from self._processes(live)
+        yield from self._hints()
+
+    def _labels(self, **own: str) -> Labels:
+        return labels(**self._base, **own)
+
+    def _counter(self, metric: Metric, attributes: Labels, value: float) -> Sample:
+        return Sample(metric, attributes, self._time_ns, value, self._series.start_ns)
+
+    def _gauge(self, metric: Metric, attributes: Labels, value: float) -> Sample:
+        return Sample(metric, attributes, self._time_ns, value)
+
+    def _kernel(self, shown: KernelSeries) -> Iterator[Sample]:
+        own = self._own(shown)
+        yield from self._launches(own, shown.totals, detailed=shown.detailed)
+        yield from self._energy(own, shown.energy_uj)
+        config = shown.config
+        if config is not None and (config.grid or config.block):
+            yield self._gauge(kernel.KERNEL_INFO, self._configured(shown, config), 1)
+        if config is not None and config.occupancy:
+            yield self._gauge(kernel.OCCUPANCY, own, config.occupancy)
+        for variant, totals in shown.variants.items():
+            yield from self._variant(self._varied(shown, variant), totals)
+
+    def _own(self, shown: KernelSeries) -> Labels:
+        """Labels are sorted once for each series: sorting them every interval would cost more than all else."""
+        made = shown.attributes.get("")
+        if made is None:
+            made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class)
+            shown.attributes[""] = made
+        return made
+
+    def _varied(self, shown: KernelSeries, variant: str) -> Labels:
+        made = shown.attributes.get(variant)
+        if made is None:
+            made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class, variant=variant)
+            shown.attributes[variant] = made
+        return made
+
+    def _configured(self, shown: KernelSeries, config: KernelName) -> Labels:
+        """Of configurations only the last one is kept."""
+        made = shown.attributes.get(config)
+        if made is None:
+            shown.attributes = {key: known for key, known in shown.attributes.items() if isinstance(key, str)}
+            made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class, **_config(config))
+            shown.attributes[config] = made
+        return made
+
+    def _launches(self, attributes: Labels, totals: LaunchTotals, *, detailed: bool) -> Iterator[Sample]:
+        durations = totals.durations
+        # The samples outlive this interval on other threads, while the totals go on growing: hand out a copy.
+        shown = durations.copy() if detailed else DurationTotals(durations.count, durations.sum_ns)
+        start_ns = self._series.start_ns
+        yield Sample(kernel.DURATION, attributes, self._time_ns, shown, start_ns, detailed)
+        yield self._counter(kernel.LAUNCHES, attributes, totals.launches)
+        yield self._counter(kernel.TIMED_LAUNCHES, attributes, durations.count)
+        if totals.queue_delays:
+            delay_seconds = totals.queue_delay_ns / NANOSECONDS_PER_SECOND
+            yield self._counter(kernel.QUEUE_DELAY, attributes, delay_seconds)
+            yield self._counter(kernel.QUEUE_DELAYS, attributes, totals.queue_delays)
+        if totals.graph_launches:
+            yield self._counter(kernel.GRAPH_LAUNCHES, attributes, totals.graph_launches)
+
+    def _energy(self, attributes: Labels, energy_uj: int) -> Iterator[Sample]:
+        if self._series.metered:
+            yield self._counter(energy.KERNEL_ENERGY, attributes, energy_uj / MICROJOULES_PER_JOULE)
+
+    def _variant(self, attributes: Labels, totals: Timed) -> tuple[Sample, ...]:
+        """Most samples are those of variants: they are made without a detour."""
+        time_ns, start_ns = self._time_ns, self._series.start_ns
+        seconds = totals.sum_ns / NANOSECONDS_PER_SECOND
+        squares = totals.sum_squares_ns2 / SQUARE_NANOSECONDS_PER_SQUARE_SECOND
+        return (
+            Sample(kernel.VARIANT_LAUNCHES, attributes, time_ns, totals.count, start_ns),
+            Sample(kernel.VARIANT_SECONDS, attributes, time_ns, seconds, start_ns),
+            Sample(kernel.VARIANT_SQUARES, attributes, time_ns, squares, start_ns),
+        )
+
+    def _counters(self) -> Iterator[Sample]:
+        for (name, *values), total in self._series.counters.items():
+            metric, label_names = COUNTERS[name]
+            value = total / NANOSECONDS_PER_SECOND if name.endswith("_ns") else total
+            own = dict(zip(label_names, values, strict=True))
+            yield self._counter(metric, self._labels(**own), value)
+
+    def _gaps(self) -> Iterator[Sample]:
+        series = self._series
+        if series.gaps is not None:
+            gaps = series.gaps.copy()
+            yield Sample(kernel.LAUNCH_GAP, self._labels(), self._time_ns, gaps, series.start_ns, detailed=True)
+
+    def _coverage(self) -> Iterator[Sample]:
+        """Timed launches by all that are known of; a launch that the method cannot see is one that it did not time."""
+        series = self._series
+        parts = [*(one.totals for one in series.admitted), *series.other.values()]
+        launches = sum(part.launches for part in parts)
+        launches += sum(total for key, total in series.counters.items() if key[0] == "unseen_launches")
+        if launches:
+            timed = sum(part.durations.count for part in parts)
+            yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches)
+
+    def _processes(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
+        """Samples of living processes: a state is shown once for all processes in it, pools add up."""
+        facts: set[tuple[Labels, Metric]] = set()
+        pools: dict[tuple[str, str], int] = {}
+        for process in live:
+            facts.update(self._facts(process))
+            for key, size_bytes in process.pools.items():
+                pools[key] = pools.get(key, 0) + size_bytes
+        yield from (self._gauge(metric, attributes, 1) for attributes, metric in sorted(facts, key=_fact_order))
+        for (pool, state), size_bytes in pools.items():
+            yield self._gauge(kernel.MEMORY_POOL, self._labels(pool=pool, state=state), min(size_bytes, MOST - 1))
+        ratios = [process.status.sample_ratio for process in live if process.status]
+        if ratios:
+            yield self._gauge(kernel.PROBE_SAMPLE, self._labels(), min(ratios))
+
+    def _facts(self, process: ProcessTotals) -> Iterator[tuple[Labels, Metric]]:
+        if process.method or process.version:
+            yield self._labels(method=process.method, version=process.version), kernel.PROBE_INFO
+        if process.status:
+            yield self._labels(state=process.status.state, reason=process.status.reason), kernel.PROBE_STATE
+        for claim in process.tunables:
+            yield self._labels(**_claim(claim)), kernel.TUNABLE_INFO
+
+    def _hints(self) -> Iterator[Sample]:
+        for (tunable, state), count in self._series.outcomes.items():
+            yield self._counter(kernel.HINT_OUTCOMES, self._labels(tunable=tunable, state=state), count)
+        for tunable, ratio in self._series.measured.items():
+            yield self._gauge(kernel.HINT_MEASURED, self._labels(tunable=tunable), ratio)
+
+
+def _config(config: KernelName) -> dict[str, str]:
+    return {
+        "grid": config.grid,
+        "block": config.block,
+        "registers": str(config.registers) if config.registers else "",
+        "shared_memory": str(config.shared_memory_bytes),
+        "local_memory": str(config.local_memory_bytes) if config.local_memory_bytes else "",
+    }
+
+
+def _fact_order(fact: tuple[Labels, Metric]) -> tuple[str, Labels]:
+    return fact[1].prometheus_name, fact[0]
+
+
+def _claim(claim: TunableClaim) -> dict[str, str]:
+    return {
+        "tunable": claim.name,
+        "value": claim.value,
+        "allowed": ",".join(claim.allowed),
+        "kind": claim.kind,
+        "scope": claim.scope,
+        "granularity": claim.granularity,
+        "kernel": ";".join(claim.kernels),
+        "device_model": claim.device_model,
+        "code_version": claim.code_version,
+    }

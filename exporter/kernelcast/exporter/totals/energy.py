@@ -1,0 +1,198 @@
+"""Energy of each GPU, and what its programs' kernels probably took of it.
+
+The GPU measures its energy as a whole. An interval's energy is divided by time: as much of it as the share of the
+interval in which the reporting programs' kernels ran is active, the rest idle; the active part is divided over kernels
+by their GPU time. Programs that do not report, copies, and launches that a probe cannot see count as idle. Untimed
+launches of a kernel are assumed to last as long as its timed ones.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kernelcast.columnar import Sample
+from kernelcast.exporter.totals.apportion import active_part, apportion
+from kernelcast.exporter.totals.emit import MICROJOULES_PER_JOULE
+from kernelcast.exporter.totals.series import ProgramSeries
+from kernelcast.wire.catalogue import Metric, device, energy, gpu
+from kernelcast.wire.identity import Labels, labels
+
+MICROJOULES_PER_MILLIJOULE: Final = 1_000
+NANOJOULES_PER_MICROJOULE: Final = 1_000
+LONGEST_POWER_NS: Final = 60_000_000_000
+"""Between two looks that are further apart, power says nothing of the energy; a counter of energy does."""
+MAX_GPUS: Final = 4_096
+
+
+class GpuKey(NamedTuple):
+    """A whole GPU of a host; `source` as in `wire.identity`."""
+
+    hostname: str
+    uuid: str
+    source: str
+
+
+@dataclass(slots=True)
+class EnergyReading:
+    """One reading of a GPU's energy and power; None for a value that the GPU does not give."""
+
+    time_ns: int
+    energy_mj: int | None = None
+    power_w: float | None = None
+
+
+@dataclass(slots=True)
+class GpuEnergy:
+    """One GPU's energy since it was first seen, in microjoules.
+
+    Attributes:
+        gpu: Its index.
+        start_ns: Since when, Unix nanoseconds.
+        active_uj: While kernels ran.
+        idle_uj: Otherwise.
+        last: The look that the next one is compared with; None until the first one, and after a restart.
+    """
+
+    gpu: str
+    start_ns: int
+    active_uj: int = 0
+    idle_uj: int = 0
+    last: EnergyReading | None = None
+
+
+class EnergyMeter:
+    """Books each interval's energy to GPUs and kernels. Knows no clock.
+
+    Attributes:
+        gpus: By key; what survives a restart.
+    """
+
+    def __init__(self) -> None:
+        self.gpus: dict[GpuKey, GpuEnergy] = {}
+
+    def book(self, samples: Iterable[Sample], programs: Iterable[ProgramSeries]) -> list[Sample]:
+        """Take in what GPUs say of themselves, and what programs did on them since the last call.
+
+        Args:
+            samples: Device samples of this interval.
+            programs: All that are known; their kernels' energy grows.
+
+        Returns:
+            The energy of each GPU among the samples; for one in MIG mode the reason why there is none.
+        """
+        looks, divided = _readings(samples)
+        users: dict[GpuKey, list[ProgramSeries]] = {}
+        for series in programs:
+            users.setdefault(GpuKey(series.key.hostname, series.key.uuid, series.key.source), []).append(series)
+        shown: list[Sample] = []
+        for key, (index, look) in looks.items():
+            if key in divided:
+                if key in self.gpus:
+                    self.gpus[key].last = None
+                shown.append(_absent(key, index, look.time_ns))
+                continue
+            found = self._measured(key, index, look, users.get(key, []))
+            if found is not None:
+                shown.extend(_samples(key, found, look.time_ns))
+        return shown
+
+    def _measured(self, key: GpuKey, index: str, look: EnergyReading, users: list[ProgramSeries]) -> GpuEnergy | None:
+        known = self.gpus.get(key)
+        if known is None:
+            if (look.energy_mj is None and look.power_w is None) or len(self.gpus) >= MAX_GPUS:
+                return None
+            known = self.gpus[key] = GpuEnergy(index, look.time_ns)
+        last = known.last
+        if last is not None and look.time_ns <= last.time_ns:
+            return known
+        known.last = look
+        used_uj = _used_uj(last, look) if last is not None else None
+        for series in users:
+            series.metered = True
+        if last is None or used_uj is None:
+            for series in users:
+                series.spent_ns.clear()
+            return known
+        active_uj = _divide(used_uj, look.time_ns - last.time_ns, users)
+        known.active_uj += active_uj
+        known.idle_uj += used_uj - active_uj
+        return known
+
+
+def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
+    """Charge energy to the kernels that ran; returns the charges."""
+    shares = [(series, signature, ns) for series in users for signature, ns in series.spent_ns.items() if ns]
+    weights = [ns for _, _, ns in shares]
+    active_uj = active_part(used_uj, elapsed_ns=elapsed_ns, spent_ns=sum(weights))
+    if shares:
+        for (series, signature, _), part_uj in zip(shares, apportion(active_uj, weights), strict=True):
+            series.charge(signature, part_uj)
+    for series in users:
+        series.spent_ns.clear()
+    return active_uj
+
+
+def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
+    """Energy between two looks; None where the counter fell, or there is none and no power either."""
+    if last.energy_mj is not None and now.energy_mj is not None:
+        used_mj = now.energy_mj - last.energy_mj
+        return used_mj * MICROJOULES_PER_MILLIJOULE if used_mj >= 0 else None
+    elapsed_ns = now.time_ns - last.time_ns
+    if last.power_w is None or now.power_w is None or elapsed_ns > LONGEST_POWER_NS:
+        return None
+    return round((last.power_w + now.power_w) / 2 * elapsed_ns / NANOJOULES_PER_MICROJOULE)
+
+
+def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
+    """Readings by GPU, with its index; and the GPUs that are divided into instances."""
+    looks: dict[GpuKey, tuple[str, EnergyReading]] = {}
+    divided: set[GpuKey] = set()
+    places: dict[Labels, tuple[GpuKey, str, bool]] = {}
+    seen: Labels | None = None
+    for sample in samples:
+        # The rows of a GPU share their labels: behind the first, only those that tell its energy say anything new.
+        if sample.attributes is seen and not _is_energy_or_power(sample.metric):
+            continue
+        if not sample.metric.otlp_name.startswith("DCGM_FI_"):
+            continue
+        seen = sample.attributes
+        place = places.get(sample.attributes)
+        if place is None:
+            place = places[sample.attributes] = _place(sample.attributes)
+        key, index, instance = place
+        if instance:
+            divided.add(key)
+            continue
+        _, look = looks.setdefault(key, (index, EnergyReading(sample.time_ns)))
+        if sample.metric is device.TOTAL_ENERGY and isinstance(sample.value, int | float):
+            look.energy_mj = int(sample.value)
+        elif sample.metric is device.POWER_USAGE and isinstance(sample.value, int | float):
+            look.power_w = float(sample.value)
+    return looks, divided
+
+
+def _is_energy_or_power(metric: Metric) -> bool:
+    return metric is device.TOTAL_ENERGY or metric is device.POWER_USAGE
+
+
+def _place(attributes: Labels) -> tuple[GpuKey, str, bool]:
+    """Key and index of the GPU that these labels name, and whether they are those of one of its instances."""
+    own = dict(attributes)
+    key = GpuKey(own.get("Hostname", ""), own.get("UUID", ""), own.get("source", ""))
+    return key, own.get("gpu", ""), bool(own.get("GPU_I_ID"))
+
+
+def _own(key: GpuKey, index: str) -> Mapping[str, str]:
+    return {"Hostname": key.hostname, "UUID": key.uuid, "gpu": index, "source": key.source}
+
+
+def _samples(key: GpuKey, known: GpuEnergy, time_ns: int) -> Iterator[Sample]:
+    for state, used_uj in (("active", known.active_uj), ("idle", known.idle_uj)):
+        attributes = labels(**_own(key, known.gpu), state=state)
+        yield Sample(energy.ENERGY, attributes, time_ns, used_uj / MICROJOULES_PER_JOULE, known.start_ns)
+
+
+def _absent(key: GpuKey, index: str, time_ns: int) -> Sample:
+    """The energy of a GPU is measured as a whole; the share of an instance is unknown."""
+    own = labels(**_own(key, index), field=energy.ENERGY.prometheus_name, reason="mig")
+    return Sample(gpu.FIELD_ABSENT, own, time_ns, 1)

@@ -1,0 +1,187 @@
+"""The totals that one process reported last for one GPU, from which the growth of its next report follows."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from kernelcast.exporter.totals.growth import CounterKey, LaunchTotals, ReportIncrement, difference, variant_growth
+from kernelcast.exporter.totals.report import ProcessReport
+from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.kernels import normalise
+
+MAX_TRACKED: Final = 20_000
+"""Kernels, and (kernel, variant) pairs, that are kept for one process; real traces have 49 to 170 and 192 to 579."""
+MAX_COUNTERS: Final = 512
+"""A `Counters` frame may have 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and three totals beside."""
+MAX_TUNABLES: Final = 64
+MAX_SIGNATURE_CHARACTERS: Final = 16_384
+
+
+class ProcessTotals:
+    """One process on one GPU: its last report and its status.
+
+    Attributes:
+        names: The process's kernel numbers to kernels, signatures normalised.
+        rows: Kernel number to its last totals.
+        variants: (kernel number, variant) to its last totals.
+        counters: Counter to its last total.
+        gaps: Its last idle times between two things the device did.
+        pools: (pool, state) to bytes, as of its last report.
+        status: How it is measured right now; None where it never said.
+        tunables: As the process last claimed them.
+        method: How it measures.
+        version: Its probe's version.
+        confirmed: False for a process known from a snapshot only, until it reports again.
+    """
+
+    __slots__ = (
+        "confirmed",
+        "counters",
+        "gaps",
+        "method",
+        "names",
+        "pools",
+        "rows",
+        "status",
+        "tunables",
+        "variants",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.names: dict[int, KernelName] = {}
+        self.rows: dict[int, LaunchTotals] = {}
+        self.variants: dict[tuple[int, str], VariantRow] = {}
+        self.counters: dict[CounterKey, int] = {}
+        self.gaps: DurationTotals | None = None
+        self.pools: dict[tuple[str, str], int] = {}
+        self.status: Status | None = None
+        self.tunables: tuple[TunableClaim, ...] = ()
+        self.method = ""
+        self.version = ""
+        self.confirmed = True
+
+    def advance(self, report: ProcessReport) -> ReportIncrement:
+        """Store a report; returns its increment over the process's last one."""
+        growth = ReportIncrement()
+        self.confirmed = True
+        self._describe(report)
+        for name in report.names:
+            self._learn(name, growth)
+        for row in report.rows:
+            self._advance_row(row, growth)
+        for variant, timed in report.variants.items():
+            self._advance_variant(variant, timed, growth)
+        if report.counters is not None:
+            self.pools = {(pool, state): size_bytes for pool, state, size_bytes in report.counters.pools}
+            for key, total in flatten(report.counters, probe=bool(self.version)):
+                self._advance_counter(key, total, growth)
+            if report.counters.launch_gaps is not None:
+                self._advance_gaps(report.counters.launch_gaps, growth)
+        return growth
+
+    def signature(self, kernel: int) -> str:
+        """The normalised signature of one of the process's kernels; empty while unknown."""
+        name = self.names.get(kernel)
+        return name.signature if name else ""
+
+    def _describe(self, report: ProcessReport) -> None:
+        self.method = report.method or self.method
+        self.version = report.version or self.version
+        self.status = report.status or self.status
+        if report.tunables is not None:
+            self.tunables = report.tunables[:MAX_TUNABLES]
+
+    def _learn(self, name: KernelName, growth: ReportIncrement) -> None:
+        if name.kernel not in self.names and len(self.names) >= MAX_TRACKED:
+            growth.refused += 1
+            return
+        signature = normalise(name.signature[:MAX_SIGNATURE_CHARACTERS])
+        learned = replace(name, signature=signature)
+        self.names[name.kernel] = learned
+        growth.configs.append(learned)
+
+    def _advance_row(self, row: KernelRow, growth: ReportIncrement) -> None:
+        before = self.rows.get(row.kernel)
+        if before is None and len(self.rows) >= MAX_TRACKED:
+            growth.refused += 1
+            return
+        if before is not None and before.tells(row):
+            return
+        now = LaunchTotals.of(row)
+        grown = now.since(before or LaunchTotals())
+        if grown is None:
+            growth.fallen += 1
+            return
+        self.rows[row.kernel] = now
+        known = growth.kernels.setdefault(self.signature(row.kernel), grown)
+        if known is not grown:
+            known.add(grown)
+
+    def _advance_variant(self, key: tuple[int, str], now: VariantRow, growth: ReportIncrement) -> None:
+        before = self.variants.get(key)
+        if now == before:
+            return
+        if before is None and len(self.variants) >= MAX_TRACKED:
+            growth.refused += 1
+            return
+        grown = variant_growth(self.signature(key[0]), now, before)
+        if grown is None:
+            growth.fallen += 1
+            return
+        self.variants[key] = now
+        growth.variants.append(grown)
+
+    def _advance_gaps(self, now: DurationTotals, growth: ReportIncrement) -> None:
+        grown = difference(now, self.gaps or DurationTotals())
+        if grown is None:
+            growth.fallen += 1
+            return
+        self.gaps = now.copy()
+        growth.gaps = grown
+
+    def _advance_counter(self, key: CounterKey, total: int, growth: ReportIncrement) -> None:
+        before = self.counters.get(key)
+        if before is None and len(self.counters) >= MAX_COUNTERS:
+            growth.refused += 1
+            return
+        if total < (before or 0):
+            growth.fallen += 1
+            return
+        self.counters[key] = total
+        growth.counters[key] = growth.counters.get(key, 0) + total - (before or 0)
+
+
+def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
+    """Each total of `counters` under a key of its own; rows of the same kind are summed.
+
+    Args:
+        counters: As reported.
+        probe: A probe measured them, so its cost is known; a recording has no such cost.
+    """
+    totals: dict[CounterKey, int] = {}
+
+    def add(key: CounterKey, value: int) -> None:
+        totals[key] = totals.get(key, 0) + value
+
+    for kind, pinned, copied_bytes, operations, copy_ns in counters.memcpy:
+        add(("memcpy_bytes", kind, pinned), copied_bytes)
+        add(("memcpy_operations", kind, pinned), operations)
+        add(("memcpy_ns", kind, pinned), copy_ns)
+    for sync, calls, wait_ns in counters.sync:
+        add(("sync_calls", sync), calls)
+        add(("sync_ns", sync), wait_ns)
+    for state, state_ns in counters.device_time:
+        add(("device_ns", state), state_ns)
+    for region, launches, gpu_ns, wall_ns in counters.regions:
+        add(("region_launches", region), launches)
+        add(("region_gpu_ns", region), gpu_ns)
+        add(("region_wall_ns", region), wall_ns)
+    for reason, launches in counters.unseen:
+        add(("unseen_launches", reason), launches)
+    if probe:
+        add(("overhead_ns",), counters.overhead_ns)
+        add(("dropped_frames",), counters.dropped_frames)
+        add(("dropped_records",), counters.dropped_records)
+    yield from totals.items()

@@ -1,0 +1,215 @@
+"""An aggregator as a JSON document and back: everything it needs to go on where it was."""
+
+from collections import OrderedDict
+from itertools import chain
+from typing import Any, Final
+
+from kernelcast.exporter.totals.aggregate import Aggregator, ProgramOnGpu
+from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
+from kernelcast.exporter.totals.growth import LaunchTotals, Timed
+from kernelcast.exporter.totals.process import ProcessTotals
+from kernelcast.exporter.totals.series import KernelSeries, ProgramSeries, SeriesKey
+from kernelcast.wire.frames import KernelName, VariantRow
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import Device
+
+Document = dict[str, Any]
+_DURATION_FIELDS: Final = 5
+_NO_BUCKETS: Final[list[int]] = []
+_LARGEST: Final = 2**64 - 1
+"""The largest integer that the writer of JSON takes; a sum of squares beyond it is kept as text."""
+
+
+def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
+    """The aggregator's memory; what processes say about themselves is left out, they say it again.
+
+    Args:
+        aggregator: Whose.
+        energy: Whether the GPUs' own energy is in it.
+    """
+    gpus = aggregator.energy.gpus if energy else {}
+    return {
+        "epoch_ns": aggregator.epoch_ns,
+        "finished": list(aggregator.finished),
+        "energy": [[*key, known.gpu, known.start_ns, known.active_uj, known.idle_uj] for key, known in gpus.items()],
+        "programs": [_member(member) for member in aggregator.members.values()],
+    }
+
+
+def restore(aggregator: Aggregator, document: Document) -> None:
+    """Give a new aggregator the memory of an earlier one.
+
+    Raises:
+        KeyError, TypeError, ValueError: The document is not one that `take` made.
+    """
+    epoch_ns = int(document["epoch_ns"])
+    finished = OrderedDict((str(name), None) for name in document["finished"])
+    members = [_restored_member(item) for item in document["programs"]]
+    gpus = {
+        GpuKey(hostname, uuid, source): GpuEnergy(str(index), int(start_ns), int(active_uj), int(idle_uj))
+        for hostname, uuid, source, index, start_ns, active_uj, idle_uj in document.get("energy", [])
+    }
+    aggregator.energy.gpus = gpus
+    aggregator.epoch_ns = epoch_ns
+    aggregator.finished = finished
+    aggregator.members = {member.series.key: member for member in members}
+
+
+def _member(member: ProgramOnGpu) -> Document:
+    series = member.series
+    numbers = {signature: number for number, signature in enumerate(series.kernels)}
+    return {
+        "key": list(series.key),
+        "device": _flat(series.device),
+        "start_ns": series.start_ns,
+        "kernels": [_kernel(kernel) for kernel in series.kernels.values()],
+        "other": {kernel_class: _launches(totals) for kernel_class, totals in series.other.items()},
+        "counters": [[*key, total] for key, total in series.counters.items()],
+        "gaps": _durations(series.gaps) if series.gaps else None,
+        "metered": series.metered,
+        "counted": series.counted,
+        "other_energy_uj": series.other_energy_uj,
+        "outcomes": [[*key, count] for key, count in series.outcomes.items()],
+        "measured": series.measured,
+        "live": {nonce: _process(process, numbers) for nonce, process in member.live.items()},
+        "ended": {nonce: _process(process, numbers) for nonce, process in member.ended.items()},
+    }
+
+
+def _restored_member(item: Document) -> ProgramOnGpu:
+    series = ProgramSeries(SeriesKey(*item["key"]), Device(**item["device"]), int(item["start_ns"]))
+    kernels = [_restored_kernel(kernel) for kernel in item["kernels"]]
+    series.kernels = {kernel.signature: kernel for kernel in kernels}
+    series.other = {str(name): _restored_launches(totals) for name, totals in item["other"].items()}
+    series.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    series.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
+    series.metered = bool(item.get("metered"))
+    series.counted = int(item.get("counted", 0))
+    series.other_energy_uj = {str(name): int(used_uj) for name, used_uj in item.get("other_energy_uj", {}).items()}
+    series.outcomes = {(tunable, state): int(count) for tunable, state, count in item["outcomes"]}
+    ratios = item["measured"].items()
+    series.measured = {str(tunable): float(ratio) for tunable, ratio in ratios if ratio is not None}
+    member = ProgramOnGpu(series)
+    for restored, stored in ((member.live, item["live"]), (member.ended, item["ended"])):
+        for nonce, process in stored.items():
+            restored[nonce] = _restored_process(process, kernels)
+    return member
+
+
+def _kernel(kernel: KernelSeries) -> Document:
+    return {
+        "signature": kernel.signature,
+        "gpu_time_ns": kernel.gpu_time_ns,
+        "admitted": kernel.admitted,
+        "detailed": kernel.detailed,
+        "totals": _launches(kernel.totals),
+        "pending": _launches(kernel.pending),
+        "variants": {variant: _timed(totals) for variant, totals in kernel.variants.items()},
+        "config": _flat(kernel.config) if kernel.config else None,
+        "energy_uj": kernel.energy_uj,
+    }
+
+
+def _restored_kernel(item: Document) -> KernelSeries:
+    return KernelSeries(
+        signature=str(item["signature"]),
+        gpu_time_ns=int(item["gpu_time_ns"]),
+        admitted=bool(item["admitted"]),
+        detailed=bool(item["detailed"]),
+        totals=_restored_launches(item["totals"]),
+        pending=_restored_launches(item["pending"]),
+        variants={str(variant): _restored_timed(totals) for variant, totals in item["variants"].items()},
+        config=KernelName(**item["config"]) if item["config"] else None,
+        energy_uj=int(item.get("energy_uj", 0)),
+    )
+
+
+def _process(process: ProcessTotals, numbers: dict[str, int]) -> Document:
+    return {
+        "names": [[kernel, numbers.get(name.signature, -1)] for kernel, name in process.names.items()],
+        "rows": [[kernel, _launches(totals)] for kernel, totals in process.rows.items()],
+        "variants": [_variant(row) for row in process.variants.values()],
+        "counters": [[*key, total] for key, total in process.counters.items()],
+        "gaps": _durations(process.gaps) if process.gaps else None,
+    }
+
+
+def _restored_process(item: Document, kernels: list[KernelSeries]) -> ProcessTotals:
+    process = ProcessTotals()
+    process.confirmed = False
+    process.names = {
+        int(kernel): KernelName(int(kernel), kernels[number].signature)
+        for kernel, number in item["names"]
+        if number >= 0
+    }
+    process.rows = {int(kernel): _restored_launches(totals) for kernel, totals in item["rows"]}
+    process.variants = {(row.kernel, row.variant): row for row in map(_restored_variant, item["variants"])}
+    process.counters = {tuple(key): int(total) for *key, total in item["counters"]}
+    process.gaps = _restored_durations(item["gaps"]) if item.get("gaps") else None
+    return process
+
+
+def _launches(totals: LaunchTotals) -> list[Any]:
+    durations = totals.durations
+    return [
+        totals.launches,
+        durations.count,
+        durations.sum_ns,
+        _number(durations.sum_squares_ns2),
+        durations.zero_count,
+        _pairs(durations),
+        totals.queue_delays,
+        totals.queue_delay_ns,
+        totals.graph_launches,
+    ]
+
+
+def _restored_launches(item: list[Any]) -> LaunchTotals:
+    """The totals of a kernel; state files of version 1 end with the durations."""
+    launches, durations, queue = item[0], item[1 : 1 + _DURATION_FIELDS], item[1 + _DURATION_FIELDS :]
+    return LaunchTotals(int(launches), _restored_durations(durations), *map(int, queue))
+
+
+def _durations(totals: DurationTotals) -> list[Any]:
+    return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2), totals.zero_count, _pairs(totals)]
+
+
+def _pairs(totals: DurationTotals) -> list[int]:
+    return list(chain.from_iterable(totals.buckets.items()))
+
+
+def _number(squares: int) -> int | str:
+    return squares if squares <= _LARGEST else str(squares)
+
+
+def _restored_durations(item: list[Any]) -> DurationTotals:
+    count, sum_ns, squares, zero_count, buckets = item
+    pairs = zip(buckets[::2], buckets[1::2], strict=True)
+    return DurationTotals(int(count), int(sum_ns), int(squares), int(zero_count), dict(pairs))
+
+
+def _timed(totals: Timed) -> list[Any]:
+    """A variant in the form of durations that have no buckets."""
+    return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2), 0, _NO_BUCKETS]
+
+
+def _variant(row: VariantRow) -> list[Any]:
+    """The same, of one process."""
+    kernel, variant, launches, sum_ns, squares = row
+    return [kernel, variant, [launches, launches, sum_ns, _number(squares), 0, _NO_BUCKETS]]
+
+
+def _restored_variant(item: list[Any]) -> VariantRow:
+    kernel, variant, (_launches, count, sum_ns, squares, *_) = item
+    return VariantRow(int(kernel), str(variant), int(count), int(sum_ns), int(squares))
+
+
+def _restored_timed(item: list[Any]) -> Timed:
+    """The totals of a variant; files of before have buckets, of which nothing is shown."""
+    count, sum_ns, squares = item[:3]
+    return Timed(int(count), int(sum_ns), int(squares))
+
+
+def _flat(value: Device | KernelName) -> Document:
+    """The fields of a value, uncopied: `dataclasses.asdict` takes several times as long."""
+    return {name: getattr(value, name) for name in value.__match_args__}
