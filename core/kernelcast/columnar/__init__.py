@@ -18,12 +18,12 @@ if TYPE_CHECKING:
         HistogramColumns,
         NumberColumns,
     )
-    from kernelcast.columnar.decoder import Decoder
-    from kernelcast.columnar.encoder import encode
-    from kernelcast.columnar.ended import EndedSeries
-    from kernelcast.columnar.exemplars import PointExemplar, exemplars_of
-    from kernelcast.columnar.limits import DecoderLimits
-    from kernelcast.columnar.samples import Export, Resource, Sample
+    from kernelcast.columnar.decoding.decoder import Decoder
+    from kernelcast.columnar.decoding.exemplars import PointExemplar, exemplars_of
+    from kernelcast.columnar.decoding.limits import DecoderLimits
+    from kernelcast.columnar.encoding.encoder import encode
+    from kernelcast.columnar.encoding.ended import EndedSeries
+    from kernelcast.columnar.encoding.samples import Export, Resource, Sample
     from kernelcast.columnar.series import (
         Attributes,
         MetricIdentity,
@@ -83,12 +83,12 @@ _SERIES: Final = (
 _HOMES: Final = {
     **dict.fromkeys(_COLUMNS, "columns"),
     **dict.fromkeys(_SERIES, "series"),
-    **dict.fromkeys(("Export", "Resource", "Sample"), "samples"),
-    **dict.fromkeys(("PointExemplar", "exemplars_of"), "exemplars"),
-    "Decoder": "decoder",
-    "EndedSeries": "ended",
-    "DecoderLimits": "limits",
-    "encode": "encoder",
+    **dict.fromkeys(("Export", "Resource", "Sample"), "encoding.samples"),
+    **dict.fromkeys(("PointExemplar", "exemplars_of"), "decoding.exemplars"),
+    "Decoder": "decoding.decoder",
+    "EndedSeries": "encoding.ended",
+    "DecoderLimits": "decoding.limits",
+    "encode": "encoding.encoder",
 }
 """Name to the module that has it."""
 

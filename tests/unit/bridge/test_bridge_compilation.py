@@ -141,11 +141,11 @@ def test_the_check_of_an_image_fails_and_names_what_was_compiled(
     monkeypatch.setattr(example_run, "take_messages_through", lambda: None)
     monkeypatch.setattr(code_cache, "compiled_here", list)
     assert warm_up.main(["--check"]) == 0
-    monkeypatch.setattr(code_cache, "compiled_here", lambda: ["kernelcast.columnar.entries.batch"])
+    monkeypatch.setattr(code_cache, "compiled_here", lambda: ["kernelcast.columnar.walk.entries.batch"])
     assert warm_up.main(["--check"]) == 1
     shown = capsys.readouterr()
     assert shown.out.count("ready decoder") == 2
-    assert "kernelcast.columnar.entries.batch" in shown.err
+    assert "kernelcast.columnar.walk.entries.batch" in shown.err
     assert "NUMBA_CPU_NAME" in shown.err
 
 

@@ -19,7 +19,7 @@ if __name__ == "__main__":  # run as a program, there is no pytest to find the p
 from tests.unit.columnar.otlp_messages import random_message
 
 from kernelcast.columnar import Decoder
-from kernelcast.columnar.layout import MessageStatus
+from kernelcast.columnar.walk.layout import MessageStatus
 
 UInt8Array = NDArray[np.uint8]
 PAGE = mmap.PAGESIZE

@@ -26,7 +26,7 @@ from kernelcast.columnar import (
     Temporality,
     exemplars_of,
 )
-from kernelcast.columnar.rendering import as_text, number_text
+from kernelcast.columnar.decoding.rendering import as_text, number_text
 
 Point = tuple[Any, ...]
 

@@ -22,12 +22,13 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import kernelcast.columnar
 assert kernelcast.columnar.__file__.startswith(sys.argv[1]), kernelcast.columnar.__file__
-from kernelcast.columnar import entries, tables
+from kernelcast.columnar.walk import entries
+from kernelcast.columnar.decoding import tables
 from kernelcast.columnar.compiled import code_cache
 tables.grown_store(tables.new_store(), 0)
 print(*code_cache.compiled_here(), *code_cache.not_kept())
 """
-REHASH = "kernelcast.columnar.entries.rehash"
+REHASH = "kernelcast.columnar.walk.entries.rehash"
 
 
 @pytest.fixture

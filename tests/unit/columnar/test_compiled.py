@@ -3,7 +3,8 @@ import threading
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from kernelcast.columnar import Decoder, Resource, Sample, encode, entries
+from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.columnar.walk import entries
 from kernelcast.wire.catalogue import Kind, Metric
 
 

@@ -9,7 +9,7 @@ from tests.unit.columnar.otlp_messages import Writer, broken, request
 from tests.unit.columnar.otlp_oracle import assert_decodes_as_protobuf_says, decoded_truth, truth
 
 from kernelcast.columnar import Decoder, SeriesIdentity
-from kernelcast.columnar.layout import HASH_MASK
+from kernelcast.columnar.walk.layout import HASH_MASK
 
 seeds = st.integers(0, 2**63)
 

@@ -16,9 +16,9 @@ from kernelcast.columnar import (
     Sample,
     Temporality,
     encode,
-    fields,
 )
-from kernelcast.columnar import encoder as encoder_module
+from kernelcast.columnar.encoding import encoder as encoder_module
+from kernelcast.columnar.encoding import fields
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.errors import WireError
 from kernelcast.wire.histogram import SCALE, DurationTotals

@@ -33,7 +33,7 @@ def test_an_unknown_name_is_the_error_that_python_gives() -> None:
 
 def test_who_only_encodes_pays_for_no_array_and_no_compiler() -> None:
     modules = brought_in("from kernelcast.columnar import EndedSeries, Resource, Sample, encode")
-    assert "kernelcast.columnar.encoder" in modules
+    assert "kernelcast.columnar.encoding.encoder" in modules
     assert not modules & {"numpy", "numba", "llvmlite", "google.protobuf"}
 
 

@@ -1,7 +1,7 @@
 import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
-from kernelcast.columnar.rendering import as_text
+from kernelcast.columnar.decoding.rendering import as_text
 
 
 def array(*values: AnyValue) -> AnyValue:

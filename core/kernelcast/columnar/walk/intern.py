@@ -4,7 +4,7 @@ import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, routine, signed
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.walk.layout import (
     ABSENT,
     ARENA,
     ARENA_MARK,
@@ -21,7 +21,7 @@ from kernelcast.columnar.layout import (
     Store,
     WalkState,
 )
-from kernelcast.columnar.stream import equal, hash_bytes
+from kernelcast.columnar.walk.stream import equal, hash_bytes
 
 
 @routine

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 
-from kernelcast.columnar.identities import canonical_attributes
+from kernelcast.columnar.decoding.identities import canonical_attributes
 from kernelcast.columnar.series import Attributes, PointType
 
 _POINTS: Final[dict[PointType, Any]] = {

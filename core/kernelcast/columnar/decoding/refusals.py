@@ -1,15 +1,9 @@
 """What a message is told that asks for more than it may."""
 
 from kernelcast.columnar.columns import Int64Array
-from kernelcast.columnar.histograms import MAX_SCALE, MIN_SCALE
-from kernelcast.columnar.layout import (
-    MAX_BUCKETS,
-    MAX_IDENTITIES,
-    MAX_IDENTITY_BYTES,
-    MAX_POINTS,
-    MessageStatus,
-)
-from kernelcast.columnar.limits import DecoderLimits
+from kernelcast.columnar.decoding.limits import DecoderLimits
+from kernelcast.columnar.walk.histograms import MAX_SCALE, MIN_SCALE
+from kernelcast.columnar.walk.layout import MAX_BUCKETS, MAX_IDENTITIES, MAX_IDENTITY_BYTES, MAX_POINTS, MessageStatus
 from kernelcast.wire.errors import DecodeError
 
 

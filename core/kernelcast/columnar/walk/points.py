@@ -4,10 +4,10 @@ import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
 from kernelcast.columnar.compiled import inlined, load64
-from kernelcast.columnar.layout import MESSAGE, ODD, OK, ROWS, WalkState
-from kernelcast.columnar.lookup import attributes, series_of
-from kernelcast.columnar.notes import note_exemplar
-from kernelcast.columnar.stream import skip, varint
+from kernelcast.columnar.walk.layout import MESSAGE, ODD, OK, ROWS, WalkState
+from kernelcast.columnar.walk.lookup import attributes, series_of
+from kernelcast.columnar.walk.notes import note_exemplar
+from kernelcast.columnar.walk.stream import skip, varint
 
 # Tags: field number and wire type in one byte.
 START = 17

@@ -2,8 +2,8 @@
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, inlined, routine, signed
-from kernelcast.columnar.intern import add, append, find, shortage
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.walk.intern import add, append, find, shortage
+from kernelcast.columnar.walk.layout import (
     ABSENT,
     FREE,
     GROW_CONTEXTS,
@@ -29,7 +29,7 @@ from kernelcast.columnar.layout import (
     VERIFY,
     WalkState,
 )
-from kernelcast.columnar.stream import delimited, equal
+from kernelcast.columnar.walk.stream import delimited, equal
 
 METRIC_KEY_HEADER = 11
 """Type, temporality, monotonic, the lengths of name and unit in 4 bytes each; name, unit and the scope's schema URL

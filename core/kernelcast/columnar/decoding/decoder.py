@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.columnar import entries, foreign, refusals, tables
 from kernelcast.columnar.columns import Decoded, Int32Array, UInt8Array
-from kernelcast.columnar.identities import Identities
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.decoding import foreign, refusals, tables
+from kernelcast.columnar.decoding.identities import Identities
+from kernelcast.columnar.decoding.limits import DecoderLimits
+from kernelcast.columnar.series import SeriesIdentity, SharedIdentities, Temporality
+from kernelcast.columnar.walk import entries
+from kernelcast.columnar.walk.layout import (
     CONTROL_SLOTS,
     EXEMPLARS,
     HISTOGRAM_ROWS,
@@ -25,9 +28,7 @@ from kernelcast.columnar.layout import (
     MessageStatus,
     WalkState,
 )
-from kernelcast.columnar.limits import DecoderLimits
-from kernelcast.columnar.lookup import METRIC_KEY_HEADER, METRIC_KEY_TEMPORALITY, QUANTILE_BYTES
-from kernelcast.columnar.series import SeriesIdentity, SharedIdentities, Temporality
+from kernelcast.columnar.walk.lookup import METRIC_KEY_HEADER, METRIC_KEY_TEMPORALITY, QUANTILE_BYTES
 from kernelcast.wire.errors import DecodeError
 
 CHUNK_BYTES = 1024 * 1024

@@ -1,7 +1,7 @@
 """Where the exemplars of points lie: most points have none, and pay nothing."""
 
 from kernelcast.columnar.compiled import routine, signed
-from kernelcast.columnar.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, WalkState
+from kernelcast.columnar.walk.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, WalkState
 
 
 @routine

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from kernelcast.columnar.buckets import bounds_sorted, fixed64_run, varint_run
 from kernelcast.columnar.columns import EXPLICIT, HAS_SUM, NO_RECORDED_VALUE, UInt8Array
 from kernelcast.columnar.compiled import load64, routine, signed
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.walk.buckets import bounds_sorted, fixed64_run, varint_run
+from kernelcast.columnar.walk.layout import (
     BOUNDS,
     BOUNDS_UNSORTED,
     BUCKETS,
@@ -20,9 +20,9 @@ from kernelcast.columnar.layout import (
     SCALE_OUT_OF_RANGE,
     WalkState,
 )
-from kernelcast.columnar.lookup import attributes, series_of
-from kernelcast.columnar.notes import note_exemplar
-from kernelcast.columnar.stream import delimited, skip, varint
+from kernelcast.columnar.walk.lookup import attributes, series_of
+from kernelcast.columnar.walk.notes import note_exemplar
+from kernelcast.columnar.walk.stream import delimited, skip, varint
 
 # Tags: field number and wire type in one byte. These are the same in both kinds of point.
 START = 17

@@ -12,9 +12,8 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from kernelcast.columnar.columns import Int32Array
-from kernelcast.columnar.layout import UNUSED, USED, Store, WalkState
-from kernelcast.columnar.lookup import COUNT_PART, METRIC_KEY_HEADER, QUANTILE_BYTES, SUM_PART
-from kernelcast.columnar.rendering import as_text, number_text
+from kernelcast.columnar.decoding.rendering import as_text, number_text
+from kernelcast.columnar.decoding.tables import grouped
 from kernelcast.columnar.series import (
     Attributes,
     MetricIdentity,
@@ -24,7 +23,8 @@ from kernelcast.columnar.series import (
     SharedIdentities,
     Temporality,
 )
-from kernelcast.columnar.tables import grouped
+from kernelcast.columnar.walk.layout import UNUSED, USED, Store, WalkState
+from kernelcast.columnar.walk.lookup import COUNT_PART, METRIC_KEY_HEADER, QUANTILE_BYTES, SUM_PART
 
 LABEL_SETS_KEPT: Final = 4096
 """A producer sends the same few attributes with each of its metrics: they are read once, and shared."""

@@ -15,8 +15,8 @@ from kernelcast.columnar.columns import (
     Int64Array,
     NumberColumns,
 )
-from kernelcast.columnar.entries import compact, group, rehash
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.walk.entries import compact, group, rehash
+from kernelcast.columnar.walk.layout import (
     ABSENT,
     ARENA,
     ARENA_USED,

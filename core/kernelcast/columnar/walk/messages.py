@@ -4,9 +4,9 @@ import numpy as np
 
 from kernelcast.columnar.columns import Int64Array, UInt8Array
 from kernelcast.columnar.compiled import routine, signed, spliced
-from kernelcast.columnar.histograms import explicit_point, exponential_point
-from kernelcast.columnar.intern import begin, undo
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.walk.histograms import explicit_point, exponential_point
+from kernelcast.columnar.walk.intern import begin, undo
+from kernelcast.columnar.walk.layout import (
     GROW_HISTOGRAMS,
     GROW_NUMBERS,
     HISTOGRAM_ROWS,
@@ -32,10 +32,10 @@ from kernelcast.columnar.layout import (
     WHERE,
     WalkState,
 )
-from kernelcast.columnar.lookup import metric_context
-from kernelcast.columnar.points import number_point
-from kernelcast.columnar.stream import delimited, is_ascii, skip, varint
-from kernelcast.columnar.summaries import summary_points
+from kernelcast.columnar.walk.lookup import metric_context
+from kernelcast.columnar.walk.points import number_point
+from kernelcast.columnar.walk.stream import delimited, is_ascii, skip, varint
+from kernelcast.columnar.walk.summaries import summary_points
 
 # Tags: field number and wire type in one byte.
 FIRST = 10

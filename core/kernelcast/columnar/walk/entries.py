@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from kernelcast.columnar import intern, walk
 from kernelcast.columnar.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar.compiled import kernel, signed
-from kernelcast.columnar.layout import SEED, UNUSED, USED, Store, WalkState
-from kernelcast.columnar.stream import equal, hash_bytes
+from kernelcast.columnar.walk import intern
+from kernelcast.columnar.walk import messages as walk
+from kernelcast.columnar.walk.layout import SEED, UNUSED, USED, Store, WalkState
+from kernelcast.columnar.walk.stream import equal, hash_bytes
 
 
 @kernel

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from kernelcast.columnar import fields
-from kernelcast.columnar.samples import Export, Resource, Sample
+from kernelcast.columnar.encoding import fields
+from kernelcast.columnar.encoding.samples import Export, Resource, Sample
 from kernelcast.columnar.series import Attributes, PointType, Temporality
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.errors import WireError

@@ -4,7 +4,7 @@ import numpy as np
 
 from kernelcast.columnar.columns import IS_INTEGER, NO_RECORDED_VALUE, UInt8Array
 from kernelcast.columnar.compiled import load64, routine, signed
-from kernelcast.columnar.layout import (
+from kernelcast.columnar.walk.layout import (
     GROW_NUMBERS,
     MAX_BUCKETS,
     MESSAGE,
@@ -15,8 +15,8 @@ from kernelcast.columnar.layout import (
     TOO_MANY_BUCKETS,
     WalkState,
 )
-from kernelcast.columnar.lookup import COUNT_PART, QUANTILE_PART, SUM_PART, SUMMARY_TYPE, metric_context, series_of
-from kernelcast.columnar.stream import delimited, skip, varint
+from kernelcast.columnar.walk.lookup import COUNT_PART, QUANTILE_PART, SUM_PART, SUMMARY_TYPE, metric_context, series_of
+from kernelcast.columnar.walk.stream import delimited, skip, varint
 
 # Tags: field number and wire type in one byte.
 START = 17

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
-from kernelcast.columnar.samples import Sample
+from kernelcast.columnar.encoding.samples import Sample
 from kernelcast.columnar.series import Attributes
 from kernelcast.wire.catalogue import Kind, Metric
 

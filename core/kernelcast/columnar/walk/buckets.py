@@ -4,8 +4,17 @@ import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import as_double, load64, routine
-from kernelcast.columnar.layout import BOUNDS, GROW_BUCKETS, MAX_BUCKETS, ODD, OK, POSITIVE, TOO_MANY_BUCKETS, WalkState
-from kernelcast.columnar.stream import varint
+from kernelcast.columnar.walk.layout import (
+    BOUNDS,
+    GROW_BUCKETS,
+    MAX_BUCKETS,
+    ODD,
+    OK,
+    POSITIVE,
+    TOO_MANY_BUCKETS,
+    WalkState,
+)
+from kernelcast.columnar.walk.stream import varint
 
 
 @routine

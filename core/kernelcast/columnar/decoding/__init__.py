@@ -1,0 +1,1 @@
+"""OTLP messages to columns."""
