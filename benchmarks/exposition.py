@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kernelcast.bridge.expose.compress import Packing
 from kernelcast.bridge.expose.formats import encode, text
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.series.columns import MessageColumns
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import MessageColumns
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoded, Decoder, NumberColumns, PointType, SeriesIdentity, Temporality
 

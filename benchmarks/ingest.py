@@ -26,14 +26,14 @@ from prometheus_client import CollectorRegistry
 from kernelcast.bridge.clock import SystemClock
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
-from kernelcast.bridge.intake.modes import REPORT_PARTITION_ENDS
-from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.modes import REPORT_PARTITION_ENDS
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.runtime.kafka import consumer

@@ -22,11 +22,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.inputs.influx import InfluxLines
-from kernelcast.bridge.inputs.json_mapping import JsonMapped
-from kernelcast.bridge.inputs.otlp_json import OtlpJson
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
-from kernelcast.bridge.inputs.remote_write import RemoteWrite
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
+from kernelcast.bridge.inputs.json.mapping import JsonMapped
+from kernelcast.bridge.inputs.json.otlp import OtlpJson
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
+from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
 from kernelcast.bridge.inputs.sniffing import sniff
 
 POINTS = 240

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import MessageColumns
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import MessageColumns
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import Kind, Metric

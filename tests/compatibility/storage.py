@@ -16,13 +16,13 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA as DELTA
 
 from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.freeze import freeze, thaw
+from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
+from kernelcast.bridge.delta.persistence.snapshot import SnapshotPart
+from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot as DeltaSnapshot
+from kernelcast.bridge.delta.persistence.snapshot import load as load_delta
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.delta.snapshot import SnapshotPart
-from kernelcast.bridge.delta.snapshot import TotalsSnapshot as DeltaSnapshot
-from kernelcast.bridge.delta.snapshot import load as load_delta
-from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.columnar import Decoder
 from kernelcast.exporter.delivery.spool.disk import DiskSpool
 from kernelcast.exporter.delivery.spool.record import Record

@@ -13,8 +13,8 @@ from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat
 from kernelcast.bridge.intake.consume import Policy
 from kernelcast.bridge.intake.discovery import Discovery
-from kernelcast.bridge.series.columns import Rules
-from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.share import Share
 
 Mode = Literal["group", "sharded", "replica"]
 TTL_SECONDS = 60.0

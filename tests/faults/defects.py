@@ -8,11 +8,11 @@ import pytest
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.columns import ADDED, DUPLICATE, OLDER
-from kernelcast.bridge.intake.ownership import Ownership
-from kernelcast.bridge.intake.partition import Key, Partition
-from kernelcast.bridge.series.columns import EMPTY, FREE, Int64Array, MessageColumns, UInt8Array
-from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import EMPTY, FREE, Int64Array, MessageColumns, UInt8Array
+from kernelcast.bridge.tables.share import Share
 from kernelcast.columnar import Decoded
 
 

@@ -21,9 +21,8 @@ import cramjam
 import numpy as np
 from tests.unit.runtime.certificates import self_signed
 
-from kernelcast.bridge.delta.freeze import freeze, thaw
-from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.delta.snapshot import (
+from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
+from kernelcast.bridge.delta.persistence.snapshot import (
     _HEAD,
     ADDITIONS,
     COLUMNS,
@@ -34,6 +33,7 @@ from kernelcast.bridge.delta.snapshot import (
     TotalsSnapshot,
     load,
 )
+from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.inputs.unpacking import unpacked
 from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.web.config import read_web_config

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError as ProtobufError
 
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
 
 Point = tuple[str, tuple[tuple[str, str], ...], bytes, int]
 """Name, labels without empty ones, bits of the value, time in nanoseconds."""

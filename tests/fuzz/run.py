@@ -20,7 +20,7 @@ from tests.fuzz.documents import DOCUMENTS, Document
 from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import TARGETS, Target
 
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import Decoded
 
 AT_ONCE = 32

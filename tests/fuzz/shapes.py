@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from tests.unit.columnar.otlp_messages import Writer, request
 
 from kernelcast.bridge.inputs.formats import TopicFormat
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
 
 NAMES = ("DCGM_FI_DEV_GPU_UTIL", "node_cpu_seconds_total", "up", "go_gc_duration_seconds", "a:b", "x_bucket")
 KEYS = ("gpu", "UUID", "instance", "job", "le", "quantile", "path", "Hostname")

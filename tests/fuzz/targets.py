@@ -15,11 +15,11 @@ from tests.fuzz import readings, shapes
 from tests.unit.columnar.otlp_oracle import decoded_truth, truth
 
 from kernelcast.bridge.inputs.influx import InfluxLines
-from kernelcast.bridge.inputs.json_mapping import JsonMapped
-from kernelcast.bridge.inputs.json_wire import JsonEncoder, WrongJsonError
-from kernelcast.bridge.inputs.otlp_json import OtlpJson
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
-from kernelcast.bridge.inputs.remote_write import RemoteWrite, is_uncompressed
+from kernelcast.bridge.inputs.json.mapping import JsonMapped
+from kernelcast.bridge.inputs.json.otlp import OtlpJson
+from kernelcast.bridge.inputs.json.wire import JsonEncoder, WrongJsonError
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
+from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite, is_uncompressed
 from kernelcast.columnar import Decoded, Decoder, PointType, exemplars_of
 
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')

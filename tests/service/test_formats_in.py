@@ -19,7 +19,7 @@ from tests.service.servers import PrometheusServer, stopping, wait_for
 from tests.service.stack import Stack
 from tests.service.test_processes import topics
 
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
 
 pytestmark = pytest.mark.service
 

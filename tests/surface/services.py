@@ -23,7 +23,7 @@ from structlog.testing import capture_logs
 from tests.surface.commands import quietly
 
 from kernelcast.bridge import service as bridge_service
-from kernelcast.bridge.delta.state import StateTopic
+from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app

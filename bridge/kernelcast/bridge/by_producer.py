@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.bridge.series.producers import OTHERS
+from kernelcast.bridge.tables.producers import OTHERS
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import Metric
 

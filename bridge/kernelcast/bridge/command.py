@@ -3,7 +3,7 @@
 import gc
 from typing import Final
 
-from kernelcast.bridge.intake.modes import check
+from kernelcast.bridge.modes import check
 from kernelcast.bridge.service import Bridge
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.runtime.command import DaemonOptions, daemon

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.inputs.rows import BatchRows, HistogramPoint
-from kernelcast.bridge.series.columns import Int32Array, MessageColumns
+from kernelcast.bridge.tables.columns import Int32Array, MessageColumns
 from kernelcast.columnar import Decoded, DecoderLimits, PointType, SeriesIdentity, Temporality
 
 _RESOURCE: Final = (("service.instance.id", ""), ("service.name", ""))

@@ -9,12 +9,12 @@ from kernelcast.bridge.example_points import ExampleSource, example_points
 from kernelcast.bridge.expose.formats import encode as encode_page
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.push.warm_up import warm_up as push
-from kernelcast.bridge.series.columns import MessageColumns
-from kernelcast.bridge.series.labels import LabelIndex
-from kernelcast.bridge.series.producers import ProducerRules
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.series.wires import IdentitySource
+from kernelcast.bridge.tables.columns import MessageColumns
+from kernelcast.bridge.tables.labels import LabelIndex
+from kernelcast.bridge.tables.producers import ProducerRules
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Decoded, Decoder, Resource, Sample, Temporality, encode
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals

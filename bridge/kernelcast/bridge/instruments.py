@@ -8,8 +8,9 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from kernelcast.bridge.by_producer import CountedByProducer
 from kernelcast.bridge.delta.columns import OUTCOMES, OVERLAP
-from kernelcast.bridge.series.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
-from kernelcast.bridge.series.producers import Conflicts
+from kernelcast.bridge.partitions.tombstones import TOMBSTONE_KINDS
+from kernelcast.bridge.tables.columns import CLAMPED, DISCARD_CAUSES, OTHER_REPLICA, SIGNS, Int64Array
+from kernelcast.bridge.tables.producers import Conflicts
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
@@ -17,8 +18,6 @@ from kernelcast.wire.catalogue import bridge as rows
 FRESHNESS_BOUNDS_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 SCRAPE_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 UNSUPPORTED: Final = "unsupported"
-TOMBSTONE_KINDS: Final = ("keyed", "unkeyed")
-"""Those without a key mean nothing."""
 
 
 class Instruments:

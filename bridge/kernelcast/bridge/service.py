@@ -13,7 +13,7 @@ from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
-from kernelcast.bridge.delta.state import StateTopic
+from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.negotiate import Format
@@ -21,7 +21,7 @@ from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments, sample_names
 from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
 from kernelcast.bridge.intake.discovery import Discovery
-from kernelcast.bridge.intake.modes import (
+from kernelcast.bridge.modes import (
     REPORT_PARTITION_ENDS,
     group_of,
     max_lag_seconds_of,
@@ -31,13 +31,13 @@ from kernelcast.bridge.intake.modes import (
 )
 from kernelcast.bridge.push.destinations import STATUS_PATH, Destinations
 from kernelcast.bridge.push.reading import ReaderSettings
-from kernelcast.bridge.series.columns import Rules
 from kernelcast.bridge.series.occupancy import OccupancyCollector
-from kernelcast.bridge.series.producers import ProducerRules
-from kernelcast.bridge.series.share import Share
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.bridge.tables.columns import Rules
+from kernelcast.bridge.tables.producers import ProducerRules
+from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.bridge.webhook import Webhook
 from kernelcast.columnar import Decoder

@@ -62,7 +62,13 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
     {
         "decoder": CompilationUnit(("kernelcast.columnar.",), Decoder.warm_up),
         "series": CompilationUnit(
-            ("kernelcast.bridge.series.", "kernelcast.bridge.expose.render"), _example("series_and_text")
+            (
+                "kernelcast.bridge.series.",
+                "kernelcast.bridge.tables.",
+                "kernelcast.bridge.pages.",
+                "kernelcast.bridge.expose.render",
+            ),
+            _example("series_and_text"),
         ),
         "protobuf": CompilationUnit(("kernelcast.bridge.expose.protobuf",), _example("protobuf")),
         "deltas": CompilationUnit(("kernelcast.bridge.delta.",), _example("deltas")),

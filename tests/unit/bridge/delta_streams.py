@@ -10,7 +10,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 
 from kernelcast.bridge.delta.accumulate import Accumulator, named
 from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.series.columns import MessageColumns
+from kernelcast.bridge.tables.columns import MessageColumns
 from kernelcast.columnar import Decoded, Decoder
 
 ORDER = Order(tolerance_ns=10_000_000_000, settle_ms=300_000, max_gaps=128)

@@ -16,16 +16,16 @@ from tests.unit.bridge.list_kafka import ListKafka, ManualClock, Shelf, StateLog
 
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.delta.state import StateTopic
 from kernelcast.bridge.expose.formats import text
 from kernelcast.bridge.inputs import Selection, TopicFormat
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.consume import Intake, IntakeParts, Policy
-from kernelcast.bridge.series.columns import MessageColumns, Rules
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import DEFAULT_RULES, SeriesStore
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.columns import MessageColumns, Rules
+from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import (
     IS_INTEGER,
     NO_RECORDED_VALUE,

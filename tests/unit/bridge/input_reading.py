@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 from kernelcast.wire.catalogue import Kind
 

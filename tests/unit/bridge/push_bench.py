@@ -8,11 +8,11 @@ from tests.unit.bridge.list_kafka import Record
 from tests.unit.bridge.prometheus_protobuf import Request, WriteRequest
 
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
-from kernelcast.bridge.push.remote_write import request_v1, request_v2
-from kernelcast.bridge.push.rows import WritePayload
+from kernelcast.bridge.push.remote_write.conversion import Conversion
+from kernelcast.bridge.push.remote_write.requests import request_v1, request_v2
+from kernelcast.bridge.push.remote_write.rows import WritePayload
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel

@@ -14,14 +14,14 @@ from tests.unit.bridge.prometheus_protobuf import Request, WriteRequest
 
 from kernelcast.bridge.push.backlog import PushBacklog
 from kernelcast.bridge.push.backoff import Backoff
-from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.delivery import Delivery, Surroundings
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
 from kernelcast.bridge.push.otlp import OtlpSender, PayloadConverter
 from kernelcast.bridge.push.pusher import Pusher, Stages
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
-from kernelcast.bridge.push.remote_write import WriteSender
+from kernelcast.bridge.push.remote_write.conversion import Conversion
+from kernelcast.bridge.push.remote_write.requests import WriteSender
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.runtime.kafka.consumer import NO_OFFSET

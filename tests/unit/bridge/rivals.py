@@ -9,8 +9,8 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE as CUMULATIVE
 from tests.unit.bridge.fleet import come_from, exposed_store, page, samples
 
-from kernelcast.bridge.series.columns import OLDER, SECOND_WRITER, STORED
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import OLDER, SECOND_WRITER, STORED
 from kernelcast.columnar import Decoder
 
 EPOCH_SECONDS = 1_000_000

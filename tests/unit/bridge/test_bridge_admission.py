@@ -11,21 +11,16 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Gauge, Metric, NumberData
 from tests.unit.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 from tests.unit.columnar.otlp_messages import request
 
-from kernelcast.bridge.series import arrivals as module
-from kernelcast.bridge.series.arrivals import Arrivals
-from kernelcast.bridge.series.columns import (
-    METRIC_LIMIT,
-    OTHER_REPLICA,
-    PRODUCER_LIMIT,
-    SERIES_LIMIT,
-    TYPE_CONFLICT,
-)
-from kernelcast.bridge.series.labels import stable_hash, stable_hashes
-from kernelcast.bridge.series.share import Share
-from kernelcast.bridge.series.slots import SeriesLimits, Slots
+from kernelcast.bridge.tables import arrivals as module
+from kernelcast.bridge.tables.arrivals import Arrivals
+from kernelcast.bridge.tables.columns import METRIC_LIMIT, OTHER_REPLICA, PRODUCER_LIMIT, SERIES_LIMIT, TYPE_CONFLICT
+from kernelcast.bridge.tables.labels import stable_hash, stable_hashes
+from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.translation.settings import TranslationSettings
 from kernelcast.bridge.translation.together import place_together
-from kernelcast.bridge.translation.translate import Placement, Translator
+from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import Decoder
 from kernelcast.wire.catalogue import Kind
 

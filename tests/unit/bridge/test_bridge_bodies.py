@@ -12,9 +12,9 @@ from kernelcast.bridge.expose import bodies as module
 from kernelcast.bridge.expose.bodies import SENT_BYTES, Bodies, Body, Request
 from kernelcast.bridge.expose.compress import Packing
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.series.layout import StoreSnapshot
+from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.pages.view import ALL, View
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.view import ALL, View
 
 PLAIN = Request(Format.TEXT, Coding.IDENTITY, ALL)
 

@@ -13,10 +13,10 @@ from tests.unit.bridge.fleet import come_from, page, samples
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.sequence import Order
-from kernelcast.bridge.series.columns import TEMPORALITY, TYPE_CONFLICT, UNNAMED, Int64Array
-from kernelcast.bridge.series.producers import ProducerRules
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import TEMPORALITY, TYPE_CONFLICT, UNNAMED, Int64Array
+from kernelcast.bridge.tables.producers import ProducerRules
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.bridge.translation.settings import TranslationSettings
 from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import Decoder

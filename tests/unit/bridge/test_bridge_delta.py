@@ -176,7 +176,7 @@ def test_an_owner_that_lost_its_partition_writes_nothing_over_the_new_owners_sna
 
 
 def test_half_a_snapshot_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelcast.bridge.delta.snapshot.PART_BYTES", 40)
+    monkeypatch.setattr("kernelcast.bridge.delta.persistence.snapshot.PART_BYTES", 40)
     world = World()
     world.start()
     for value in (1, 2, 4, 8):

@@ -12,9 +12,9 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_C
 from tests.unit.bridge.delta_streams import ORDER, Meter, request
 
 from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.freeze import freeze, thaw
-from kernelcast.bridge.delta.snapshot import SnapshotPart, TotalsSnapshot, load
-from kernelcast.bridge.series.exponential import MAX_BUCKETS
+from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
+from kernelcast.bridge.delta.persistence.snapshot import SnapshotPart, TotalsSnapshot, load
+from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 from kernelcast.columnar import HAS_SUM, HistogramColumns
 
 

@@ -10,7 +10,7 @@ import cramjam
 import pytest
 from tests.fuzz.documents import snapshot
 
-from kernelcast.bridge.delta.snapshot import MAGIC, VERSION, SnapshotPart, load
+from kernelcast.bridge.delta.persistence.snapshot import MAGIC, VERSION, SnapshotPart, load
 from kernelcast.wire.errors import WireError
 
 

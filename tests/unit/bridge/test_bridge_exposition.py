@@ -28,9 +28,9 @@ from tests.unit.bridge.test_bridge_histograms import Shown, explicit
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.formats import text as lines
 from kernelcast.bridge.expose.negotiate import PLAIN_TEXT, PROTOBUF, Format
-from kernelcast.bridge.series.layout import StoreSnapshot
+from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.pages.view import View
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.view import View
 from kernelcast.columnar import Attributes, Decoder, PointType, Temporality
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from kernelcast.bridge import command
-from kernelcast.bridge.inputs.otlp_json import OtlpJson
+from kernelcast.bridge.inputs.json.otlp import OtlpJson
 from kernelcast.bridge.inputs.parsing import Parsing
 from kernelcast.bridge.inputs.rows import BatchRows
 
@@ -50,7 +50,7 @@ def test_the_collector_stays_on_while_otlp_is_read_from_json(monkeypatch: pytest
         seen.append(gc.isenabled())
         return {}
 
-    monkeypatch.setattr("kernelcast.bridge.inputs.otlp_json.loads", loads)
+    monkeypatch.setattr("kernelcast.bridge.inputs.json.otlp.loads", loads)
     OtlpJson().decode([b"{}"])
     assert seen == [True]
 

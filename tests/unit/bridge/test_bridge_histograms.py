@@ -10,10 +10,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE, Metric
 from tests.unit.bridge.fleet import RESOURCE, come_from, exposed_store, page, samples
 
-from kernelcast.bridge.series.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
-from kernelcast.bridge.series.exponential import HEADER_WORDS, MAX_BUCKETS, MAX_SCALE, block_words
-from kernelcast.bridge.series.schemas import MAX_BOUNDS, Schemas
-from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.tables.columns import MALFORMED_HISTOGRAM, SERIES_LIMIT, STORED, Int64Array
+from kernelcast.bridge.tables.exponential import HEADER_WORDS, MAX_BUCKETS, MAX_SCALE, block_words
+from kernelcast.bridge.tables.schemas import MAX_BOUNDS, Schemas
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts

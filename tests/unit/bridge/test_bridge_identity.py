@@ -10,7 +10,7 @@ from tests.unit.bridge.rivals import EPOCH_SECONDS, KINDS, SECOND_NS, Producers,
 
 from kernelcast.bridge.by_producer import IDLE_SECONDS, MAX_PRODUCERS, CountedByProducer
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.series.columns import OLDER, SECOND_WRITER
+from kernelcast.bridge.tables.columns import OLDER, SECOND_WRITER
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.totals.aggregate import ProgramSamples
 from kernelcast.wire.catalogue import bridge as rows

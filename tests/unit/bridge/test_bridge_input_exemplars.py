@@ -8,7 +8,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.unit.bridge.test_bridge_openmetrics_names import openmetrics_of, stored
 
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 Shown = dict[tuple[str, str], tuple[dict[str, str], float, float | None]]

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.bridge.input_reading import one, read
 
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.inputs.json_mapping import JsonMapped
+from kernelcast.bridge.inputs.json.mapping import JsonMapped
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.columnar import DecoderLimits
 from kernelcast.runtime.settings.service import load

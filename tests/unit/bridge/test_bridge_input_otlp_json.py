@@ -12,8 +12,8 @@ from tests.support.examples import parser_examples
 from tests.unit.columnar.otlp_messages import request
 from tests.unit.columnar.otlp_oracle import decoded_truth, truth
 
-from kernelcast.bridge.inputs.json_wire import JsonEncoder
-from kernelcast.bridge.inputs.otlp_json import OtlpJson
+from kernelcast.bridge.inputs.json.otlp import OtlpJson
+from kernelcast.bridge.inputs.json.wire import JsonEncoder
 
 ENCODER = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)
 

@@ -12,7 +12,7 @@ from tests.fuzz.targets import points_of
 from tests.support.examples import parser_examples
 from tests.unit.bridge.input_reading import one, read
 
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.wire.catalogue import Kind
 
 NS = 1_000_000_000

@@ -11,9 +11,9 @@ from tests.fuzz.targets import points_of
 from tests.support.examples import parser_examples
 from tests.unit.bridge.input_reading import one, read
 
-from kernelcast.bridge.inputs.remote_write import RemoteWrite
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, REQUEST, WRITE_REQUEST
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE, DecoderLimits
 from kernelcast.wire.catalogue import Kind
 

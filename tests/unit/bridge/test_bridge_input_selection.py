@@ -15,8 +15,8 @@ from tests.unit.bridge.list_kafka import ListKafka, Record
 from tests.unit.columnar.otlp_messages import request
 
 from kernelcast.bridge.inputs import Selection, TopicFormat
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, WRITE_REQUEST
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, WRITE_REQUEST
 from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.columnar import Decoder, DecoderLimits, Sample
 from kernelcast.wire.catalogue import kernel

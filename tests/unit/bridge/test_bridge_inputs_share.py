@@ -13,10 +13,10 @@ from tests.unit.bridge.fleet import (
     values,
 )
 
-from kernelcast.bridge.series.interning import SWEPT_ABOVE
-from kernelcast.bridge.series.labels import stable_hash
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.interning import SWEPT_ABOVE
+from kernelcast.bridge.tables.labels import stable_hash
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import SeriesIdentity
 from kernelcast.wire.catalogue import Kind
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import Known, Point, Site, come_from, counter, decoded, exposed_store, values
 
-from kernelcast.bridge.series.columns import Rules
+from kernelcast.bridge.tables.columns import Rules
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 

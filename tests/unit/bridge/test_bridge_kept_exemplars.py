@@ -8,11 +8,11 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from tests.unit.bridge.fleet import come_from
 
-from kernelcast.bridge.expose.exemplars import Exemplar
+from kernelcast.bridge.pages.exemplars import Exemplar
 from kernelcast.bridge.series import kept_exemplars
 from kernelcast.bridge.series.kept_exemplars import MAX_PER_SERIES, UNREAD_POINTS
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Decoder
 
 SECOND_NS = 10**9

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 
-from kernelcast.bridge.series import labels as module
-from kernelcast.bridge.series.columns import EMPTY, FREE, empty_series
-from kernelcast.bridge.series.labels import LabelIndex, stable_hash
+from kernelcast.bridge.tables import labels as module
+from kernelcast.bridge.tables.columns import EMPTY, FREE, empty_series
+from kernelcast.bridge.tables.labels import LabelIndex, stable_hash
 
 CAPACITY = 64
 steps = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=120)

@@ -10,9 +10,9 @@ from tests.unit.bridge.fleet import LAUNCHES, come_from, page
 from tests.unit.bridge.list_kafka import MARKER
 from tests.unit.bridge.moving_series import ORDERS, Group
 
-from kernelcast.bridge.intake.ownership import Ownership
-from kernelcast.bridge.series.slots import SeriesLimits
+from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Decoder
 
 OLD, LIVE, NEW = 0, 1, 4

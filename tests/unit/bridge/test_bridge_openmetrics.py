@@ -11,14 +11,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from tests.unit.bridge.fleet import TARGET, Known, Point, come_from, counter, decoded, exposed_store, gauge
 from tests.unit.bridge.test_bridge_histograms import Shown, explicit, exponential
 
-from kernelcast.bridge.expose.exemplars import Exemplar
 from kernelcast.bridge.expose.formats import openmetrics
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.own import OPENMETRICS_END, OwnMetrics
-from kernelcast.bridge.series.layout import StoreSnapshot
+from kernelcast.bridge.pages.exemplars import Exemplar
+from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.pages.view import ALL
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.view import ALL
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import Attributes
 from kernelcast.wire.catalogue import Kind
 

@@ -8,7 +8,7 @@ from tests.unit.bridge.fleet import come_from, exposed_store
 
 from kernelcast.bridge.expose.formats import openmetrics, text
 from kernelcast.bridge.expose.own import OPENMETRICS_END
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.bridge.series.store import SeriesStore
 
 SUFFIXES = ("", "_total", "_created", "_bucket", "_count", "_sum", "_info", "_gcount", "_gsum")

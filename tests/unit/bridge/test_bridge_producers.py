@@ -5,13 +5,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.bridge.fleet import Known, Point, come_from, counter, decoded, exposed_store, gauge, page, samples
 
-from kernelcast.bridge.series.columns import PRODUCER_LIMIT, SERIES_LIMIT, STORED, TYPE_CONFLICT
 from kernelcast.bridge.series.heartbeats import NEW_PRODUCERS_PER_LOCK
 from kernelcast.bridge.series.occupancy import OccupancyCollector
-from kernelcast.bridge.series.producers import ProducerRules
-from kernelcast.bridge.series.share import Share
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import PRODUCER_LIMIT, SERIES_LIMIT, STORED, TYPE_CONFLICT
+from kernelcast.bridge.tables.producers import ProducerRules
+from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import Attributes, PointType, SeriesIdentity, Temporality
 
 TTL_MS = 300_000

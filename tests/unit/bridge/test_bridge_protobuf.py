@@ -14,9 +14,9 @@ from tests.unit.bridge.test_bridge_histograms import Shown, explicit, exponentia
 
 from kernelcast.bridge.expose import formats
 from kernelcast.bridge.expose.client_model import COUNTER, GAUGE, HISTOGRAM, MetricFamily
-from kernelcast.bridge.expose.exemplars import Exemplar
 from kernelcast.bridge.expose.formats import protobuf_pieces
-from kernelcast.bridge.series.layout import StoreSnapshot
+from kernelcast.bridge.pages.exemplars import Exemplar
+from kernelcast.bridge.pages.layout import StoreSnapshot
 from kernelcast.bridge.series.store import SeriesStore
 from kernelcast.columnar import Attributes
 

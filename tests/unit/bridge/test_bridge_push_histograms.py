@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
 from tests.unit.bridge.push_bench import MS, Bench, exports, name_of, read_v1, read_v2
 
-from kernelcast.bridge.push.rows import WritePayload
+from kernelcast.bridge.push.remote_write.rows import WritePayload
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals, ladder_counts

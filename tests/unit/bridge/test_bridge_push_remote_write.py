@@ -13,8 +13,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 from tests.unit.bridge.prometheus_protobuf import Request
 from tests.unit.bridge.push_bench import MS, Bench, Labels, exports, launches, name_of, read_v1, read_v2
 
-from kernelcast.bridge.push.remote_write import request_v1, request_v2
-from kernelcast.bridge.push.rows import STALE_BITS
+from kernelcast.bridge.push.remote_write.requests import request_v1, request_v2
+from kernelcast.bridge.push.remote_write.rows import STALE_BITS
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 

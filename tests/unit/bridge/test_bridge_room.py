@@ -2,9 +2,9 @@ from collections.abc import Iterable
 
 from tests.unit.bridge.fleet import Known, Point, come_from, decoded, exposed_store, gauge, page
 
-from kernelcast.bridge.series.columns import METRIC_LIMIT, SERIES_LIMIT, STORED
-from kernelcast.bridge.series.slots import SeriesLimits
 from kernelcast.bridge.series.wires import RETRIED_BESIDES
+from kernelcast.bridge.tables.columns import METRIC_LIMIT, SERIES_LIMIT, STORED
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import SeriesIdentity
 
 

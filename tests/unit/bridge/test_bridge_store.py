@@ -18,7 +18,8 @@ from tests.unit.bridge.fleet import (
     values,
 )
 
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.columns import (
     CLAMPED,
     OLDER,
     SECOND_WRITER,
@@ -29,8 +30,7 @@ from kernelcast.bridge.series.columns import (
     Int64Array,
     Rules,
 )
-from kernelcast.bridge.series.slots import SeriesLimits
-from kernelcast.bridge.series.store import SeriesStore
+from kernelcast.bridge.tables.slots import SeriesLimits
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 
 OTHER_WRITER = (*RESOURCE, ("service.version", "2"))

@@ -19,8 +19,8 @@ from tests.unit.bridge.test_bridge_kept_exemplars import exemplar
 from tests.unit.bridge.test_bridge_producers import INFO, UP, Fleet, resource
 
 from kernelcast.bridge.intake.consume import Policy
-from kernelcast.bridge.intake.tombstones import key_hash
-from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.partitions.tombstones import key_hash
+from kernelcast.bridge.tables.share import Share
 from kernelcast.columnar import Sample
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.histogram import DurationTotals

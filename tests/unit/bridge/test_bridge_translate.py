@@ -8,9 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from tests.unit.bridge.fleet import counter, gauge
 
-from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.translation.settings import TranslationSettings
-from kernelcast.bridge.translation.translate import Placement, Translator
+from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric
 

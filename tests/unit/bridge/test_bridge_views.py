@@ -15,10 +15,10 @@ from tests.unit.bridge.test_bridge_protobuf import families
 
 from kernelcast.bridge.expose.exposition import Exposition
 from kernelcast.bridge.expose.http_sd import PATH, discovery
-from kernelcast.bridge.series.layout import MAX_LAYOUTS, Layouts
-from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.pages.layout import MAX_LAYOUTS, Layouts
+from kernelcast.bridge.pages.view import View
 from kernelcast.bridge.series.store import SeriesStore
-from kernelcast.bridge.series.view import View
+from kernelcast.bridge.tables.share import Share
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 FORMATS = ("text/plain", "application/openmetrics-text;version=1.0.0", PROTOBUF)

@@ -5,8 +5,8 @@ from tests.unit.bridge.fleet import Site, page, samples
 from tests.unit.bridge.rivals import EPOCH_SECONDS, KINDS, SECOND_NS, Producers, export
 
 from kernelcast.bridge.inputs import TopicFormat
-from kernelcast.bridge.inputs.remote_write_schema import LABEL, WRITE_REQUEST
-from kernelcast.bridge.series.columns import OLDER, SECOND_WRITER, STORED
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, WRITE_REQUEST
+from kernelcast.bridge.tables.columns import OLDER, SECOND_WRITER, STORED
 
 INTERVAL_SECONDS = 10
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kernelcast.bridge.intake.modes import check
+from kernelcast.bridge.modes import check
 from kernelcast.bridge.service import WEBHOOK_PATH
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.runtime.settings.listen import parse_listen_address

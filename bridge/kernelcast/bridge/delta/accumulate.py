@@ -7,6 +7,9 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.bridge.delta.addition.histograms import add_histograms
+from kernelcast.bridge.delta.addition.incoming import DeltaHistogramPoints, sound_histograms
+from kernelcast.bridge.delta.addition.sums import NumberTotals, add_numbers
 from kernelcast.bridge.delta.columns import (
     FORGOTTEN_GAPS,
     FREE,
@@ -20,15 +23,12 @@ from kernelcast.bridge.delta.columns import (
     SCATTERED,
     UNSEEN,
 )
-from kernelcast.bridge.delta.histograms import add_histograms
 from kernelcast.bridge.delta.identity import digest
-from kernelcast.bridge.delta.incoming import DeltaHistogramPoints, sound_histograms
 from kernelcast.bridge.delta.producers import DeltaProducers
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import Incoming, Order, Standing, sequence
-from kernelcast.bridge.delta.sums import NumberTotals, add_numbers
-from kernelcast.bridge.series.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
-from kernelcast.bridge.series.exponential import MAX_BUCKETS
+from kernelcast.bridge.tables.columns import Int32Array, Int64Array, MessageColumns, UInt8Array, grown
+from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, SeriesIdentity, Temporality
 
 KEPT_WORDS: Final = 4096

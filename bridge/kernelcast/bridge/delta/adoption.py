@@ -23,6 +23,9 @@ import structlog
 from numpy.typing import NDArray
 
 from kernelcast.bridge.clock import Clock
+from kernelcast.bridge.delta.addition.histograms import add_histograms
+from kernelcast.bridge.delta.addition.incoming import ROW, DeltaHistogramPoints
+from kernelcast.bridge.delta.addition.merging import NO_BUCKETS
 from kernelcast.bridge.delta.columns import (
     ADDED,
     DUPLICATE,
@@ -33,17 +36,14 @@ from kernelcast.bridge.delta.columns import (
     NUMBER,
     PENDING,
 )
-from kernelcast.bridge.delta.freeze import freeze, gather_gaps, thaw
-from kernelcast.bridge.delta.histograms import add_histograms
-from kernelcast.bridge.delta.incoming import ROW, DeltaHistogramPoints
-from kernelcast.bridge.delta.merging import NO_BUCKETS
+from kernelcast.bridge.delta.persistence.freeze import freeze, gather_gaps, thaw
+from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
+from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.delta.sequence import release, remember_all
-from kernelcast.bridge.delta.snapshot import TotalsSnapshot
-from kernelcast.bridge.delta.state import StateTopic
-from kernelcast.bridge.intake.partition import Key
-from kernelcast.bridge.series.columns import Int64Array, UInt8Array
-from kernelcast.bridge.series.exponential import MAX_BUCKETS
+from kernelcast.bridge.partitions.partition import Key
+from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
+from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 from kernelcast.wire.errors import BrokerError, WireError
 
 Columns = Mapping[str, NDArray[Any]]

@@ -20,10 +20,10 @@ import structlog
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.adoption import restore
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
+from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.rows import TotalRows
-from kernelcast.bridge.delta.snapshot import TotalsSnapshot
-from kernelcast.bridge.delta.state import StateTopic
-from kernelcast.bridge.intake.partition import Key, Partition
+from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError, WireError
 
 ALL: Final = "all"

@@ -4,7 +4,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import FloatArray, Int32Array, Int64Array, UInt8Array, grown
+from kernelcast.bridge.tables.columns import FloatArray, Int32Array, Int64Array, UInt8Array, grown
 
 # What `DeltaColumns.of_wire` holds of a series number, beside its row.
 UNSEEN: Final = -1

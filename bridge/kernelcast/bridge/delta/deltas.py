@@ -24,16 +24,16 @@ from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource,
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
 from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings, name_of
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
-from kernelcast.bridge.delta.freeze import freeze
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.freeze import freeze
+from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
+from kernelcast.bridge.delta.persistence.state import IDENTITY_BYTES, StateTopic
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.delta.settings import DeltaSettings
-from kernelcast.bridge.delta.snapshot import TotalsSnapshot
-from kernelcast.bridge.delta.state import IDENTITY_BYTES, StateTopic
-from kernelcast.bridge.intake.partition import Key, Partition
-from kernelcast.bridge.intake.tombstones import Tombstone
-from kernelcast.bridge.series.columns import MessageColumns
-from kernelcast.bridge.series.producers import Conflicts
+from kernelcast.bridge.partitions.partition import Key, Partition
+from kernelcast.bridge.partitions.tombstones import Tombstone
+from kernelcast.bridge.tables.columns import MessageColumns
+from kernelcast.bridge.tables.producers import Conflicts
 from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import BrokerError
 

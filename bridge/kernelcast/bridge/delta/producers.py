@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from kernelcast.bridge.delta.columns import LOST, OVERLAP, PASSED
-from kernelcast.bridge.series.columns import Int32Array, UInt8Array, grown
-from kernelcast.bridge.series.interning import Interning
+from kernelcast.bridge.tables.columns import Int32Array, UInt8Array, grown
+from kernelcast.bridge.tables.interning import Interning
 from kernelcast.bridge.translation.attributes import producer_of
 from kernelcast.columnar import SeriesIdentity
 

@@ -18,8 +18,8 @@ from kernelcast.bridge.delta.columns import (
     longer_gaps,
 )
 from kernelcast.bridge.delta.sequence import release
-from kernelcast.bridge.series.columns import Int64Array
-from kernelcast.bridge.series.schemas import Blocks
+from kernelcast.bridge.tables.columns import Int64Array
+from kernelcast.bridge.tables.schemas import Blocks
 from kernelcast.columnar import PointType, SeriesIdentity
 
 MAX_GAPS: Final = 1_000_000

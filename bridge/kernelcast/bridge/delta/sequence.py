@@ -42,7 +42,7 @@ from kernelcast.bridge.delta.columns import (
     DeltaColumns,
     Gaps,
 )
-from kernelcast.bridge.series.columns import Int32Array, Int64Array, UInt8Array
+from kernelcast.bridge.tables.columns import Int32Array, Int64Array, UInt8Array
 from kernelcast.columnar import NO_RECORDED_VALUE
 from kernelcast.columnar.compiled import allocating_kernel, inlined, kernel, routine
 

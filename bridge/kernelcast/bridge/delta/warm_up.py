@@ -1,7 +1,7 @@
 """Compile what adds deltas up before the first message."""
 
 from kernelcast.bridge.delta.accumulate import Accumulator
-from kernelcast.bridge.delta.freeze import freeze, thaw
+from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.example_points import ExampleSource, example_points
 from kernelcast.columnar import Temporality

@@ -10,8 +10,8 @@ from weakref import WeakValueDictionary
 from kernelcast.bridge.expose.compress import Packing, Piece
 from kernelcast.bridge.expose.formats import encode
 from kernelcast.bridge.expose.negotiate import Coding, Format
-from kernelcast.bridge.series.layout import StoreSnapshot
-from kernelcast.bridge.series.view import View
+from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.pages.view import View
 
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
 """Kept between scrapes, in all: a million series are 150 MB in plain text, and a tenth of that compressed. What is

@@ -5,13 +5,14 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.expose import exemplars, protobuf
+from kernelcast.bridge.expose import protobuf
 from kernelcast.bridge.expose.compress import Piece
-from kernelcast.bridge.expose.headers import SPLIT_HISTOGRAM_KIND, split_histogram
 from kernelcast.bridge.expose.negotiate import Format
 from kernelcast.bridge.expose.render import render
-from kernelcast.bridge.series.layout import StoreSnapshot
-from kernelcast.bridge.series.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.pages import exemplars
+from kernelcast.bridge.pages.headers import SPLIT_HISTOGRAM_KIND, split_histogram
+from kernelcast.bridge.pages.layout import StoreSnapshot
+from kernelcast.bridge.pages.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
 
 SERIES_PER_CHUNK: Final = 32_768
 """Between chunks, other threads get the interpreter; orjson holds it for about 2 ms a chunk."""

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.expose.protobuf_fields import varint
 from kernelcast.bridge.expose.protobuf_kernel import max_bytes, write_metrics
-from kernelcast.bridge.series.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
-from kernelcast.bridge.series.exponential import ladders
-from kernelcast.bridge.series.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.pages.protobuf_fields import varint
+from kernelcast.bridge.tables.columns import HAS_SUM, INTEGER, NOT_A_HISTOGRAM, Int64Array, UInt8Array
+from kernelcast.bridge.tables.exponential import ladders
 
 SMALL_BYTES: Final = 64 * 1024
 LARGE_BYTES: Final = 1024 * 1024

@@ -11,10 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.expose import protobuf_fields as tag
-from kernelcast.bridge.expose.headers import COUNTER_KIND, UNTYPED_KIND
-from kernelcast.bridge.series.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
-from kernelcast.bridge.series.exponential import (
+from kernelcast.bridge.pages import protobuf_fields as tag
+from kernelcast.bridge.pages.headers import COUNTER_KIND, UNTYPED_KIND
+from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.tables.columns import EXPONENTIAL, NOT_A_HISTOGRAM, Int32Array, Int64Array, UInt8Array
+from kernelcast.bridge.tables.exponential import (
     HEADER_WORDS,
     NEGATIVE_LENGTH_WORD,
     NEGATIVE_OFFSET_WORD,
@@ -25,7 +26,6 @@ from kernelcast.bridge.series.exponential import (
     ZERO_COUNT_WORD,
     ZERO_THRESHOLD_WORD,
 )
-from kernelcast.bridge.series.page import Marks, PageLayout, PageValues
 from kernelcast.columnar.compiled import copy_bytes, find_byte, inlined, kernel, prefetch
 
 PREFETCH_DISTANCE: Final = 12

@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 import orjson
 
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.pages.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.tables.columns import (
     EXPONENTIAL,
     HAS_SUM,
     INTEGER,
@@ -20,8 +21,7 @@ from kernelcast.bridge.series.columns import (
     Int64Array,
     UInt8Array,
 )
-from kernelcast.bridge.series.exponential import RUNGS, ladders
-from kernelcast.bridge.series.page import Marks, PageLayout, PageValues
+from kernelcast.bridge.tables.exponential import RUNGS, ladders
 from kernelcast.columnar.compiled import copy_bytes, inlined, kernel, prefetch
 
 LINE_BYTES: Final = 26 + 16

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from kernelcast.bridge.inputs.interning import MAX_IDENTITIES, Interner
 from kernelcast.bridge.inputs.naming import Described, NamedSeries, label_bytes, metric_name
 from kernelcast.bridge.inputs.rows import BatchRows
-from kernelcast.bridge.series.columns import Int32Array
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.columns import Int32Array
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import Decoded, DecoderLimits
 from kernelcast.wire.catalogue import Kind
 from kernelcast.wire.errors import DecodeError

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kernelcast.bridge.series.columns import Int32Array
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.columns import Int32Array
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import Decoded, SeriesIdentity
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import Int64Array
+from kernelcast.bridge.tables.columns import Int64Array
 from kernelcast.columnar import (
     EXPLICIT,
     HAS_SUM,

@@ -17,11 +17,11 @@ from kernelcast.bridge.inputs.formats import (
     TopicFormat,
 )
 from kernelcast.bridge.inputs.influx import InfluxLines
-from kernelcast.bridge.inputs.json_mapping import JsonMapped
-from kernelcast.bridge.inputs.otlp_json import OtlpJson
-from kernelcast.bridge.inputs.prometheus_text import PrometheusText
+from kernelcast.bridge.inputs.json.mapping import JsonMapped
+from kernelcast.bridge.inputs.json.otlp import OtlpJson
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
 from kernelcast.bridge.inputs.protocol import Input
-from kernelcast.bridge.inputs.remote_write import RemoteWrite
+from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
 from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.bridge.inputs.unpacking import GZIP_MAGIC, ZSTD_MAGIC, unpacked
 from kernelcast.columnar import DecoderLimits

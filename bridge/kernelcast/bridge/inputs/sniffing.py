@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from kernelcast.bridge.inputs.formats import INFLUX, OTLP_JSON, OTLP_PROTO, PROMETHEUS, REMOTE_WRITE
-from kernelcast.bridge.inputs.remote_write import TIMESERIES_2, is_uncompressed
+from kernelcast.bridge.inputs.remote_write.requests import TIMESERIES_2, is_uncompressed
 from kernelcast.bridge.inputs.unpacking import snappy_length
 
 LOOKED_AT_BYTES: Final = 64

@@ -2,8 +2,8 @@
 
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.intake.batch import Aside, Message
-from kernelcast.bridge.intake.ownership import Ownership
-from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.bridge.tables.share import Share
 from kernelcast.wire.topics import DEADLETTER
 
 

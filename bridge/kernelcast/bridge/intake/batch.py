@@ -9,10 +9,10 @@ import numpy as np
 
 from kernelcast.bridge.inputs import Headers, Input, Selection, timed
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.ownership import Ownership
-from kernelcast.bridge.intake.partition import Partition
-from kernelcast.bridge.intake.tombstones import Tombstone, Tombstones, key_hash
-from kernelcast.bridge.series.columns import NO_KEY, MessageColumns
+from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.bridge.partitions.partition import Partition
+from kernelcast.bridge.partitions.tombstones import Tombstone, Tombstones, key_hash
+from kernelcast.bridge.tables.columns import NO_KEY, MessageColumns
 from kernelcast.columnar import Decoded
 from kernelcast.wire.errors import DecodeError
 

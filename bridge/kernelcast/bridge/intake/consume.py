@@ -16,13 +16,13 @@ from kernelcast.bridge.intake.batch import Aside, Message, MessageBatch, decode
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry, OffsetConsumer
 from kernelcast.bridge.intake.membership import SESSION_SECONDS, GroupMembership
-from kernelcast.bridge.intake.ownership import Ownership, keys_of
-from kernelcast.bridge.intake.partition import Key, Partition
 from kernelcast.bridge.intake.skip import Skipper
-from kernelcast.bridge.intake.tombstones import Tombstone
-from kernelcast.bridge.series.columns import UNCHANGED
-from kernelcast.bridge.series.share import Share
+from kernelcast.bridge.partitions.ownership import Ownership, keys_of
+from kernelcast.bridge.partitions.partition import Key, Partition
+from kernelcast.bridge.partitions.tombstones import Tombstone
 from kernelcast.bridge.series.store import Forgotten, SeriesStore
+from kernelcast.bridge.tables.columns import UNCHANGED
+from kernelcast.bridge.tables.share import Share
 from kernelcast.wire.errors import BrokerError
 
 MESSAGES_AT_ONCE: Final = 200

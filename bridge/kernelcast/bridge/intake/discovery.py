@@ -8,7 +8,7 @@ import structlog
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.intake.partition import Key
+from kernelcast.bridge.partitions.partition import Key
 from kernelcast.wire.errors import BrokerError
 
 LOOK_SECONDS: Final = 5.0

@@ -10,10 +10,10 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.beginning import Surroundings
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.bounds import Answering, Bounds
-from kernelcast.bridge.intake.growth import PartitionGrowth
-from kernelcast.bridge.intake.ownership import Ownership
-from kernelcast.bridge.intake.partition import Key, Partition
+from kernelcast.bridge.partitions.bounds import Answering, Bounds
+from kernelcast.bridge.partitions.growth import PartitionGrowth
+from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError
 
 REWIND_MARGIN_SECONDS: Final = 5.0

@@ -10,9 +10,9 @@ from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.bounds import Bounds
-from kernelcast.bridge.intake.ownership import Ownership
-from kernelcast.bridge.intake.partition import Partition
+from kernelcast.bridge.partitions.bounds import Bounds
+from kernelcast.bridge.partitions.ownership import Ownership
+from kernelcast.bridge.partitions.partition import Partition
 
 PAUSE_SECONDS: Final = 10.0
 """Between two looks at one that lags by our clock."""

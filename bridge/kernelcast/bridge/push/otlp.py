@@ -25,10 +25,10 @@ from kernelcast.bridge.push.answer import Answer, RetryDecision
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.receiver import Receiver
+from kernelcast.bridge.push.remote_write.rows import PARTS
 from kernelcast.bridge.push.rewrite import PLAIN, UNSEEN, WIRE_ONLY, rewritten, treatment
-from kernelcast.bridge.push.rows import PARTS
 from kernelcast.bridge.push.settings import PushSettings
-from kernelcast.bridge.series.columns import UInt8Array, grown
+from kernelcast.bridge.tables.columns import UInt8Array, grown
 from kernelcast.columnar import Decoded, Decoder
 
 GZIP_LEVEL: Final = 1

@@ -6,10 +6,10 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.bridge.push.conversion import Conversion
 from kernelcast.bridge.push.instruments import DestinationMetrics, PushMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
-from kernelcast.bridge.push.remote_write import request_v1, request_v2
+from kernelcast.bridge.push.remote_write.conversion import Conversion
+from kernelcast.bridge.push.remote_write.requests import request_v1, request_v2
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.wire.catalogue import kernel

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.series.columns import EMPTY, FREE, UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
+from kernelcast.bridge.tables.columns import EMPTY, FREE, UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
 from kernelcast.columnar.compiled import allocating_kernel
 
 

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.series.columns import INTEGER, LIVE, FloatArray, Int32Array, Int64Array, UInt8Array
-from kernelcast.bridge.series.producers import NOBODY, ProducerRules, Producers
-from kernelcast.bridge.series.slots import Slots
+from kernelcast.bridge.tables.columns import INTEGER, LIVE, FloatArray, Int32Array, Int64Array, UInt8Array
+from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.producers import NOBODY, ProducerRules, Producers
+from kernelcast.bridge.tables.slots import Slots
 from kernelcast.bridge.translation.attributes import producer_labels, rendered
 from kernelcast.bridge.translation.targets import TargetAttributes
-from kernelcast.bridge.translation.translate import Placement
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.catalogue import bridge as rows
 

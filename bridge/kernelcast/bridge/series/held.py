@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
+from kernelcast.bridge.tables.columns import UNCHANGED, Int64Array, Rules, SeriesColumns, UInt8Array
 
 
 class Hold(NamedTuple):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
+from kernelcast.bridge.tables.columns import (
     ABSENT,
     CLAMPED,
     EXPONENTIAL,
@@ -17,7 +18,7 @@ from kernelcast.bridge.series.columns import (
     MessageColumns,
     Rules,
 )
-from kernelcast.bridge.series.exponential import (
+from kernelcast.bridge.tables.exponential import (
     CAPACITY_WORD,
     HEADER_WORDS,
     MAX_BUCKETS,
@@ -30,8 +31,7 @@ from kernelcast.bridge.series.exponential import (
     ZERO_COUNT_WORD,
     ZERO_THRESHOLD_WORD,
 )
-from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
-from kernelcast.bridge.series.points import HistogramPoints, UInt64Array
+from kernelcast.bridge.tables.points import HistogramPoints, UInt64Array
 from kernelcast.columnar import EXPLICIT, NO_RECORDED_VALUE
 from kernelcast.columnar import HAS_SUM as POINT_HAS_SUM
 from kernelcast.columnar.compiled import inlined, kernel

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.tables.columns import (
     BY_HOST,
     BY_KEY,
     BY_RESOURCE,
@@ -25,7 +25,7 @@ from kernelcast.bridge.series.columns import (
     WireColumns,
     WriterColumns,
 )
-from kernelcast.bridge.series.producers import NOBODY
+from kernelcast.bridge.tables.producers import NOBODY
 from kernelcast.columnar.compiled import inlined
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000

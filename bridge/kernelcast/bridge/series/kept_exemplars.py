@@ -7,9 +7,9 @@ from typing import Final, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.expose.exemplars import Exemplar
-from kernelcast.bridge.series.columns import LIVE, NOT_A_HISTOGRAM, FloatArray, MessageColumns, WireColumns
-from kernelcast.bridge.series.slots import Slots
+from kernelcast.bridge.pages.exemplars import Exemplar
+from kernelcast.bridge.tables.columns import LIVE, NOT_A_HISTOGRAM, FloatArray, MessageColumns, WireColumns
+from kernelcast.bridge.tables.slots import Slots
 from kernelcast.bridge.translation.attributes import joined
 from kernelcast.columnar import EXPLICIT, Decoded, PointExemplar, PointType, exemplars_of
 from kernelcast.wire.catalogue import Kind

@@ -1,6 +1,7 @@
 """Points of gauges and sums into slots, no Python object per point."""
 
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
+from kernelcast.bridge.tables.columns import (
     ABSENT,
     CLAMPED,
     INTEGER,
@@ -11,8 +12,7 @@ from kernelcast.bridge.series.columns import (
     MessageColumns,
     Rules,
 )
-from kernelcast.bridge.series.judgement import Tables, arrival, change, clamped_times, is_ahead, refused, tried
-from kernelcast.bridge.series.points import NumberPoints
+from kernelcast.bridge.tables.points import NumberPoints
 from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 from kernelcast.columnar.compiled import kernel
 

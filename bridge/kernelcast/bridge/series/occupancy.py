@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Collected
 from prometheus_client.registry import Collector
 
-from kernelcast.bridge.series.producers import LIMITS, NOBODY, ProducerIndex, Producers
-from kernelcast.bridge.series.slots import Slots
+from kernelcast.bridge.tables.producers import LIMITS, NOBODY, ProducerIndex, Producers
+from kernelcast.bridge.tables.slots import Slots
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
 

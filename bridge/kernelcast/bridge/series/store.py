@@ -7,8 +7,19 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.bridge.series.arrivals import PLACED, Arrivals
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.pages.layout import Layouts, StoreSnapshot
+from kernelcast.bridge.pages.view import ALL, View
+from kernelcast.bridge.series.expiry import outlived
+from kernelcast.bridge.series.heartbeats import Heartbeats
+from kernelcast.bridge.series.held import Hold, release
+from kernelcast.bridge.series.histograms import store_histograms
+from kernelcast.bridge.series.judgement import Tables
+from kernelcast.bridge.series.kept_exemplars import KeptExemplars
+from kernelcast.bridge.series.numbers import store_numbers
+from kernelcast.bridge.series.occupancy import Occupancy
+from kernelcast.bridge.series.wires import BoolArray, IdentitySource, SharingSource, Wires
+from kernelcast.bridge.tables.arrivals import PLACED, Arrivals
+from kernelcast.bridge.tables.columns import (
     COUNTS,
     FREE,
     LIVE,
@@ -25,25 +36,15 @@ from kernelcast.bridge.series.columns import (
     Rules,
     UInt8Array,
 )
-from kernelcast.bridge.series.expiry import outlived
-from kernelcast.bridge.series.exponential import block_words
-from kernelcast.bridge.series.heartbeats import Heartbeats
-from kernelcast.bridge.series.held import Hold, release
-from kernelcast.bridge.series.histograms import store_histograms
-from kernelcast.bridge.series.judgement import Tables
-from kernelcast.bridge.series.kept_exemplars import KeptExemplars
-from kernelcast.bridge.series.layout import Layouts, StoreSnapshot
-from kernelcast.bridge.series.numbers import store_numbers
-from kernelcast.bridge.series.occupancy import Occupancy
-from kernelcast.bridge.series.points import HistogramPoints, NumberPoints, histogram_points, number_points
-from kernelcast.bridge.series.producers import NOBODY, Conflicts, ProducerIndex, ProducerRules, Producers
-from kernelcast.bridge.series.share import Share
-from kernelcast.bridge.series.slots import SeriesLimits, Slots
-from kernelcast.bridge.series.view import ALL, View
-from kernelcast.bridge.series.wires import BoolArray, IdentitySource, SharingSource, Wires
-from kernelcast.bridge.series.writers import Writers
+from kernelcast.bridge.tables.exponential import block_words
+from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.points import HistogramPoints, NumberPoints, histogram_points, number_points
+from kernelcast.bridge.tables.producers import NOBODY, Conflicts, ProducerIndex, ProducerRules, Producers
+from kernelcast.bridge.tables.share import Share
+from kernelcast.bridge.tables.slots import SeriesLimits, Slots
+from kernelcast.bridge.tables.writers import Writers
 from kernelcast.bridge.translation.together import place_together
-from kernelcast.bridge.translation.translate import Placement, Translator
+from kernelcast.bridge.translation.translate import Translator
 from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity
 
 NEW_SERIES_PER_LOCK: Final = 4000

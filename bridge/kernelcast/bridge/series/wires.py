@@ -5,7 +5,7 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.series.columns import (
+from kernelcast.bridge.tables.columns import (
     METRIC_LIMIT,
     PRODUCER_LIMIT,
     SERIES_LIMIT,
@@ -17,7 +17,7 @@ from kernelcast.bridge.series.columns import (
     empty_wires,
     grown,
 )
-from kernelcast.bridge.translation.translate import Placement
+from kernelcast.bridge.tables.placement import Placement
 from kernelcast.columnar import SeriesIdentity, SharedIdentities
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]

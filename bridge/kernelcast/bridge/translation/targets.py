@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kernelcast.bridge.series.columns import UInt8Array
-from kernelcast.bridge.series.producers import NOBODY
+from kernelcast.bridge.tables.columns import UInt8Array
+from kernelcast.bridge.tables.producers import NOBODY
 from kernelcast.bridge.translation.attributes import joined, producer_labels, rendered
 from kernelcast.columnar import Attributes
 

@@ -5,14 +5,14 @@ opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Points
 the time they are stored (see `delta`), so both temporalities are one here; a sum or histogram without any is refused.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from kernelcast.bridge.series.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
-from kernelcast.bridge.series.families import HISTOGRAM_SUFFIXES, Heading
-from kernelcast.bridge.series.schemas import bound_text
+from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, TEMPORALITY, TYPE_CONFLICT, UNNAMED, WIRE_ONLY
+from kernelcast.bridge.tables.families import HISTOGRAM_SUFFIXES, Heading
+from kernelcast.bridge.tables.placement import Placement, SeriesOrigin
+from kernelcast.bridge.tables.schemas import bound_text
 from kernelcast.bridge.translation.attributes import host_of, joined, producer_labels, producer_of, rendered, target_of
 from kernelcast.bridge.translation.settings import WITH_SUFFIXES, TranslationSettings
 from kernelcast.columnar import Attributes, MetricIdentity, PointType, SeriesIdentity, Temporality
@@ -43,38 +43,6 @@ Scope = tuple[Attributes, Attributes]
 """What labels tell of a scope: its names, and its attributes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Placement of a series: family, labels, writer and producer.
-
-    Attributes:
-        name: Its family.
-        kind: The family's kind.
-        help: The family's help, should it be new.
-        labels: `a="b",c="d"`, escaped, without braces.
-        cumulative: Whether its start time counts.
-        writer: The resource and scope that write it, or another key of its writer; one writer has one
-            target.
-        unit: Prometheus' word for the family's unit, which its name ends with (before `_total`); empty without.
-        producer: Its `job` and `instance`, empty where unknown.
-        target: The resource's other attributes, where `target_info` is to tell them.
-        part_of: The summary whose sums or counts these are; else empty.
-        host: The host that the resource names, by an id that no other host has; empty where it names none.
-    """
-
-    name: str
-    kind: Kind
-    help: str
-    labels: bytes
-    cumulative: bool
-    writer: Hashable
-    unit: str = ""
-    producer: tuple[str, str] = ("", "")
-    target: Attributes = ()
-    part_of: str = ""
-    host: str = ""
-
-
 class Style(NamedTuple):
     """Style of the labels of a metric's series.
 
@@ -94,15 +62,6 @@ class NamedFamily(NamedTuple):
 
     heading: Heading
     style: Style
-
-
-class SeriesOrigin(NamedTuple):
-    """Writer and producer of series; see `Placement`."""
-
-    writer: Hashable
-    producer: tuple[str, str]
-    target: Attributes
-    host: str = ""
 
 
 def scope_of(names: tuple[str, str, str], attributes: Attributes) -> Scope:

@@ -1,0 +1,1 @@
+"""Compiled functions that add delta points to running totals."""

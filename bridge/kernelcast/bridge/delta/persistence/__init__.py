@@ -1,0 +1,1 @@
+"""Running totals as snapshots on Kafka, and back."""

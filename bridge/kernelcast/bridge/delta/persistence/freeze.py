@@ -1,0 +1,188 @@
+"""Rows into the columns of a snapshot, and back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.delta.columns import (
+    EXPLICIT,
+    EXPONENTIAL,
+    MONOTONIC,
+    NOTHING,
+    NUMBER,
+    DeltaColumns,
+    Gaps,
+)
+from kernelcast.bridge.delta.persistence.snapshot import TOTALS_RESTART
+from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.delta.sequence import remember_all
+from kernelcast.bridge.tables.columns import Int64Array
+from kernelcast.bridge.tables.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
+from kernelcast.columnar.compiled import allocating_kernel
+from kernelcast.wire.errors import WireError
+
+PLAIN = (
+    "kind",
+    "flags",
+    "digest",
+    "key_hash",
+    "moved_ms",
+    "append_ms",
+    "start_ns",
+    "begin_ns",
+    "last_ns",
+    "right_ns",
+    "total",
+    "integer",
+)
+
+
+def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict[str, NDArray[Any]]:
+    """The columns of a snapshot.
+
+    Args:
+        rows: All totals.
+        chosen: Which of them.
+        number_of: By partition number here, its number in the snapshot.
+    """
+    columns = rows.columns
+    frozen: dict[str, NDArray[Any]] = {name: getattr(columns, name)[chosen] for name in (*PLAIN, "gaps")}
+    lookup = np.zeros(max(number_of, default=0) + 2, np.int32)
+    for here, there in number_of.items():
+        lookup[here] = there
+    frozen["partition"] = lookup[columns.partition[chosen]]
+    frozen["gap_begin_ns"], frozen["gap_end_ns"] = gather_gaps(columns, rows.gaps, chosen)
+    frozen["words"] = used_words(columns, rows.words, chosen).astype(np.int32)
+    frozen["blocks"] = gather_blocks(columns, rows.words, chosen, frozen["words"])
+    return frozen
+
+
+def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
+    """Put a snapshot's totals back.
+
+    A series that is known already, because it was seen in two partitions, keeps the total that reaches further.
+
+    Args:
+        rows: Where to.
+        columns: Of the snapshot.
+        number_of: By partition number in the snapshot, its number here; rows of other partitions are left out.
+
+    Returns:
+        How many were put back.
+
+    Raises:
+        WireError: The snapshot says what no writer writes.
+    """
+    _check(columns)
+    found = np.full(len(columns["kind"]), NOTHING, np.int64)
+    for i in range(len(found)):
+        if int(columns["partition"][i]) in number_of:
+            found[i] = _row_for(rows, columns, i)
+    kept = np.flatnonzero(found != NOTHING)
+    for name in PLAIN[1:]:
+        getattr(rows.columns, name)[found[kept]] = columns[name][kept]
+    rows.columns.partition[found[kept]] = [number_of[number] for number in columns["partition"][kept].tolist()]
+    _thaw_blocks(rows, columns, found)
+    _thaw_gaps(rows, columns, found)
+    return len(kept)
+
+
+def _thaw_blocks(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
+    ends = np.cumsum(columns["words"])
+    for i in np.flatnonzero((found != NOTHING) & (columns["words"] > 0)).tolist():
+        words = columns["blocks"][ends[i] - columns["words"][i] : ends[i]]
+        rows.enlarge_block(int(found[i]), len(words))
+        block = int(rows.columns.block[found[i]])
+        rows.words[block : block + len(words)] = words
+
+
+def _thaw_gaps(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int64Array) -> None:
+    ends = np.cumsum(columns["gaps"])
+    for i in np.flatnonzero((found != NOTHING) & (columns["gaps"] > 0)).tolist():
+        missing = slice(ends[i] - columns["gaps"][i], ends[i])
+        rows.make_room_for_gaps(missing.stop - missing.start)
+        begins, stops = columns["gap_begin_ns"][missing], columns["gap_end_ns"][missing]
+        remember_all(rows.columns, rows.gaps, int(found[i]), begins.astype(np.int64), stops.astype(np.int64))
+
+
+def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> int:
+    """A new row for one of a snapshot, or NOTHING."""
+    digest = columns["digest"][i].tobytes()
+    known = rows.find(digest)
+    if known != NOTHING:
+        if rows.columns.last_ns[known] >= columns["last_ns"][i]:
+            return NOTHING
+        rows.free(np.array([known]))
+    monotonic = bool(columns["flags"][i] & MONOTONIC)
+    return rows.new(digest, int(columns["kind"][i]), monotonic=monotonic)
+
+
+def _check(columns: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse what would have a kernel read beyond its block."""
+    kind, words = columns["kind"], columns["words"]
+    starts = np.cumsum(words) - words
+    fits = np.isin(kind, (NUMBER, EXPLICIT, EXPONENTIAL)) & (words >= 0) & ((kind == NUMBER) == (words == 0))
+    fits &= (kind != EXPONENTIAL) | (words >= HEADER_WORDS)
+    if fits.all():
+        blocks = columns["blocks"]
+        for i in np.flatnonzero(kind != NUMBER).tolist():
+            fits[i] = words[i] == _words_of(int(kind[i]), blocks[starts[i] : starts[i] + words[i]])
+    if not fits.all():
+        raise WireError(f"snapshot has {int(np.count_nonzero(~fits))} totals that are none; {TOTALS_RESTART}")
+
+
+def _words_of(kind: int, block: Int64Array) -> int:
+    if kind == EXPLICIT:
+        return max(2 * int(block[0]) + 2, 1)
+    positive, negative = int(block[POSITIVE_LENGTH_WORD]), int(block[NEGATIVE_LENGTH_WORD])
+    return HEADER_WORDS + positive + negative if positive >= 0 and negative >= 0 else NOTHING
+
+
+@allocating_kernel
+def gather_gaps(columns: DeltaColumns, gaps: Gaps, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The gaps of rows, one row's after the other's, oldest first: begins and ends."""
+    total = 0
+    for row in rows:
+        total += columns.gaps[row]
+    begins, ends = np.empty(total, np.int64), np.empty(total, np.int64)
+    stop = 0
+    for row in rows:
+        stop += columns.gaps[row]
+        at, found = stop, columns.gap[row]
+        while found != NOTHING:
+            at -= 1
+            begins[at], ends[at] = gaps.begin_ns[found], gaps.end_ns[found]
+            found = gaps.next[found]
+    return begins, ends
+
+
+@allocating_kernel
+def used_words(columns: DeltaColumns, words: Int64Array, rows: Int64Array) -> Int64Array:
+    """How many words of its block each row uses."""
+    used = np.zeros(len(rows), np.int64)
+    for i in range(len(rows)):
+        row = rows[i]
+        block = columns.block[row]
+        if columns.kind[row] == EXPLICIT:
+            used[i] = max(2 * words[block] + 2, 1)
+        elif columns.kind[row] == EXPONENTIAL:
+            used[i] = HEADER_WORDS + words[block + POSITIVE_LENGTH_WORD] + words[block + NEGATIVE_LENGTH_WORD]
+    return used
+
+
+@allocating_kernel
+def gather_blocks(columns: DeltaColumns, words: Int64Array, rows: Int64Array, lengths: Int64Array) -> Int64Array:
+    """The used words of rows, one row's after the other's."""
+    total = 0
+    for length in lengths:
+        total += length
+    gathered = np.empty(total, np.int64)
+    at = 0
+    for i in range(len(rows)):
+        block, length = columns.block[rows[i]], lengths[i]
+        for j in range(length):
+            gathered[at + j] = words[block + j]
+        at += length
+    return gathered

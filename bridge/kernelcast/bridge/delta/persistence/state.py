@@ -1,0 +1,293 @@
+"""Snapshots of running totals on `kernelcast.state`.
+
+The key of a part is `bridge/<owner>/<what>/<writer>/<slot>/<number>`. A writer has two slots and uses them in turn, so
+that a snapshot that it did not finish never costs the one before; a process is a writer of its own, so that two that
+both believe to own a partition never mix theirs. All keys of one `bridge/<owner>/<what>` lie in one partition, so a
+restart reads that one only.
+"""
+
+import secrets
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Protocol
+
+import structlog
+from confluent_kafka import OFFSET_BEGINNING
+
+from kernelcast.bridge.delta.persistence.snapshot import SnapshotPart, TotalsSnapshot, load
+from kernelcast.runtime.kafka.producer import DeliveryListener
+from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
+from kernelcast.wire.errors import WireError
+from kernelcast.wire.topics import STATE
+
+SLOTS: Final = 2
+RECENT_SECONDS: Final = 600.0
+"""Looked at first: the topic may hold hours of snapshots that nobody has compacted yet."""
+IDENTITY_BYTES: Final = 8
+LOG_APPEND_TIME: Final = 2
+"""confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: Kafka stamped the message, not its producer."""
+
+
+class _Stored(NamedTuple):
+    """A part of a snapshot as Kafka has it; its append time is 0 where Kafka does not stamp messages."""
+
+    body: bytes
+    append_ms: int
+
+
+_Slots = dict[bytes, dict[int, _Stored]]
+"""By slot's key, the parts that lie there."""
+
+
+class Sender(Protocol):
+    """The part of a producer that is needed here."""
+
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        on_delivery: DeliveryListener | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Queue a message."""
+
+    def flush(self, timeout_seconds: float) -> int:
+        """Wait for acknowledgements."""
+
+
+class StateReader(ReplayConsumer, Protocol):
+    """A consumer that also knows the topic by time."""
+
+    def offsets_for_time(self, partitions: Any, time_ns: int) -> list[Any]:
+        """Where each partition stood at a time."""
+
+
+@dataclass
+class _Writing:
+    """What is known of one `what`.
+
+    Attributes:
+        slot: The next one to be written.
+        parts: By own slot, how many parts lie there.
+        others: Keys of other writers.
+    """
+
+    slot: int = 0
+    parts: dict[int, int] = field(default_factory=dict)
+    others: set[bytes] = field(default_factory=set)
+
+
+class StateTopic:
+    """Writes and reads the snapshots of one owner: a consumer group, or all replicas of a mode without one."""
+
+    def __init__(
+        self,
+        owner: str,
+        producer: Sender,
+        open_reader: Callable[[], StateReader],
+        *,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """Prepare to write and read.
+
+        Args:
+            owner: Whose snapshots.
+            producer: Writes.
+            open_reader: Gives a consumer of its own, which is told of partitions' ends.
+            now_ns: The wall clock.
+        """
+        self._owner, self._producer, self._open_reader, self._now_ns = owner, producer, open_reader, now_ns
+        self._writer = secrets.token_hex(IDENTITY_BYTES)
+        self._partitions = 0
+        self._known: dict[str, _Writing] = {}
+        self._log = structlog.stdlib.get_logger("bridge.delta.state")
+
+    def write(self, what: str, snapshot: TotalsSnapshot, settled: Callable[[str | None], None]) -> int:
+        """Queue a snapshot in place of the one before the last.
+
+        Args:
+            what: Which of the owner's.
+            snapshot: The totals.
+            settled: Called once, when Kafka has all of it (None), or why it has not.
+
+        Returns:
+            Its bytes; 0 where there is no topic to write to.
+        """
+        partition = self._partition(what)
+        if partition is None:
+            settled(f"there is no topic {STATE.name}; make it with `kernelcast topics apply`")
+            return 0
+        writing = self._known.setdefault(what, _Writing())
+        parts = snapshot.dump()
+        tally = _Tally(len(parts), settled)
+        for number, part in enumerate(parts):
+            key = self._key(what, writing.slot, number)
+            self._producer.send(STATE.name, key=key, value=part, partition=partition, on_delivery=tally.one)
+        beyond = range(len(parts), writing.parts.get(writing.slot, 0))
+        stale = {self._key(what, writing.slot, number) for number in beyond} | writing.others
+        self._drop(stale, partition)
+        writing.parts[writing.slot] = len(parts)
+        writing.slot = (writing.slot + 1) % SLOTS
+        writing.others = set()
+        return sum(map(len, parts))
+
+    def remove(self, what: str) -> None:
+        """Take all snapshots of this away."""
+        partition, writing = self._partition(what), self._known.pop(what, None)
+        if partition is not None and writing is not None:
+            own = {self._key(what, slot, number) for slot, parts in writing.parts.items() for number in range(parts)}
+            self._drop(own | writing.others, partition)
+
+    def flush(self, timeout_seconds: float) -> None:
+        """Wait until Kafka has what was written, at most so long."""
+        self._producer.flush(timeout_seconds)
+
+    def read(self, what: list[str], fits: Callable[[TotalsSnapshot], bool]) -> dict[str, TotalsSnapshot | WireError]:
+        """The snapshot of each that knows most, or why none is of use; what has none is absent.
+
+        Args:
+            what: Which of the owner's.
+            fits: Whether a snapshot is of the present log. One that is not, because its topic was deleted and created
+                again, is given only where there is no other: its offsets are beyond all others.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        found: dict[str, TotalsSnapshot | WireError] = {}
+        reader = self._open_reader()
+        try:
+            there = reader.partitions(STATE.name)
+            self._partitions = len(there)
+            by_partition: dict[int, list[str]] = {}
+            for one in what:
+                by_partition.setdefault(self._partition(one) or 0, []).append(one)
+            for partition in there:
+                wanted = by_partition.get(partition.partition, [])
+                if wanted:
+                    found |= self._read_partition(reader, partition, wanted, fits)
+        finally:
+            reader.close()
+        return found
+
+    def written(self, what: list[str]) -> set[str]:
+        """Which of the owner's snapshots there are, without reading their content.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        found: set[str] = set()
+        reader = self._open_reader()
+        try:
+            there = reader.partitions(STATE.name)
+            self._partitions = len(there)
+            for partition in there:
+                wanted = [one for one in what if self._partition(one) == partition.partition]
+                if wanted:
+                    partition.offset = OFFSET_BEGINNING
+                    slots = self._slots(reader, partition, wanted)
+                    found |= {one for one, by_slot in slots.items() if any(by_slot.values())}
+        finally:
+            reader.close()
+        return found
+
+    def _read_partition(
+        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
+    ) -> dict[str, TotalsSnapshot | WireError]:
+        since_ns = self._now_ns() - round(RECENT_SECONDS * 1e9)
+        (recent,) = reader.offsets_for_time([partition], since_ns)
+        found = self._collect(reader, recent, what, fits)
+        missing = [one for one in what if not isinstance(found.get(one), TotalsSnapshot)]
+        if missing and recent.offset > 0:
+            partition.offset = OFFSET_BEGINNING
+            found |= self._collect(reader, partition, missing, fits)
+        return found
+
+    def _collect(
+        self, reader: StateReader, partition: Any, what: list[str], fits: Callable[[TotalsSnapshot], bool]
+    ) -> dict[str, TotalsSnapshot | WireError]:
+        found = {}
+        for one, by_slot in self._slots(reader, partition, what).items():
+            writing = self._known.setdefault(one, _Writing())
+            own = self._prefix(one) + f"/{self._writer}/".encode()
+            keys = {slot + f"/{number}".encode() for slot, parts in by_slot.items() for number in parts}
+            writing.others |= {key for key in keys if not key.startswith(own)}
+            best = _best([list(parts.values()) for parts in by_slot.values() if parts], fits)
+            if best is not None:
+                found[one] = best
+        return found
+
+    def _slots(self, reader: StateReader, partition: Any, what: list[str]) -> dict[str, _Slots]:
+        """What lies in a partition from an offset on, of each."""
+        prefixes = {self._prefix(one): one for one in what}
+        slots: dict[str, _Slots] = {one: {} for one in what}
+        for message in to_end(reader, [partition]):
+            key = message.key() or b""
+            slot, _, number = key.rpartition(b"/")
+            one = prefixes.get(slot.rpartition(b"/")[0].rpartition(b"/")[0])
+            if one is None or not number.isdigit():
+                continue
+            parts = slots[one].setdefault(slot, {})
+            if message.value() is None:
+                parts.pop(int(number), None)
+            else:
+                kind, append_ms = message.timestamp()
+                parts[int(number)] = _Stored(message.value(), append_ms if kind == LOG_APPEND_TIME else 0)
+        return slots
+
+    def _partition(self, what: str) -> int | None:
+        """Where its keys lie; None where there is no topic."""
+        if not self._partitions:
+            reader = self._open_reader()
+            try:
+                self._partitions = len(reader.partitions(STATE.name))
+            finally:
+                reader.close()
+        return zlib.crc32(self._prefix(what)) % self._partitions if self._partitions else None
+
+    def _drop(self, keys: set[bytes], partition: int) -> None:
+        for key in sorted(keys):
+            self._producer.send(STATE.name, key=key, value=None, partition=partition)
+
+    def _prefix(self, what: str) -> bytes:
+        return f"bridge/{self._owner}/{what}".encode()
+
+    def _key(self, what: str, slot: int, number: int) -> bytes:
+        return self._prefix(what) + f"/{self._writer}/{slot}/{number}".encode()
+
+
+class _Tally:
+    """Waits for the last of several acknowledgements."""
+
+    def __init__(self, parts: int, settled: Callable[[str | None], None]) -> None:
+        self._left, self._settled, self._trouble = parts, settled, ""
+
+    def one(self, trouble: str | None) -> None:
+        self._left -= 1
+        self._trouble = self._trouble or (trouble or "")
+        if not self._left:
+            self._settled(self._trouble or None)
+
+
+def _best(slots: list[list[_Stored]], fits: Callable[[TotalsSnapshot], bool]) -> TotalsSnapshot | WireError | None:
+    """The snapshot that fits and knows most; the reason why there is none; None where there is nothing at all."""
+    found: list[TotalsSnapshot] = []
+    trouble: WireError | None = None
+    for stored in slots:
+        try:
+            snapshot = _whole([SnapshotPart.of(one.body) for one in stored])
+        except WireError as error:
+            trouble = error
+        else:
+            found.append(replace(snapshot, append_ms=max(one.append_ms for one in stored)))
+    return max(found, key=lambda one: (fits(one), one.progress, one.written_ns), default=trouble)
+
+
+def _whole(parts: list[SnapshotPart]) -> TotalsSnapshot:
+    """The snapshot that the parts of one slot make; parts that an earlier one left behind it are passed over."""
+    newest = [part for part in parts if part.number == 0]
+    identity = newest[0].identity if newest else b""
+    return load([part for part in parts if part.identity == identity])

@@ -1,0 +1,1 @@
+"""JSON in: by a topic's own mapping, and OTLP's."""

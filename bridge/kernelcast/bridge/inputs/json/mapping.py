@@ -1,0 +1,181 @@
+"""JSON without a standard schema, read by its topic's mapping.
+
+A point without a name or a number is left out and counted: a mapping that fits nothing shows on the first look. What
+is no JSON, or has a time that is none, is an error of the whole message.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from kernelcast.bridge.inputs.formats import KINDS, NANOSECONDS, TopicFormat
+from kernelcast.bridge.inputs.json.text import loads
+from kernelcast.bridge.inputs.json_paths import JsonPath, Trail
+from kernelcast.bridge.inputs.naming import NamedSeries, metric_name
+from kernelcast.bridge.inputs.parsing import Parsing
+from kernelcast.bridge.inputs.rows import BatchRows
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.errors import DecodeError
+
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?Inf|NaN", re.ASCII)
+_WORDS: Final = {True: "true", False: "false"}
+
+Reading = JsonPath | str
+"""A path, or a constant."""
+
+
+class JsonMapped(Parsing):
+    """Reads JSON by a mapping.
+
+    Args:
+        mapping: The topic's settings.
+        options: As `Parsing` has them.
+    """
+
+    format = "json"
+
+    def __init__(self, mapping: TopicFormat, **options: Any) -> None:
+        super().__init__(**options)
+        self._points = mapping.points_path
+        self._lines, self._scale = mapping.lines, NANOSECONDS[mapping.time_unit]
+        self._value = JsonPath.parse(mapping.value or mapping.values)
+        self._many = bool(mapping.values)
+        self._name, self._kind = _reading(mapping.name), _reading(mapping.kind)
+        self._help, self._unit = _reading(mapping.help), _reading(mapping.unit)
+        self._time = JsonPath.parse(mapping.time) if mapping.time else None
+        self._labels = [(label, _reading(text)) for label, text in mapping.labels.items()]
+        self._label_objects = [JsonPath.parse(text) for text in mapping.labels_from]
+        self._known: dict[Any, Any] = {}
+
+    def read(self, message: bytes, rows: BatchRows) -> None:
+        """Read one message.
+
+        Raises:
+            DecodeError: It is no JSON, has a time that is none, or is over a limit.
+        """
+        for value in self._values(message):
+            for trail in self._trails(value):
+                self._read_point(trail, rows)
+
+    def _values(self, message: bytes) -> Iterator[Any]:
+        if not self._lines:
+            yield loads(message)
+            return
+        for line in message.split(b"\n"):
+            if line and not line.isspace():
+                yield loads(line)
+
+    def _trails(self, value: Any) -> Iterator[Trail]:
+        if not self._points.steps and isinstance(value, list):
+            return ((value, item) for item in value)
+        return self._points.find_all(value)
+
+    def _read_point(self, trail: Trail, rows: BatchRows) -> None:
+        found = self._value.find(trail)
+        name = metric_name(_text(_found(self._name, trail)) or "")
+        if not name:
+            rows.unsupported += 1
+            return
+        if not self._many:
+            self._take(trail, name, found, rows)
+            return
+        members = found.items() if isinstance(found, dict) else [("", None)]
+        for key, member in members:
+            self._take(trail, f"{name}_{key}", member, rows)
+
+    def _take(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
+        value = _number(found)
+        if value is None:
+            rows.unsupported += 1
+            return
+        time_ns = self._time_ns(self._time.find(trail)) if self._time is not None else 0
+        labels = self._labels_of(trail)
+        self.spend(len(name))
+        kind = KINDS.get(_text(_found(self._kind, trail)) or "", Kind.UNKNOWN)
+        key = (name, kind, *labels)
+        number = self._known.get(key)
+        if number is None:
+            number = self._admit(key, trail)
+        rows.series.append(number)
+        rows.time_ns.append(time_ns)
+        rows.value.append(value)
+
+    def _admit(self, key: tuple[Any, ...], trail: Trail) -> int:
+        name, kind, *labels = key
+        help_text, unit = _text(_found(self._help, trail)) or "", _text(_found(self._unit, trail)) or ""
+        number = self.interner.add(NamedSeries(self.described(name, kind, help_text, unit), self.labels(labels)))
+        self.interner.spell(number, self._known, key, number)
+        return number
+
+    def _labels_of(self, trail: Trail) -> list[tuple[str, str]]:
+        """Labels of a point, in the mapping's order; those named one by one win over those of objects.
+
+        Raises:
+            DecodeError: All labels of the message together are too long.
+        """
+        labels: dict[str, str] = {}
+        for path in self._label_objects:
+            members = path.find(trail)
+            for name, member in members.items() if isinstance(members, dict) else ():
+                text = _text(member)
+                if text:
+                    labels[name] = text
+        for label, reading in self._labels:
+            text = _text(_found(reading, trail))
+            if text:
+                labels[label] = text
+        self.spend(sum(map(len, labels)) + sum(map(len, labels.values())))
+        return list(labels.items())
+
+    def _time_ns(self, found: Any) -> int:
+        """Nanoseconds; 0 where there is no time, and the first nanosecond for times before 1970."""
+        if found is None:
+            return 0
+        number = _number(found)
+        try:
+            if number is None:
+                number, scale = datetime.fromisoformat(found).timestamp(), 10**9
+            else:
+                scale = self._scale
+            time_ns = number * scale if isinstance(number, int) else round(number * scale)
+        except (TypeError, ValueError, OverflowError):
+            time_ns = 2**64
+        if time_ns >= 2**64:
+            raise DecodeError(
+                f"a point's time is {str(found)[:60]!r}; it must be a number before the year 2554, or RFC 3339 text; "
+                "look at time and time_unit in the topic's entry in bridge.formats"
+            )
+        return max(time_ns, 1) if time_ns else 0
+
+
+def _reading(text: str) -> Reading:
+    return JsonPath.parse(text) if text[:1] in ("$", "@", "^") else text
+
+
+def _found(reading: Reading, trail: Trail) -> Any:
+    return reading if isinstance(reading, str) else reading.find(trail)
+
+
+def _text(value: Any) -> str | None:
+    """A scalar as text; None of arrays, objects and null."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, int):
+        return str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else None
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, str) and len(value) < 400 and _NUMBER.fullmatch(value):
+        number = float(value)
+        whole = int(value) if math.isfinite(number) and value.lstrip("+-").isdigit() else None
+        return number if whole is None else whole
+    return None

@@ -1,0 +1,1 @@
+"""Prometheus' text formats in."""

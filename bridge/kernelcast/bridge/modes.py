@@ -1,0 +1,121 @@
+"""The three ways to run many replicas: what each needs of its settings, and of Kafka."""
+
+import re
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.bridge.tables.share import Share
+from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES
+from kernelcast.wire.errors import ConfigurationError
+
+_ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")
+"""What a StatefulSet's pods have at the end of their name; a domain may follow."""
+REPORT_PARTITION_ENDS: Final = {"enable.partition.eof": "true"}
+"""Only so is it known that all has been read where the last offsets hold no message."""
+
+
+def check(settings: BridgeSettings) -> None:
+    """Check what one setting says of another.
+
+    Raises:
+        ConfigurationError: They contradict each other.
+    """
+    share_of(settings, socket.gethostname())
+    max_lag_seconds_of(settings)
+    for topic in settings.topics:
+        if topic.startswith("^"):
+            try:
+                re.compile(topic)
+            except re.error as error:
+                raise ConfigurationError(f"bridge.topics: {topic} is not a regular expression: {error}") from None
+
+
+def share_of(settings: BridgeSettings, host_name: str) -> Share | None:
+    """The part of all series that this replica keeps; None where it keeps whatever it reads.
+
+    Raises:
+        ConfigurationError: The settings of the modes contradict each other, or the replica's index is not known.
+    """
+    _check_groups(settings)
+    if settings.mode != "sharded":
+        if settings.replica_count > 1 or settings.replica_index is not None:
+            raise ConfigurationError(
+                f"bridge.replica_index and replica_count belong to mode sharded, and bridge.mode is {settings.mode}; "
+                "leave them out, or set bridge.mode to sharded"
+            )
+        return None
+    index = settings.replica_index if settings.replica_index is not None else _ordinal(host_name)
+    if index is None and settings.replica_count == 1:
+        index = 0
+    if index is None:
+        raise ConfigurationError(
+            f"bridge.replica_index is not set, and the host's name {host_name} does not end in a number; "
+            "set it, from 0, differently in each replica"
+        )
+    if index >= settings.replica_count:
+        raise ConfigurationError(
+            f"bridge.replica_index is {index}; it must be below bridge.replica_count, which is "
+            f"{settings.replica_count}; raise the count in every replica"
+        )
+    return Share(index, settings.replica_count)
+
+
+def group_of(settings: BridgeSettings, share: Share | None) -> str:
+    """The group to which offsets are committed: replicas that read the same partitions must not share one."""
+    if settings.mode == "sharded" and share is not None:
+        return f"{settings.group_id}-sharded-{share.index}"
+    return settings.group_id if settings.mode == "group" else f"{settings.group_id}-replica"
+
+
+def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
+    """Properties of librdkafka that a mode needs."""
+    properties = dict(REPORT_PARTITION_ENDS)
+    if settings.group_protocol == "consumer":
+        properties["group.protocol"] = "consumer"
+    if settings.group_instance_id is not None:
+        properties["group.instance.id"] = settings.group_instance_id
+    return properties
+
+
+def session_seconds_of(settings: BridgeSettings) -> float:
+    """After how long without a heartbeat the group removes this member; with KIP-848 the broker decides, on more."""
+    ours = CONSUMER_PROPERTIES["session.timeout.ms"]
+    return float(settings.kafka.properties.get("session.timeout.ms", ours)) / 1e3
+
+
+def max_lag_seconds_of(settings: BridgeSettings) -> float:
+    """How far reading may fall behind; a restart is one time-to-live behind, and must not skip what it came for.
+
+    Raises:
+        ConfigurationError: It is set below that.
+    """
+    if settings.max_lag_seconds is None:
+        return settings.ttl_seconds * 2
+    least = settings.ttl_seconds * 1.5
+    if 0 < settings.max_lag_seconds < least:
+        raise ConfigurationError(
+            f"bridge.max_lag_seconds is {settings.max_lag_seconds:g}; the minimum is {least:g}, 1.5 times "
+            "bridge.ttl_seconds, as a restart reads that much again; raise it, or set 0 to skip nothing"
+        )
+    return settings.max_lag_seconds
+
+
+def _check_groups(settings: BridgeSettings) -> None:
+    if settings.mode == "group":
+        return
+    for name, given in (
+        ("group_protocol", settings.group_protocol != "classic"),
+        ("group_instance_id", settings.group_instance_id is not None),
+    ):
+        if given:
+            raise ConfigurationError(
+                f"bridge.{name} is set, and bridge.mode is {settings.mode}, which joins no group; "
+                "leave it out, or set bridge.mode to group"
+            )
+
+
+def _ordinal(host_name: str) -> int | None:
+    found = _ORDINAL.search(host_name)
+    return int(found.group(1)) if found is not None else None

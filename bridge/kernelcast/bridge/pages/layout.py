@@ -1,0 +1,277 @@
+"""What a scrape shows and in which order, and the values at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.pages.exemplars import Exemplars
+from kernelcast.bridge.pages.headers import Headers, Taken, openmetrics_headers, protobuf_headers, text_headers
+from kernelcast.bridge.pages.page import PackedTexts, PageLayout, PageValues
+from kernelcast.bridge.pages.view import View
+from kernelcast.bridge.tables.columns import (
+    EXPONENTIAL,
+    HAS_SUM,
+    INTEGER,
+    LIVE,
+    NOT_A_HISTOGRAM,
+    FloatArray,
+    Int32Array,
+    Int64Array,
+    SeriesColumns,
+    UInt8Array,
+)
+from kernelcast.bridge.tables.exponential import HEADER_WORDS, NEGATIVE_LENGTH_WORD, POSITIVE_LENGTH_WORD
+from kernelcast.bridge.tables.families import Family
+from kernelcast.bridge.tables.slots import Slots
+from kernelcast.columnar.compiled import allocating_kernel, kernel
+
+MAX_LAYOUTS: Final = 64
+"""Kept at once; a site with more shards arranges them anew for each scrape."""
+OTHER_BITS: Final = 32
+"""Views share series by the upper bits of their hash: replicas share by the lower ones, and what one of them holds must
+still fall into all parts of its pages."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The series of a view, families in order of their names; good until one comes, goes, or changes its visibility.
+
+    Attributes:
+        slots: Shape (n,), their slots, grouped by family.
+        starts: Shape (f + 1,), position of each family's first series; ends with n.
+        families: The families, f of them.
+        taken: Whether some sample may have a name, be it on this page or on another.
+        arena: Label bytes.
+        label_offset: Shape (n,), where each series' labels start.
+        label_length: Shape (n,).
+    """
+
+    slots: Int32Array
+    starts: Int64Array
+    families: tuple[Family, ...]
+    taken: Taken
+    arena: UInt8Array
+    label_offset: Int64Array
+    label_length: Int32Array
+
+    @cached_property
+    def text(self) -> PageLayout:
+        """As text 0.0.4 wants it."""
+        return self._page(text_headers(self.families))
+
+    @cached_property
+    def openmetrics(self) -> PageLayout:
+        """As OpenMetrics wants it."""
+        return self._page(openmetrics_headers(self.families, self.taken, created=False))
+
+    @cached_property
+    def openmetrics_created(self) -> PageLayout:
+        """The same, telling since when counters and histograms count."""
+        return self._page(openmetrics_headers(self.families, self.taken, created=True))
+
+    @cached_property
+    def protobuf(self) -> PageLayout:
+        """As protobuf wants it."""
+        return self._page(protobuf_headers(self.families))
+
+    def positions(self, slots: Int64Array) -> Int64Array:
+        """Where slots stand in this layout, -1 for those that do not."""
+        order = self._by_slot
+        if not len(order):
+            return np.full(len(slots), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.slots, slots, sorter=order), len(order) - 1)
+        found = order[at]
+        return np.where(self.slots[found] == slots, found, -1)
+
+    @cached_property
+    def _by_slot(self) -> NDArray[np.intp]:
+        """Positions in the order of their slots."""
+        return np.argsort(self.slots, kind="stable")
+
+    def _page(self, headers: Headers) -> PageLayout:
+        return PageLayout(self.starts, *headers, self.arena, self.label_offset, self.label_length)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSnapshot:
+    """A layout with its values at one moment.
+
+    Attributes:
+        layout: What is written around the values.
+        values: The values, in the layout's order.
+        version: The store's version then.
+        exemplars_by_slot: Exemplars of the store's slots, also of slots that are not in the layout.
+        plain_bounds: `values.bound_texts` as text 0.0.4 has them; see `Schemas`.
+    """
+
+    layout: Layout
+    values: PageValues
+    version: int
+    exemplars_by_slot: Mapping[int, Exemplars] = field(default_factory=dict)
+    plain_bounds: tuple[bytes, ...] = ()
+
+    @classmethod
+    def take(
+        cls, layout: Layout, slots: Slots, version: int, exemplars: Mapping[int, Exemplars] | None = None
+    ) -> "StoreSnapshot":
+        """Copy the values; the store is locked meanwhile, so this only gathers.
+
+        Args:
+            layout: Which series.
+            slots: Their values.
+            version: The store's version.
+            exemplars: Exemplars by slot.
+        """
+        n = len(layout.slots)
+        value: FloatArray = np.empty(n, np.float64)
+        integer: Int64Array = np.empty(n, np.int64)
+        start_ns: Int64Array = np.empty(n, np.int64)
+        block: Int64Array = np.empty(n, np.int64)
+        schema: Int32Array = np.empty(n, np.int32)
+        flags: UInt8Array = np.empty(n, np.uint8)
+        indptr, bounds = slots.schemas.arrays
+        words = _gather(
+            slots.series, layout.slots, slots.blocks.counts, indptr, (value, integer, start_ns, block, schema, flags)
+        )
+        buckets: Int64Array = np.empty(words, np.int64)
+        _gather_blocks(slots.series.block, layout.slots, slots.blocks.counts, block, buckets)
+        texts = PackedTexts.of(slots.schemas.texts)
+        values = PageValues(value, integer, start_ns, block, schema, flags, buckets, indptr, bounds, texts)
+        return cls(layout, values, version, exemplars or {}, slots.schemas.plain_texts)
+
+    def exemplars(self) -> dict[int, Exemplars]:
+        """Exemplars by position; most series have none.
+
+        Not part of `take`: to find 100,000 positions takes tens of milliseconds, for which no thread must wait at the
+        store's lock, and text 0.0.4 has no exemplars.
+        """
+        given = self.exemplars_by_slot
+        if not given:
+            return {}
+        positions = self.layout.positions(np.fromiter(given, np.int64, len(given))).tolist()
+        return {position: one for position, one in zip(positions, given.values(), strict=True) if position >= 0}
+
+
+@dataclass(slots=True)
+class Layouts:
+    """Arranged views, until membership changes: those used last, in all at most twice as many series as there are."""
+
+    _kept: dict[View, Layout] = field(default_factory=dict)
+
+    def of(self, view: View, slots: Slots, exposed: UInt8Array) -> Layout:
+        """The layout of a view."""
+        layout = self._kept.pop(view, None) or arrange(slots, exposed, view)
+        self._kept[view] = layout
+        series = sum(len(kept.slots) for kept in self._kept.values())
+        while len(self._kept) > MAX_LAYOUTS or (len(self._kept) > 1 and series > 2 * slots.used):
+            series -= len(self._kept.pop(next(iter(self._kept))).slots)
+        return layout
+
+    def clear(self) -> None:
+        """Forget all: series have come, gone, or changed their visibility."""
+        self._kept.clear()
+
+
+def arrange(slots: Slots, exposed: UInt8Array, view: View) -> Layout:
+    """Group a view's exposed series by family, families by name; inside a family, by slot."""
+    families = [family for family in slots.families.sorted() if view.shows(family.part_of or family.name)]
+    rank: Int32Array = np.full(max(len(slots.families.by_number), 1), -1, np.int32)
+    for position, family in enumerate(families):
+        rank[family.number] = position
+    starts: Int64Array = np.zeros(len(families) + 1, np.int64)
+    order: Int32Array = np.empty(slots.used, np.int32)
+    shown = _sort(slots.series, slots.used, exposed, view.shard or (0, 1), rank, starts, order)
+    order = order[:shown].copy()
+    kept = np.flatnonzero(np.diff(starts))
+    sets, numbers = slots.labels.sets.columns, slots.series.label_set[order]
+    return Layout(
+        order,
+        np.append(starts[kept], shown),
+        tuple(families[position] for position in kept.tolist()),
+        slots.families.takes,
+        slots.labels.sets.arena,
+        sets.offset[numbers],
+        sets.length[numbers],
+    )
+
+
+@allocating_kernel
+def _sort(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+    series: SeriesColumns,
+    used: int,
+    exposed: UInt8Array,
+    shard: tuple[int, int],
+    rank: Int32Array,
+    starts: Int64Array,
+    order: Int32Array,
+) -> int:
+    """A counting sort; `starts` ends as the first position of each family, and the total."""
+    number, count = shard
+    states, partitions, hashes, numbers = series.state, series.partition, series.hashed, series.family
+    held_ms = series.held_ms
+    families = len(starts) - 1
+    ranks = np.empty(used, np.int32)
+    for slot in range(used):
+        shown = states[slot] == LIVE and exposed[partitions[slot]] != 0 and held_ms[slot] == 0
+        if shown and count > 1:
+            shown = (hashes[slot] >> OTHER_BITS) % count == number
+        ranks[slot] = rank[numbers[slot]] if shown else -1
+        if ranks[slot] >= 0:
+            starts[ranks[slot] + 1] += 1
+    for family in range(families):
+        starts[family + 1] += starts[family]
+    at = starts.copy()
+    for slot in range(used):
+        if ranks[slot] >= 0:
+            order[at[ranks[slot]]] = slot
+            at[ranks[slot]] += 1
+    return int(starts[families])
+
+
+@kernel
+def _gather(
+    series: SeriesColumns,
+    slots: Int32Array,
+    counts: Int64Array,
+    indptr: Int64Array,
+    into: tuple[FloatArray, Int64Array, Int64Array, Int64Array, Int32Array, UInt8Array],
+) -> int:
+    """Copy the columns; `block` ends as where each block will start, and what is returned is how long all are."""
+    value, integer, start_ns, block, schema, flags = into
+    values, integers, starts, schemas = series.value, series.integer, series.start_ns, series.schema
+    all_flags, blocks = series.flags, series.block
+    words = 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        value[i] = values[slot]
+        integer[i] = integers[slot]
+        start_ns[i] = starts[slot]
+        schema[i] = schemas[slot]
+        flags[i] = all_flags[slot] & (INTEGER | HAS_SUM)
+        block[i] = words
+        if schema[i] == NOT_A_HISTOGRAM:
+            continue
+        at = blocks[slot]
+        if at < 0:
+            continue
+        if schema[i] == EXPONENTIAL:
+            words += HEADER_WORDS + counts[at + POSITIVE_LENGTH_WORD] + counts[at + NEGATIVE_LENGTH_WORD]
+        else:
+            words += indptr[schema[i] + 1] - indptr[schema[i]]
+    return words
+
+
+@allocating_kernel
+def _gather_blocks(
+    blocks: Int64Array, slots: Int32Array, counts: Int64Array, starts: Int64Array, into: Int64Array
+) -> None:
+    for i in range(len(slots)):
+        start = starts[i]
+        stop = starts[i + 1] if i + 1 < len(slots) else len(into)
+        if start < stop:
+            at = blocks[slots[i]]
+            into[start:stop] = counts[at : at + stop - start]

@@ -1,0 +1,85 @@
+"""Which partitions were added to topics: series may come to them from the partitions of other replicas."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kernelcast.bridge.partitions.partition import Key
+from kernelcast.bridge.tables.columns import ADDED, GROWN, UNCHANGED
+
+GROWTH_SECONDS: Final = 600.0
+"""Time after growth in which series are expected to move. By default, librdkafka and Java look for added
+partitions every 300 s."""
+
+
+class PartitionGrowth:
+    """The partitions of all topics, as Kafka named them last, and those that were added lately."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, frozenset[int]] = {}
+        self._added: dict[Key, float] = {}
+
+    def known(self, topic: str) -> frozenset[int] | None:
+        """The partitions of a topic; None before Kafka has named them."""
+        return self._numbers.get(topic)
+
+    def note(self, partitions: Iterable[Key], now_seconds: float) -> list[Key]:
+        """Note the partitions that Kafka has; gives those that were added since the last call.
+
+        Args:
+            partitions: Of all topics.
+            now_seconds: A monotonic clock.
+        """
+        found: dict[str, set[int]] = {}
+        for topic, number in partitions:
+            found.setdefault(topic, set()).add(number)
+        added = [
+            (topic, number)
+            for topic, numbers in found.items()
+            for number in sorted(numbers - self._numbers.get(topic, numbers))
+        ]
+        self._numbers = {topic: frozenset(numbers) for topic, numbers in found.items()}
+        self._added = {key: until for key, until in self._added.items() if until > now_seconds}
+        self._added |= dict.fromkeys(added, now_seconds + GROWTH_SECONDS)
+        return added
+
+    def note_starts(self, starts: Mapping[Key, int], now_seconds: float) -> list[Key]:
+        """Judge a topic that is seen for the first time by where its partitions were one time-to-live ago.
+
+        Added partitions have the highest numbers and hold nothing that is older, while others do.
+
+        Args:
+            starts: The offsets then, of all partitions of one topic.
+            now_seconds: A monotonic clock.
+
+        Returns:
+            The partitions that were added.
+        """
+        last_old = max((key for key, start in starts.items() if start > 0), default=None)
+        added = [] if last_old is None else [key for key, start in starts.items() if start == 0 and key > last_old]
+        self._added |= dict.fromkeys(added, now_seconds + GROWTH_SECONDS)
+        return added
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Forget topics that were deleted and created again."""
+        gone = set(topics)
+        self._numbers = {topic: numbers for topic, numbers in self._numbers.items() if topic not in gone}
+        self._added = {key: until for key, until in self._added.items() if key[0] not in gone}
+
+    def others(self, owned: Iterable[Key]) -> set[Key]:
+        """Partitions of the topics of ours that are not ours."""
+        keys = set(owned)
+        topics = {topic for topic, _ in keys}
+        return {(topic, number) for topic in topics for number in self._numbers.get(topic, ())} - keys
+
+    def states(self, owned: Iterable[Key]) -> dict[Key, int]:
+        """UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED where all of a topic are ours."""
+        ours: dict[str, set[int]] = {}
+        for topic, number in owned:
+            ours.setdefault(topic, set()).add(number)
+        grown = {topic for topic, _ in self._added}
+        shared = {topic for topic in grown if not self._numbers.get(topic, frozenset()) <= ours.get(topic, set())}
+        return {
+            (topic, number): UNCHANGED if topic not in shared else ADDED if (topic, number) in self._added else GROWN
+            for topic, numbers in ours.items()
+            for number in numbers
+        }

@@ -1,0 +1,158 @@
+"""Converts messages to remote write's rows: decodes, names, and converts histograms to the receiver's kind."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.inputs import Input, Selection, timed
+from kernelcast.bridge.intake.batch import Message
+from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.bridge.push.reading import ReaderSettings
+from kernelcast.bridge.push.remote_write.classic import Times, classic_rows
+from kernelcast.bridge.push.remote_write.directory import Directory
+from kernelcast.bridge.push.remote_write.histograms import arrays_of
+from kernelcast.bridge.push.remote_write.known import UNSEEN, Known
+from kernelcast.bridge.push.remote_write.native import MALFORMED, SOUND, examine
+from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows, WritePayload
+from kernelcast.bridge.push.remote_write.targets import TargetInfoProducers
+from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.bridge.tables.columns import DISCARD_CAUSES, Int32Array, Int64Array
+from kernelcast.columnar import (
+    EXPLICIT,
+    HAS_SUM,
+    NO_RECORDED_VALUE,
+    Decoded,
+    Decoder,
+    HistogramColumns,
+    NumberColumns,
+)
+
+NS_PER_MS: Final = 1_000_000
+
+
+class Conversion:
+    """Turns messages of every format into payloads; remembers every series. For one thread."""
+
+    def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: ReaderSettings) -> None:
+        """Begin without any series.
+
+        Args:
+            settings: The destination's.
+            metrics: Counts left-out points.
+            reading: How messages are read and series are named.
+        """
+        self._settings, self._metrics, self._reading = settings, metrics, reading
+        self._forget_series()
+
+    def payloads(self, messages: Sequence[Message]) -> Iterator[WritePayload]:
+        """The requests that a batch of messages makes; to be sent in order."""
+        if sum(known.count for known in self._known.values()) > self._settings.max_series:
+            self._forget_series()
+        for group in self._selection.groups(messages):
+            for failure in group.failures:
+                self._metrics.undecodable(type(failure).__name__)
+            if group.input is not None:
+                append_ms = np.array([max(0, messages[index].timestamp()[1]) for index in group.indices], np.int64)
+                yield from self._converted(group.input, group.bodies, append_ms)
+
+    def _forget_series(self) -> None:
+        """Forget every series: simpler than to age them, and bounded as well."""
+        decoder = Decoder(max_identities=2 * self._settings.max_series)
+        self._selection = Selection(decoder, self._reading.formats)
+        self._directory = Directory()
+        self._targets = TargetInfoProducers(self._directory)
+        self._known: dict[int, Known] = {}
+
+    def _converted(self, source: Input, bodies: Sequence[bytes], append_ms: Int64Array) -> list[WritePayload]:
+        decoded = timed(source.decode(bodies), append_ms)
+        for _, failure in decoded.failures:
+            self._metrics.undecodable(type(failure).__name__)
+        self._metrics.discarded("unsupported", decoded.unsupported)
+        known = self._known.get(id(source))
+        if known is None:
+            known = Known(source, self._directory, self._targets, self._reading.translator)
+            self._known[id(source)] = known
+        known.learn(decoded, native=self._settings.native_histograms)
+        return self._payload(decoded, known).requests(self._settings.max_points)
+
+    def _payload(self, decoded: Decoded, known: Known) -> WritePayload:
+        columns = decoded.histograms
+        usable = self._usable(columns, known)
+        explicit = (columns.flags & EXPLICIT) != 0
+        exponential = np.flatnonzero(usable & ~explicit)
+        native = self._settings.native_histograms
+        natives = self._summed(columns, exponential) if native else exponential[:0]
+        samples, owners = self._numbers(decoded.numbers, known)
+        parts = [samples, self._targets.rows(owners, samples)]
+        for rows in (np.flatnonzero(usable & explicit), exponential[:0] if native else exponential):
+            if len(rows):
+                times = _times(columns, rows, known)
+                made = SampleRows(
+                    rows.astype(np.int32), columns.message[rows], *(times.time_ms, times.start_ms), times.time_ms
+                )
+                parts += [classic_rows(columns, rows, times, known)]
+                parts += [self._targets.rows(known.target[columns.series[rows]], made)]
+        rows_of_natives = _rows(columns, natives, np.arange(len(usable), dtype=np.int64), known)
+        parts += [self._targets.rows(known.target[columns.series[natives]], rows_of_natives)]
+        return WritePayload(
+            self._directory, self._tidy(SampleRows.of(parts)), self._tidy(rows_of_natives), arrays_of(columns)
+        )
+
+    def _tidy(self, rows: SampleRows) -> SampleRows:
+        tidy = rows.sorted()
+        self._metrics.discarded("same_time", len(rows) - len(tidy))
+        return tidy
+
+    def _placed(self, columns: NumberColumns | HistogramColumns, known: Known) -> NDArray[np.bool_]:
+        """Mask of the points that can be sent, by their series and their time; the others are counted."""
+        number = known.number[columns.series]
+        for code, cause in DISCARD_CAUSES.items():
+            self._metrics.discarded(cause, int((number == UNSEEN - code).sum()))
+        timely = (columns.time_ns > 0) & (columns.time_ns < np.uint64(2**63))
+        self._metrics.discarded("bad_time", int((~timely & (number >= 0)).sum()))
+        return timely & (number >= 0)
+
+    def _numbers(self, columns: NumberColumns, known: Known) -> tuple[SampleRows, Int32Array]:
+        """The samples of plain series, and the producer of each."""
+        rows = np.flatnonzero(self._placed(columns, known))
+        bits = columns.value.view(np.int64).copy()
+        bits[(columns.flags & NO_RECORDED_VALUE) != 0] = STALE_BITS
+        return _rows(columns, rows, bits, known), known.target[columns.series[rows]]
+
+    def _usable(self, columns: HistogramColumns, known: Known) -> NDArray[np.bool_]:
+        """Mask of the histograms that can be sent; the others are counted."""
+        stale = (columns.flags & NO_RECORDED_VALUE) != 0
+        findings = np.zeros(len(stale), np.uint8)
+        examine(arrays_of(columns), stale.view(np.uint8), findings)
+        placed = self._placed(columns, known)
+        self._metrics.discarded("malformed_histogram", int((placed & (findings == MALFORMED)).sum()))
+        self._metrics.discarded("unsupported", int((placed & (findings > MALFORMED)).sum()))
+        usable: NDArray[np.bool_] = placed & (findings == SOUND)
+        return usable
+
+    def _summed(self, columns: HistogramColumns, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those with a sum, without which there is no native histogram, or without any value."""
+        with_sum: NDArray[np.bool_] = (columns.flags[rows] & (HAS_SUM | NO_RECORDED_VALUE)) != 0
+        self._metrics.discarded("histogram_without_sum", int((~with_sum).sum()))
+        summed: NDArray[np.intp] = rows[with_sum]
+        return summed
+
+
+def _rows(
+    columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], value: Int64Array, known: Known
+) -> SampleRows:
+    times = _times(columns, rows, known)
+    return SampleRows(
+        known.number[columns.series[rows]], columns.message[rows], times.time_ms, times.start_ms, value[rows]
+    )
+
+
+def _times(columns: NumberColumns | HistogramColumns, rows: NDArray[np.intp], known: Known) -> Times:
+    """Milliseconds of points, and of their starts where those mean something."""
+    time_ms = columns.time_ns[rows].astype(np.int64) // NS_PER_MS
+    start_ms = (columns.start_ns[rows] // np.uint64(NS_PER_MS)).astype(np.int64)
+    start_ms *= known.cumulative[columns.series[rows]]
+    start_ms[start_ms > time_ms] = 0
+    return Times(time_ms, start_ms)

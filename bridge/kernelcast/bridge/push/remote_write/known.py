@@ -1,0 +1,107 @@
+"""Placements of the series of one input, by the input's own number."""
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kernelcast.bridge.inputs import Input
+from kernelcast.bridge.push.remote_write.directory import Directory
+from kernelcast.bridge.push.remote_write.targets import TargetInfoProducers
+from kernelcast.bridge.tables.columns import TEMPORALITY, FloatArray, Int32Array, UInt8Array, grown
+from kernelcast.bridge.translation.translate import Translator
+from kernelcast.columnar import EXPLICIT, Decoded, SeriesIdentity, Temporality
+
+if TYPE_CHECKING:
+    from kernelcast.bridge.tables.placement import Placement
+
+UNSEEN: Final = -1
+"""Number of a series that has none yet; below it stand the reasons why others have none: `UNSEEN - code`."""
+
+
+class Known:
+    """The series of one input.
+
+    Attributes:
+        number: int32, by input number: the series in the directory, UNSEEN, or a reason. Of a series that goes as
+            classic histograms it only says that it goes.
+        cumulative: uint8, by input number: whether its start time counts.
+        target: int32, by input number: its producer's number among the targets, UNSEEN for none.
+        count: How many are known, classic buckets included.
+    """
+
+    def __init__(
+        self, source: Input, directory: Directory, targets: TargetInfoProducers, translator: Translator
+    ) -> None:
+        self._source, self._directory, self._targets, self._translator = source, directory, targets, translator
+        self.number: Int32Array = np.full(1024, UNSEEN, np.int32)
+        self.cumulative: UInt8Array = np.zeros(1024, np.uint8)
+        self.target: Int32Array = np.full(1024, UNSEEN, np.int32)
+        self.count = 0
+        self._placements: dict[int, Placement] = {}
+        self._groups: dict[tuple[int, bytes], int] = {}
+        self._last_group: dict[int, tuple[int, int]] = {}
+
+    def learn(self, decoded: Decoded, *, native: bool) -> None:
+        """Learn the series of a batch that are new.
+
+        Args:
+            decoded: The batch.
+            native: Whether exponential histograms go as native ones.
+        """
+        histograms = decoded.histograms
+        classic = (histograms.flags & EXPLICIT) != 0 if native else np.ones(len(histograms.series), np.bool_)
+        self._grow(
+            max((int(part.max()) for part in (decoded.numbers.series, histograms.series) if len(part)), default=0)
+        )
+        for series in (decoded.numbers.series, histograms.series[~classic]):
+            for wire in self._new(series):
+                self._learn(wire, single=True)
+        for wire in self._new(histograms.series[classic]):
+            self._learn(wire, single=False)
+
+    def group(self, wire: int, bounds: FloatArray, *, absent: bool) -> tuple[int, int]:
+        """The first series of a classic histogram, and how many finite buckets it has.
+
+        One that says that it has no value names no bounds: those it had before count; UNSEEN where it had none.
+        """
+        if absent:
+            return self._last_group.get(wire, (UNSEEN, 0))
+        key = (wire, bounds.tobytes())
+        first = self._groups.get(key)
+        if first is None:
+            first = self._groups[key] = self._directory.group(self._placements[wire], bounds)
+            self.count += len(bounds) + 3
+        self._last_group[wire] = (first, len(bounds))
+        return first, len(bounds)
+
+    def _new(self, series: Int32Array) -> list[int]:
+        unseen: Int32Array = series[self.number[series] == UNSEEN]
+        return np.unique(unseen).tolist() if len(unseen) else []
+
+    def _grow(self, largest: int) -> None:
+        if largest >= len(self.number):
+            missing = grown(len(self.number), largest + 1) - len(self.number)
+            self.number = np.concatenate([self.number, np.full(missing, UNSEEN, np.int32)])
+            self.target = np.concatenate([self.target, np.full(missing, UNSEEN, np.int32)])
+            self.cumulative = np.concatenate([self.cumulative, np.zeros(missing, np.uint8)])
+
+    def _learn(self, wire: int, *, single: bool) -> None:
+        identity = self._source.identity(wire)
+        placement: Placement | int
+        if not isinstance(identity, SeriesIdentity):
+            placement = identity
+        elif identity.temporality is Temporality.DELTA:  # remote write knows cumulative points only
+            placement = TEMPORALITY
+        else:
+            placement = self._translator.place(identity)
+        self.count += 1
+        if isinstance(placement, int):
+            self.number[wire] = UNSEEN - placement
+            return
+        self.cumulative[wire] = placement.cumulative
+        self.target[wire] = self._targets.of(placement.producer, placement.target)
+        if single:
+            self.number[wire] = self._directory.series(placement)
+        else:
+            self._placements[wire] = placement
+            self.number[wire] = 0

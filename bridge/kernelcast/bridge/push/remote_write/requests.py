@@ -1,0 +1,157 @@
+"""Prometheus remote write, 2.0 and 1.0: encode, compress, send, and find out which of them the receiver knows.
+
+Source: prometheus.io/docs/specs, remote write 1.0 and 2.0-rc.4.
+"""
+
+from typing import Final
+
+import numpy as np
+import structlog
+from cramjam import snappy
+
+from kernelcast.bridge.push.answer import Answer, RetryDecision
+from kernelcast.bridge.push.receiver import Receiver
+from kernelcast.bridge.push.remote_write import encode
+from kernelcast.bridge.push.remote_write.native import histogram_bodies
+from kernelcast.bridge.push.remote_write.rows import STALE_BITS, SampleRows, WritePayload
+from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.bridge.tables.columns import Int32Array, Int64Array, UInt8Array
+from kernelcast.columnar import NO_RECORDED_VALUE
+
+HEADERS_V1: Final = {
+    "Content-Encoding": "snappy",
+    "Content-Type": "application/x-protobuf",
+    "X-Prometheus-Remote-Write-Version": "0.1.0",
+}
+HEADERS_V2: Final = {
+    "Content-Encoding": "snappy",
+    "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+    "X-Prometheus-Remote-Write-Version": "2.0.0",
+}
+WRITTEN: Final = ("x-prometheus-remote-write-samples-written", "x-prometheus-remote-write-histograms-written")
+BYTES_A_HISTOGRAM: Final = 128
+BYTES_A_BUCKET: Final = 24
+
+Bodies = tuple[UInt8Array, Int64Array]
+
+
+class WriteSender:
+    """Sends payloads in the newest version that the receiver knows."""
+
+    def __init__(self, receiver: Receiver, settings: PushSettings) -> None:
+        """Begin.
+
+        Args:
+            receiver: Where to.
+            settings: For `protocol`: a fixed version, or `auto`.
+        """
+        self._receiver = receiver
+        self._negotiable = settings.protocol == "auto"
+        self._name = settings.name
+        self._second = settings.protocol != "1.0"
+        self._log = structlog.stdlib.get_logger("bridge.push.remote_write")
+
+    def send(self, payload: WritePayload) -> tuple[Answer, int]:
+        """Send a payload once; twice where the first answer says that the version was the wrong one."""
+        answer, sent_bytes = self._attempt(payload)
+        if answer.verdict is RetryDecision.UNSUPPORTED and self._second and self._negotiable:
+            self._second = False
+            self._log.info("the receiver knows remote write 1.0 only", destination=self._name, reason=answer.detail)
+            answer, sent_bytes = self._attempt(payload)
+        return answer, sent_bytes
+
+    def _attempt(self, payload: WritePayload) -> tuple[Answer, int]:
+        body = bytes(snappy.compress_raw(request_v2(payload) if self._second else request_v1(payload)))
+        answer = self._receiver.post(body, HEADERS_V2 if self._second else HEADERS_V1)
+        return (_weighed(answer, payload.points) if self._second else answer), len(body)
+
+
+def _weighed(answer: Answer, points: int) -> Answer:
+    """An answer, completed by a 2.0 receiver's statistics.
+
+    It counts what it wrote, also where it refuses the rest; that must not be sent again. No statistics with a success
+    mean a 1.0 receiver that found nothing in the request and said nothing.
+    """
+    if answer.verdict not in (RetryDecision.ACKNOWLEDGED, RetryDecision.REFUSED):
+        return answer
+    counts = [int(text) for name in WRITTEN if (text := answer.headers.get(name, "")).isdecimal()]
+    if counts:
+        discarded = max(0, points - sum(counts))
+        return Answer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
+    if answer.verdict is RetryDecision.ACKNOWLEDGED:
+        return Answer(RetryDecision.UNSUPPORTED, "configuration", "it says nothing of what it wrote, as 2.0 demands")
+    return answer
+
+
+def request_v1(payload: WritePayload) -> bytes:
+    """A `prometheus.WriteRequest`."""
+    parts = []
+    for rows, bodies, tag in (
+        (payload.samples, _sample_bodies(payload.samples, started=False), encode.SAMPLES_V1),
+        (payload.natives, _native_bodies(payload, started=False), encode.HISTOGRAMS_V1),
+    ):
+        labels, symbols = _labels(payload), _symbols(payload)
+        size = encode.series_v1(rows.series, labels, symbols, bodies, tag, np.empty(0, np.uint8))
+        out = np.empty(size, np.uint8)
+        if size:
+            encode.series_v1(rows.series, labels, symbols, bodies, tag, out)
+        parts.append(out.tobytes())
+    return b"".join(parts)
+
+
+def request_v2(payload: WritePayload) -> bytes:
+    """An `io.prometheus.write.v2.Request`."""
+    directory, labels = payload.directory, _labels(payload)
+    names = directory.family, directory.families
+    local: Int32Array = np.full(directory.symbols.count, encode.NOT_YET, np.int32)
+    order: Int32Array = np.zeros(directory.symbols.count, np.int32)
+    local[0] = 0  # the specification wants the empty text first
+    used = 1
+    for rows in (payload.samples, payload.natives):
+        used = encode.number_symbols(rows.series, labels, *names, local, order, used)
+    table = np.empty(encode.symbols_v2(_symbols(payload), order[:used], np.empty(0, np.uint8)), np.uint8)
+    encode.symbols_v2(_symbols(payload), order[:used], table)
+    parts = [table.tobytes()]
+    for rows, bodies, tag in (
+        (payload.samples, _sample_bodies(payload.samples, started=True), encode.SAMPLES_V2),
+        (payload.natives, _native_bodies(payload, started=True), encode.HISTOGRAMS_V2),
+    ):
+        size = encode.series_v2(rows.series, labels, *names, local, bodies, tag, np.empty(0, np.uint8))
+        out = np.empty(size, np.uint8)
+        if size:
+            encode.series_v2(rows.series, labels, *names, local, bodies, tag, out)
+        parts.append(out.tobytes())
+    return b"".join(parts)
+
+
+def _labels(payload: WritePayload) -> tuple[Int32Array, Int64Array]:
+    return payload.directory.labels.data, payload.directory.labels.ends
+
+
+def _symbols(payload: WritePayload) -> tuple[UInt8Array, Int64Array]:
+    return payload.directory.symbols.data, payload.directory.symbols.ends
+
+
+def _sample_bodies(rows: SampleRows, *, started: bool) -> Bodies:
+    ends: Int64Array = np.zeros(len(rows) + 1, np.int64)
+    out: UInt8Array = np.empty(len(rows) * encode.LONGEST_SAMPLE_BYTES, np.uint8)
+    starts = rows.start_ms if started else np.zeros_like(rows.start_ms)
+    encode.sample_bodies(rows.value, rows.time_ms, starts, ends, out)
+    return out, ends
+
+
+def _native_bodies(payload: WritePayload, *, started: bool) -> Bodies:
+    rows, points = payload.natives, payload.histograms
+    ends: Int64Array = np.zeros(len(rows) + 1, np.int64)
+    if not len(rows):
+        return np.empty(0, np.uint8), ends
+    at = rows.value
+    buckets = points.positive_indptr[at + 1] - points.positive_indptr[at]
+    buckets += points.negative_indptr[at + 1] - points.negative_indptr[at]
+    out: UInt8Array = np.empty(len(rows) * BYTES_A_HISTOGRAM + int(buckets.sum()) * BYTES_A_BUCKET, np.uint8)
+    sum_bits = points.total.view(np.int64).copy()
+    stale = (points.flags & NO_RECORDED_VALUE) != 0
+    sum_bits[stale] = STALE_BITS
+    start_ms = rows.start_ms if started else np.zeros_like(rows.start_ms)
+    histogram_bodies(points, sum_bits, stale.view(np.uint8), (rows.time_ms, start_ms), at, ends, out)
+    return out, ends

@@ -1,0 +1,76 @@
+"""Series that come together, in the parts that many of them share: what is one for all is decided once for all."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.tables.columns import Int32Array, Int64Array
+from kernelcast.bridge.tables.families import Heading
+from kernelcast.bridge.tables.labels import stable_hashes
+from kernelcast.bridge.tables.placement import Placement, SeriesOrigin
+
+PLACED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Series that are new to the store; k of them, of which m have a place.
+
+    Attributes:
+        refused: Shape (k,), why a series is not stored (a code of `columns`), or PLACED; the other columns leave those
+            out.
+        headings: The families, in the order of their first series.
+        heading: Shape (m,), index of each series' family.
+        origins: Where they come from, in the order of their first series.
+        origin: Shape (m,).
+        labels: Sets of labels, each once: `a="b",c="d"`, escaped, without braces.
+        label_set: Shape (m,).
+    """
+
+    refused: Int32Array
+    headings: Sequence[Heading]
+    heading: Int32Array
+    origins: Sequence[SeriesOrigin]
+    origin: Int32Array
+    labels: Sequence[bytes]
+    label_set: Int32Array
+
+    @classmethod
+    def of(cls, placements: Iterable[Placement | int]) -> "Arrivals":
+        """Series that were placed one by one, or refused."""
+        refused: list[int] = []
+        rows: list[tuple[int, int, int]] = []
+        headings: dict[Heading, int] = {}
+        origins: dict[SeriesOrigin, int] = {}
+        labels: dict[bytes, int] = {}
+        for place in placements:
+            if isinstance(place, int):
+                refused.append(place)
+                continue
+            refused.append(PLACED)
+            heading = Heading(place.name, place.kind, place.help, place.unit, place.part_of, place.cumulative)
+            origin = SeriesOrigin(place.writer, place.producer, place.target, place.host)
+            rows.append(
+                (
+                    headings.setdefault(heading, len(headings)),
+                    origins.setdefault(origin, len(origins)),
+                    labels.setdefault(place.labels, len(labels)),
+                )
+            )
+        columns = np.array(rows, np.int32).reshape(-1, 3)
+        return cls(
+            np.array(refused, np.int32),
+            tuple(headings),
+            columns[:, 0].copy(),
+            tuple(origins),
+            columns[:, 1].copy(),
+            tuple(labels),
+            columns[:, 2].copy(),
+        )
+
+    def hashes(self) -> Int64Array:
+        """Shape (m,), `stable_hash` of each series."""
+        names = [heading.name for heading in self.headings]
+        return stable_hashes(names, self.heading, self.labels, self.label_set)

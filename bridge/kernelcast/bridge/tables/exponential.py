@@ -1,0 +1,125 @@
+"""Exponential histograms as the store keeps them, and the classic ladder that text shows in their place.
+
+A block of int64 words: HEADER_WORDS of header, then the counts of the positive buckets, then of the negative ones, not
+cumulative. Bucket i of an array covers (base**(offset + i), base**(offset + i + 1)] with base = 2**(2**-scale), as
+opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint, defines it.
+
+The running totals of `delta` are such blocks, too, and their snapshots on Kafka contain them word by word: another
+layout needs another `delta.snapshot.VERSION`, and a reader of this one.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.tables.columns import EXPONENTIAL, FloatArray, Int32Array, Int64Array
+from kernelcast.columnar.compiled import allocating_kernel, inlined
+from kernelcast.wire.histogram import LADDER_EXPONENTS
+
+SCALE_WORD: Final = 0
+ZERO_THRESHOLD_WORD: Final = 1
+"""The bits of a double."""
+ZERO_COUNT_WORD: Final = 2
+POSITIVE_OFFSET_WORD: Final = 3
+POSITIVE_LENGTH_WORD: Final = 4
+NEGATIVE_OFFSET_WORD: Final = 5
+NEGATIVE_LENGTH_WORD: Final = 6
+CAPACITY_WORD: Final = 7
+"""Words of the whole block."""
+HEADER_WORDS: Final = 8
+
+MAX_BUCKETS: Final = 320
+"""On each side; twice OpenTelemetry's default. What has more is kept at a coarser scale, which is exact."""
+MAX_SCALE: Final = 8
+"""The finest schema of Prometheus' native histograms; what is finer is kept at this one."""
+ROUNDING_WORDS: Final = 16
+"""Blocks grow by so much, so that a histogram that gains a bucket now and then keeps its block."""
+
+LOWEST_RUNG: Final = LADDER_EXPONENTS.start
+RUNGS: Final = len(LADDER_EXPONENTS)
+WIDEST_SHIFT: Final = 40
+"""Buckets of scale -40 cover more than any double; shifting further would only overflow."""
+
+
+def block_words(positive: int, negative: int) -> int:
+    """Words of a block for so many buckets on each side, however coarse they will be."""
+    needed = HEADER_WORDS + min(positive, MAX_BUCKETS) + min(negative, MAX_BUCKETS)
+    return -(-needed // ROUNDING_WORDS) * ROUNDING_WORDS
+
+
+@inlined
+def _rung(index: int, scale: int) -> int:
+    """The first rung of the ladder at or above a bucket's upper bound, base**(index + 1); RUNGS above the last one."""
+    if scale >= 0:
+        exponent = (index >> min(scale, 62)) + 1
+    else:
+        upper = index + 1
+        shift = min(-scale, WIDEST_SHIFT)
+        limit = 1 << (62 - shift)
+        if upper >= limit:
+            return RUNGS
+        exponent = upper << shift if upper > -limit else LOWEST_RUNG
+    if exponent <= LOWEST_RUNG:
+        return 0
+    return min(exponent - LOWEST_RUNG, RUNGS)
+
+
+@inlined
+def _zero_rung(threshold: float) -> int:
+    """The first rung at or above the zero bucket's upper bound."""
+    k = 0
+    while k < RUNGS and threshold > 2.0 ** (LOWEST_RUNG + k):
+        k += 1
+    return k
+
+
+@inlined
+def _ladder(words: Int64Array, doubles: FloatArray, block: int, ladder: Int64Array) -> None:
+    """Write one block's cumulative counts; what lies above the last rung is left to `+Inf`."""
+    ladder[:] = 0
+    positive = block + HEADER_WORDS
+    negative = positive + words[block + POSITIVE_LENGTH_WORD]
+    for j in range(words[block + NEGATIVE_LENGTH_WORD]):
+        ladder[0] += words[negative + j]
+    k = _zero_rung(doubles[block + ZERO_THRESHOLD_WORD])
+    if k < RUNGS:
+        ladder[k] += words[block + ZERO_COUNT_WORD]
+    scale, offset = words[block + SCALE_WORD], words[block + POSITIVE_OFFSET_WORD]
+    for j in range(words[block + POSITIVE_LENGTH_WORD]):
+        k = _rung(offset + j, scale)
+        if k < RUNGS:
+            ladder[k] += words[positive + j]
+    for k in range(1, RUNGS):
+        ladder[k] += ladder[k - 1]
+
+
+@allocating_kernel
+def _ladders(
+    schemas: Int32Array, blocks: Int64Array, words: Int64Array, doubles: FloatArray, begin: int, end: int
+) -> Int64Array:
+    rows = 0
+    for i in range(begin, end):
+        rows += schemas[i] == EXPONENTIAL
+    ladders = np.empty(rows * RUNGS, np.int64)
+    at = 0
+    for i in range(begin, end):
+        if schemas[i] == EXPONENTIAL:
+            _ladder(words, doubles, blocks[i], ladders[at : at + RUNGS])
+            at += RUNGS
+    return ladders
+
+
+def ladders(schemas: Int32Array, blocks: Int64Array, words: Int64Array, begin: int, end: int) -> Int64Array:
+    """Cumulative counts on the classic ladder of the exponential histograms among the series from begin to end.
+
+    Args:
+        schemas: Shape (n,), each series' schema.
+        blocks: Shape (n,), where its block starts.
+        words: The blocks.
+        begin: First series.
+        end: After the last one.
+
+    Returns:
+        RUNGS counts for each of them that is exponential, one after the other.
+    """
+    return _ladders(schemas, blocks, words, words.view(np.float64), begin, end)

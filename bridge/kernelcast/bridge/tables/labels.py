@@ -1,0 +1,405 @@
+"""Label bytes in one arena, each set of labels once, and the tables that find a set, and a series by family and set.
+
+All metrics of a GPU, a pod or a kernel have the same labels: what is kept of a series beside its numbers is little.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+import numpy as np
+
+from kernelcast.bridge.tables.columns import (
+    FREE,
+    Int32Array,
+    Int64Array,
+    LabelSetColumns,
+    SeriesColumns,
+    UInt8Array,
+    copy_into,
+    empty_label_sets,
+    empty_series,
+    grown,
+)
+from kernelcast.columnar.compiled import allocating_kernel, kernel
+
+VACANT: Final = -1
+REMOVED: Final = -2
+SMALLEST_TABLE: Final = 1024
+FULLEST: Final = 0.6
+GARBAGE_BYTES: Final = 1 << 20
+HASH_MASK: Final = 2**31 - 1
+
+
+def stable_hash(name: str, labels: bytes) -> int:
+    """A signed 64-bit hash of a series, equal in every process: replicas share series out by it.
+
+    Args:
+        name: Its family's name.
+        labels: Its rendered labels.
+    """
+    digest = blake2b(name.encode(), digest_size=8)
+    digest.update(b"{")  # no name has one
+    digest.update(labels)
+    return int.from_bytes(digest.digest(), "little", signed=True)
+
+
+def stable_hashes(names: Sequence[str], name: Int32Array, labels: Sequence[bytes], label_set: Int32Array) -> Int64Array:
+    """`stable_hash` of many series, each name hashed once.
+
+    Args:
+        names: Names of families.
+        name: Shape (n,), index of each series' name.
+        labels: Rendered labels.
+        label_set: Shape (n,), index of each series' labels.
+
+    Returns:
+        Shape (n,).
+    """
+    begun = [blake2b(name.encode() + b"{", digest_size=8) for name in names]
+    digests = []
+    for i, j in zip(name.tolist(), label_set.tolist(), strict=True):
+        digest = begun[i].copy()
+        digest.update(labels[j])
+        digests.append(digest.digest())
+    return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
+
+
+@kernel
+def _find_sets(  # noqa: PLR0913, PLR0917  arrays in, arrays out
+    table: Int32Array,
+    sets: LabelSetColumns,
+    arena: UInt8Array,
+    hashes: Int64Array,
+    keys: UInt8Array,
+    ends: Int64Array,
+    numbers: Int32Array,
+) -> None:
+    """Write the number of each set, -1 where there is none; `ends` is where each one's labels end in `keys`."""
+    mask = len(table) - 1
+    begin = 0
+    for i in range(len(hashes)):
+        hashed, length = hashes[i], ends[i] - begin
+        at = hashed & mask
+        numbers[i] = -1
+        while table[at] != VACANT:
+            number = table[at]
+            if number >= 0 and sets.hashed[number] == hashed and sets.length[number] == length:
+                start = sets.offset[number]
+                j = 0
+                while j < length and arena[start + j] == keys[begin + j]:
+                    j += 1
+                if j == length:
+                    numbers[i] = number
+                    break
+            at = (at + 1) & mask
+        begin = ends[i]
+
+
+@kernel
+def _find(  # noqa: PLR0913, PLR0917  single columns: each array of a tuple costs a call from Python 0.2 µs
+    table: Int32Array, hashes: Int64Array, families: Int32Array, sets: Int32Array, hashed: int, family: int, number: int
+) -> int:
+    mask = len(table) - 1
+    at = hashed & mask
+    while table[at] != VACANT:
+        slot = table[at]
+        if slot >= 0 and hashes[slot] == hashed and families[slot] == family and sets[slot] == number:
+            return int(slot)
+        at = (at + 1) & mask
+    return -1
+
+
+@kernel
+def _insert(table: Int32Array, hashed: int, number: int) -> None:
+    mask = len(table) - 1
+    at = hashed & mask
+    while table[at] >= 0:
+        at = (at + 1) & mask
+    table[at] = number
+
+
+@kernel
+def _take_out(table: Int32Array, hashes: Int64Array, slots: Int64Array) -> None:
+    mask = len(table) - 1
+    for slot in slots:
+        at = hashes[slot] & mask
+        while table[at] != slot:
+            at = (at + 1) & mask
+        table[at] = REMOVED
+
+
+@kernel
+def _insert_all(table: Int32Array, hashes: Int64Array, numbers: Int32Array) -> None:
+    mask = len(table) - 1
+    for i in range(len(numbers)):
+        at = hashes[i] & mask
+        while table[at] >= 0:
+            at = (at + 1) & mask
+        table[at] = numbers[i]
+
+
+@allocating_kernel
+def _release(table: Int32Array, sets: LabelSetColumns, numbers: Int32Array) -> Int32Array:
+    """Count sets down; returns those that no series has any more, taken out of the table."""
+    mask = len(table) - 1
+    gone = np.empty(len(numbers), np.int32)
+    n = 0
+    for number in numbers:
+        sets.refs[number] -= 1
+        if sets.refs[number] == 0:
+            at = sets.hashed[number] & mask
+            while table[at] != number:
+                at = (at + 1) & mask
+            table[at] = REMOVED
+            gone[n] = number
+            n += 1
+    return gone[:n]
+
+
+@kernel
+def _rebuild(table: Int32Array, hashes: Int64Array, states: UInt8Array, slots: int) -> None:
+    mask = len(table) - 1
+    for slot in range(slots):
+        if states[slot] != FREE:
+            at = hashes[slot] & mask
+            while table[at] != VACANT:
+                at = (at + 1) & mask
+            table[at] = slot
+
+
+@kernel
+def _rebuild_sets(table: Int32Array, sets: LabelSetColumns, used: int) -> None:
+    mask = len(table) - 1
+    for number in range(used):
+        if sets.refs[number] > 0:
+            at = sets.hashed[number] & mask
+            while table[at] != VACANT:
+                at = (at + 1) & mask
+            table[at] = number
+
+
+@allocating_kernel
+def _compact(old: UInt8Array, new: UInt8Array, sets: LabelSetColumns, used: int) -> int:
+    at = 0
+    for number in range(used):
+        if sets.refs[number] > 0:
+            start = sets.offset[number]
+            length = sets.length[number]
+            new[at : at + length] = old[start : start + length]
+            sets.offset[number] = at
+            at += length
+    return at
+
+
+def _table_for(entries: int) -> Int32Array:
+    size = SMALLEST_TABLE
+    while size * FULLEST < entries * 1.5 + 1:
+        size *= 2
+    return np.full(size, VACANT, np.int32)
+
+
+class LabelSets:
+    """Sets of labels by number; a snapshot may hold `arena`: bytes once written never change in place."""
+
+    def __init__(self) -> None:
+        self.arena: UInt8Array = np.empty(1 << 16, np.uint8)
+        self.columns = empty_label_sets(1024)
+        self._bytes_used = 0
+        self._garbage = 0
+        self._used = 0
+        self._free: list[int] = []
+        self._table = _table_for(0)
+        self._occupied = 0
+        self._last: tuple[bytes | None, int] = (None, -1)
+
+    def find(self, labels: bytes) -> int:
+        """The number of a set, -1 where no series has it."""
+        if self._last[0] is labels:
+            return self._last[1]
+        number = int(self.find_all((labels,))[0])
+        self._last = (labels, number)
+        return number
+
+    def find_all(self, labels: Sequence[bytes]) -> Int32Array:
+        """The number of each of some sets, -1 where no series has it."""
+        numbers: Int32Array = np.empty(len(labels), np.int32)
+        keys = np.frombuffer(b"".join((*labels, b"\0")), np.uint8)  # numpy makes no array of no bytes
+        _find_sets(self._table, self.columns, self.arena, _hashes(labels), keys, np.cumsum(_lengths(labels)), numbers)
+        return numbers
+
+    def take(self, labels: bytes, series: int = 1) -> int:
+        """The number of a set that so many series more have."""
+        number = int(self.take_all((labels,), np.array([self.find(labels)], np.int32), np.array([series]))[0])
+        self._last = (labels, number)
+        return number
+
+    def take_all(self, labels: Sequence[bytes], found: Int32Array, series: Int64Array) -> Int32Array:
+        """The numbers of sets that more series have.
+
+        Args:
+            labels: The sets, n of them, no two the same.
+            found: Shape (n,), what `find_all` says of them.
+            series: Shape (n,), how many series more each one has; with none, a set that is not known gets no number.
+
+        Returns:
+            Shape (n,).
+        """
+        numbers = found.copy()
+        wanted = series > 0
+        new = np.flatnonzero(wanted & (found < 0))
+        if len(new):
+            numbers[new] = self._new([labels[i] for i in new.tolist()])
+        self.columns.refs[numbers[wanted]] += series[wanted].astype(np.int32)
+        self._last = (None, -1)
+        return numbers
+
+    def release(self, numbers: Int32Array) -> None:
+        """Take sets back, one series fewer for each time that one stands here."""
+        gone = _release(self._table, self.columns, numbers)
+        self._free.extend(gone.tolist())
+        self._garbage += int(self.columns.length[gone].sum())
+        self._last = (None, -1)
+
+    def compact(self) -> None:
+        """Give memory back, where more of it is garbage than not."""
+        if self._garbage < GARBAGE_BYTES or self._garbage * 2 < self._bytes_used:
+            return
+        arena: UInt8Array = np.empty(grown(self._bytes_used - self._garbage, 0), np.uint8)
+        self._bytes_used = int(_compact(self.arena, arena, self.columns, self._used))
+        self.arena = arena
+        self._garbage = 0
+        self.resize()
+
+    def _new(self, labels: Sequence[bytes]) -> Int32Array:
+        """Numbers for sets that are not known, no two of them the same; no series has them yet."""
+        lengths, hashes = _lengths(labels), _hashes(labels)
+        ends = self._bytes_used + np.cumsum(lengths)
+        end = int(ends[-1])
+        if end > len(self.arena):
+            arena: UInt8Array = np.empty(grown(len(self.arena), end), np.uint8)
+            arena[: self._bytes_used] = self.arena[: self._bytes_used]
+            self.arena = arena
+        numbers = self._numbers(len(labels))
+        columns = self.columns
+        self.arena[self._bytes_used : end] = np.frombuffer(b"".join(labels), np.uint8)
+        columns.offset[numbers], columns.length[numbers], columns.hashed[numbers] = ends - lengths, lengths, hashes
+        self._bytes_used = end
+        self._occupied += len(labels)
+        if self._occupied > FULLEST * len(self._table):
+            self.resize()  # leaves out sets that no series has: these
+        _insert_all(self._table, hashes, numbers)
+        return numbers
+
+    def _numbers(self, count: int) -> Int32Array:
+        """Numbers that no set has, with room in the columns: first those given back, then the next."""
+        reused = self._free[-count:][::-1]
+        del self._free[len(self._free) - len(reused) :]
+        begin = self._used
+        self._used += count - len(reused)
+        if self._used > len(self.columns.refs):
+            self.columns = copy_into(empty_label_sets(grown(len(self.columns.refs), self._used)), self.columns)
+        return np.array([*reused, *range(begin, self._used)], np.int32)
+
+    def resize(self) -> None:
+        """Make the table anew, as long as the sets ask for."""
+        live = self._used - len(self._free)
+        self._table = _table_for(live)
+        _rebuild_sets(self._table, self.columns, self._used)
+        self._occupied = live
+
+
+class LabelIndex:
+    """Finds series by family and labels.
+
+    Attributes:
+        sets: The labels.
+    """
+
+    def __init__(self) -> None:
+        self.sets = LabelSets()
+        self._table = _table_for(0)
+        self._occupied = 0
+
+    @staticmethod
+    def warm_up() -> None:
+        """Compile what few series alone would not call for."""
+        index, series = LabelIndex(), empty_series(1)
+        index._resize(series, 1)
+        index.sets.resize()
+        _compact(index.sets.arena, index.sets.arena, index.sets.columns, 0)
+        _find(index._table, series.hashed, series.family, series.label_set, 0, 0, 0)
+
+    def find(self, series: SeriesColumns, hashed: int, family: int, labels: bytes) -> int:
+        """The slot of a series, -1 where it is not known."""
+        number = self.sets.find(labels)
+        if number < 0:
+            return -1
+        return int(_find(self._table, series.hashed, series.family, series.label_set, hashed, family, number))
+
+    def insert(self, series: SeriesColumns, slot: int, slots: int, labels: bytes) -> None:
+        """Keep the labels of a slot whose family and hash are set; it must be one that is not known.
+
+        Args:
+            series: The slots.
+            slot: The new one, no longer free.
+            slots: How many slots have ever been used.
+            labels: Its rendered labels.
+        """
+        series.label_set[slot] = self.sets.take(labels)
+        self._occupied += 1
+        if self._occupied > FULLEST * len(self._table):
+            self._resize(series, slots)
+        else:
+            _insert(self._table, int(series.hashed[slot]), slot)
+
+    def with_room(self, series: SeriesColumns, slots: int, more: int) -> Int32Array:
+        """The table of slots, with room for so many more."""
+        if self._occupied + more > FULLEST * len(self._table):
+            self._resize(series, slots, more)
+        return self._table
+
+    def keep(
+        self,
+        series: SeriesColumns,
+        slots: Int32Array,
+        label_set: Int32Array,
+        labels: tuple[Sequence[bytes], Int32Array],
+    ) -> None:
+        """Keep the labels of slots that have been put into the table.
+
+        Args:
+            series: The slots.
+            slots: Shape (n,), the new ones.
+            label_set: Shape (n,), index of each one's labels.
+            labels: Sets of rendered labels, no two the same, and what `LabelSets.find_all` says of them.
+        """
+        numbers = self.sets.take_all(*labels, np.bincount(label_set, minlength=len(labels[0])))
+        series.label_set[slots] = numbers[label_set]
+        self._occupied += len(slots)
+
+    def remove(self, series: SeriesColumns, slots: Int64Array) -> None:
+        """Forget slots, before they are marked as free."""
+        _take_out(self._table, series.hashed, slots)
+        self.sets.release(series.label_set[slots])
+
+    def compact(self, series: SeriesColumns, slots: int) -> None:
+        """Give memory back, where more of it is garbage than not; once slots are marked as free."""
+        self.sets.compact()
+        if self._occupied > SMALLEST_TABLE and np.count_nonzero(series.state[:slots]) * 2 < self._occupied:
+            self._resize(series, slots)
+
+    def _resize(self, series: SeriesColumns, slots: int, more: int = 0) -> None:
+        live = int(np.count_nonzero(series.state[:slots]))
+        self._table = _table_for(live + more)
+        _rebuild(self._table, series.hashed, series.state, slots)
+        self._occupied = live
+
+
+def _hashes(labels: Sequence[bytes]) -> Int64Array:
+    """This process's own hashes of sets, so that nobody can prepare labels that collide."""
+    return np.fromiter((hash(one) & HASH_MASK for one in labels), np.int64, len(labels))
+
+
+def _lengths(labels: Sequence[bytes]) -> Int64Array:
+    return np.fromiter(map(len, labels), np.int64, len(labels))

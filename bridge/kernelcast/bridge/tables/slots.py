@@ -1,0 +1,312 @@
+"""The slots: one series each, with its family, its labels, its bounds and its buckets; given, changed, taken back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
+from kernelcast.bridge.tables.admission import Held, Index, SlotRequests, admit
+from kernelcast.bridge.tables.arrivals import Arrivals
+from kernelcast.bridge.tables.columns import (
+    EMPTY,
+    EXPONENTIAL,
+    FREE,
+    MALFORMED_HISTOGRAM,
+    METRIC_LIMIT,
+    NO_KEY,
+    NOT_A_HISTOGRAM,
+    OTHER_REPLICA,
+    OWN,
+    PRODUCER_LIMIT,
+    SERIES_LIMIT,
+    STORED,
+    TYPE_CONFLICT,
+    FloatArray,
+    Int32Array,
+    Int64Array,
+    copy_into,
+    empty_series,
+    grown,
+)
+from kernelcast.bridge.tables.exponential import CAPACITY_WORD
+from kernelcast.bridge.tables.families import Families, Family, Heading
+from kernelcast.bridge.tables.labels import LabelIndex, stable_hash
+from kernelcast.bridge.tables.placement import Placement
+from kernelcast.bridge.tables.producers import NOBODY
+from kernelcast.bridge.tables.schemas import Blocks, Schemas
+from kernelcast.bridge.tables.share import Share
+from kernelcast.wire.catalogue import Kind
+
+LINES_WITHOUT_BOUNDS = 3
+"""A histogram's lines beside its finite buckets: `+Inf`, sum and count."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesLimits:
+    """How much is held; beyond, new series are refused and counted, before Prometheus's `sample_limit` fails a scrape.
+
+    Attributes:
+        series: Lines of `/metrics`, in all.
+        series_per_metric: Lines of one family.
+        series_per_producer: Lines of one job and instance.
+    """
+
+    series: int = 2_000_000
+    series_per_metric: int = 1_000_000
+    series_per_producer: int = 1_000_000
+
+
+class Slots:
+    """Everything that belongs to slots; not thread-safe.
+
+    Attributes:
+        series: The columns.
+        used: How many slots have ever been used.
+        limits: How much they may hold.
+        lines: Lines that all series held would make.
+        producer_lines: Those of each producer, by its number.
+        families: Their families.
+        labels: Their labels.
+        schemas: Bounds of histograms.
+        blocks: Bucket counts of histograms.
+    """
+
+    def __init__(self, limits: SeriesLimits, reserved: frozenset[str], share: Share | None = None) -> None:
+        self._share = share
+        self.limits = limits
+        self._free: list[int] = []
+        self.series = empty_series(1024)
+        self.used = 0
+        self.lines = 0
+        self.producer_lines: Int64Array = np.zeros(16, np.int64)
+        self.families = Families.reserving(reserved)
+        self.labels = LabelIndex()
+        self.schemas = Schemas()
+        self.blocks = Blocks()
+
+    def admit(self, arrivals: Arrivals, producers: Int32Array) -> Int32Array:
+        """The slots of series, new ones where need be, in their order.
+
+        Args:
+            arrivals: Where they go.
+            producers: Shape (m,), the numbers of their jobs and instances.
+
+        Returns:
+            Shape (m,), slots; the negative of the reason where a series gets none.
+        """
+        hashed = arrivals.hashes()
+        slots: Int32Array = np.full(len(hashed), -OTHER_REPLICA, np.int32)
+        rows = np.arange(len(hashed)) if self._share is None else np.flatnonzero(self._share.keeps(hashed))
+        numbers = self._families_of(arrivals, arrivals.heading[rows])[arrivals.heading[rows]]
+        slots[rows] = -TYPE_CONFLICT
+        rows, numbers = rows[numbers >= 0], numbers[numbers >= 0]
+        if not len(rows):
+            return slots
+        lines = np.array([_least_lines(heading.kind) for heading in arrivals.headings])[arrivals.heading[rows]]
+        asked = SlotRequests(hashed[rows], numbers, arrivals.label_set[rows], producers[rows], lines)
+        slots[rows] = self._admit(asked, arrivals.labels)
+        return slots
+
+    def admit_own(self, placement: Placement, producer: int) -> int:
+        """The slot of a series that the bridge itself writes: under reserved names and beyond all limits.
+
+        Args:
+            placement: Where it goes.
+            producer: The number of the job and instance that it tells of.
+
+        Returns:
+            A slot of its own, or the negative of the reason why it gets none: somebody else has the name, or another
+            replica keeps it.
+        """
+        hashed = stable_hash(placement.name, placement.labels)
+        if self._share is not None and not self._share.keeps(np.array([hashed])).all():
+            return -OTHER_REPLICA
+        heading = Heading(placement.name, placement.kind, placement.help, placement.unit)
+        family = self.families.admit(heading, own=True)
+        if family is None:
+            return -TYPE_CONFLICT
+        known = self.labels.find(self.series, hashed, family.number, placement.labels)
+        if known >= 0:
+            return -TYPE_CONFLICT if self.series.writer[known] != OWN else known
+        slot = int(self._candidates(1)[0])
+        self._take(1)
+        series = self.series
+        series.hashed[slot], series.family[slot], series.producer[slot] = hashed, family.number, producer
+        self._open(slot, OWN, NOT_A_HISTOGRAM)
+        self.labels.insert(series, slot, self.used, placement.labels)
+        self._count(family, 1, 1)
+        return slot
+
+    def rebound(self, slot: int, bounds: FloatArray | None, words: int) -> int:
+        """Give a histogram other bounds and a block of another length.
+
+        Args:
+            slot: The histogram's.
+            bounds: Finite, rising bounds; None makes it an exponential one.
+            words: What its block needs.
+
+        Returns:
+            STORED, or why that cannot be.
+        """
+        number = self.schemas.number(bounds)
+        if number is None:
+            return MALFORMED_HISTOGRAM
+        series = self.series
+        family = self._family(slot)
+        before, after = self._finite_bounds(slot), self.schemas.length(number)
+        producer = int(series.producer[slot])
+        over = self._over_limit(family, producer, after - before) if after > before else 0
+        if over:
+            return over
+        self._give_back(slot)
+        series.block[slot] = self.blocks.take(words) if words else -1
+        if number == EXPONENTIAL:
+            self.blocks.counts[series.block[slot] + CAPACITY_WORD] = words
+        series.schema[slot] = number
+        self._count(family, 0, after - before)
+        self.producer_lines[producer] += after - before
+        return STORED
+
+    def free(self, slots: NDArray[np.intp]) -> None:
+        """Take slots back."""
+        series = self.series
+        self.labels.remove(series, slots)
+        lines = np.ones(len(slots), np.int64)
+        for i in np.flatnonzero(series.schema[slots] != NOT_A_HISTOGRAM).tolist():
+            lines[i] = LINES_WITHOUT_BOUNDS + self._finite_bounds(int(slots[i]))
+            self._give_back(int(slots[i]))
+        self._release_families(series.family[slots], lines)
+        others = series.writer[slots] != OWN
+        np.subtract.at(self.producer_lines, series.producer[slots][others], lines[others])
+        series.state[slots] = FREE
+        self._free.extend(slots.tolist())
+        self.labels.compact(series, self.used)
+
+    def _release_families(self, numbers: NDArray[np.int32], lines: Int64Array) -> None:
+        slots_gone = np.bincount(numbers)
+        lines_gone = np.bincount(numbers, weights=lines)
+        for number in np.flatnonzero(slots_gone).tolist():
+            family = self.families.by_number[number]
+            if family is not None:
+                self._count(family, -int(slots_gone[number]), -int(lines_gone[number]))
+                self.families.release(family)
+
+    def _over_limit(self, family: Family, producer: int, lines: int) -> int:
+        if self.lines + lines > self.limits.series:
+            return SERIES_LIMIT
+        if family.lines + lines > self.limits.series_per_metric:
+            return METRIC_LIMIT
+        held = self.producer_lines[producer] if producer < len(self.producer_lines) else 0
+        return PRODUCER_LIMIT if producer != NOBODY and held + lines > self.limits.series_per_producer else 0
+
+    def _families_of(self, arrivals: Arrivals, asked: Int32Array) -> Int32Array:
+        """Numbers of families by their headings, -1 where there can be none; `asked` by series that want one."""
+        numbers: Int32Array = np.full(len(arrivals.headings), -1, np.int32)
+        counts = np.bincount(asked, minlength=len(numbers)).tolist()
+        for i in first_uses(asked, len(numbers)):
+            family = self.families.admit(arrivals.headings[i], series=counts[i])
+            if family is not None:
+                numbers[i] = family.number
+        return numbers
+
+    def _admit(self, asked: SlotRequests, labels: Sequence[bytes]) -> Int32Array:
+        """Slots, or the reasons why there is none."""
+        n = len(asked.hashed)
+        sets = self.labels.sets.find_all(labels)
+        slots: Int32Array = np.empty(n, np.int32)
+        free = self._candidates(n)
+        self._ensure_producer(int(asked.producer.max()))
+        distinct, local = distinct_numbers(asked.family, len(self.families.by_number))
+        families = [self._family_of(number) for number in distinct.tolist()]
+        held = self._held(families)
+        named = np.where(sets >= 0, sets, -2 - np.arange(len(sets), dtype=np.int32))[asked.label_set]
+        series = self.series
+        table = self.labels.with_room(series, self.used, n)
+        index = Index(table, series.hashed, series.family, series.label_set)
+        made = admit(asked, named, local, held, index, free, slots)
+        taken, lines = free[: len(made)], asked.lines[made]
+        self._take(len(made))
+        series.producer[taken] = asked.producer[made]
+        self._open(taken, 0, np.where(lines > 1, self.schemas.no_bounds, NOT_A_HISTOGRAM))
+        self.labels.keep(series, taken, asked.label_set[made], (labels, sets))
+        self._count_families(families, local[made], lines)
+        return slots
+
+    def _held(self, families: Sequence[Family]) -> Held:
+        limits = self.limits
+        return Held(
+            np.array([self.lines], np.int64),
+            np.array([family.lines for family in families], np.int64),
+            self.producer_lines,
+            np.array([limits.series, limits.series_per_metric, limits.series_per_producer], np.int64),
+        )
+
+    def _count_families(self, families: Sequence[Family], came: NDArray[np.intp], lines: Int64Array) -> None:
+        """Count series in, by the index of each one's family; a family that got none goes again."""
+        slots = np.bincount(came, minlength=len(families)).tolist()
+        lines_of = np.bincount(came, weights=lines, minlength=len(families)).tolist()
+        for family, more_slots, more_lines in zip(families, slots, lines_of, strict=True):
+            self._count(family, more_slots, int(more_lines))
+            self.families.release(family)
+
+    def _candidates(self, count: int) -> Int32Array:
+        """Slots to take next, in this order; there is room for all."""
+        reused = self._free[-count:][::-1]
+        end = self.used + count - len(reused)
+        if end > len(self.series.state):
+            self.series = copy_into(empty_series(grown(len(self.series.state), end)), self.series)
+        return np.concatenate((np.array(reused, np.int32), np.arange(self.used, end, dtype=np.int32)))
+
+    def _take(self, count: int) -> None:
+        """Take the first of the candidates."""
+        reused = min(count, len(self._free))
+        del self._free[len(self._free) - reused :]
+        self.used += count - reused
+
+    def _open(self, slots: Int32Array | int, writer: int, schema: NDArray[np.int64] | int) -> None:
+        """Make slots, or one, ready for their first points."""
+        series = self.series
+        series.state[slots] = EMPTY
+        series.writer[slots] = writer
+        series.partition[slots] = -1
+        series.append_ms[slots] = series.interval_ms[slots] = series.gap_ms[slots] = series.held_ms[slots] = 0
+        series.key_hash[slots] = NO_KEY
+        series.former_key[slots] = 0
+        series.block[slots] = -1
+        series.schema[slots] = schema
+
+    def _count(self, family: Family, slots: int, lines: int) -> None:
+        family.slots += slots
+        family.lines += lines
+        self.lines += lines
+
+    def _ensure_producer(self, producer: int) -> None:
+        if producer >= len(self.producer_lines):
+            more = grown(len(self.producer_lines), producer + 1) - len(self.producer_lines)
+            self.producer_lines = np.pad(self.producer_lines, (0, more))
+
+    def _family(self, slot: int) -> Family:
+        return self._family_of(int(self.series.family[slot]))
+
+    def _family_of(self, number: int) -> Family:
+        family = self.families.by_number[number]
+        if family is None:
+            raise AssertionError("a slot in use keeps its family")
+        return family
+
+    def _give_back(self, slot: int) -> None:
+        block, schema = int(self.series.block[slot]), int(self.series.schema[slot])
+        if block >= 0:
+            exponential = schema == EXPONENTIAL
+            words = self.blocks.counts[block + CAPACITY_WORD] if exponential else self.schemas.length(schema)
+            self.blocks.give_back(block, int(words))
+
+    def _finite_bounds(self, slot: int) -> int:
+        schema = int(self.series.schema[slot])
+        return self.schemas.length(schema) if schema != NOT_A_HISTOGRAM else 0
+
+
+def _least_lines(kind: Kind) -> int:
+    return LINES_WITHOUT_BOUNDS if kind is Kind.HISTOGRAM else 1
