@@ -12,7 +12,8 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_D
 from tests.faults.cluster import Cluster, Key
 
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.wire.catalogue import accelerator, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import accelerator
 from kernelcast.wire.histogram import DurationTotals
 
 RUNS = 64

@@ -10,8 +10,9 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.nvml.devices import boot_time_ns
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric, device
-from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL
+from kernelcast.wire.catalogue import CATALOGUE, Kind, Metric
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices.device import DRIVER_VERSION_LABEL
 from kernelcast.wire.identity import Device, Labels
 
 LIMITS: dict[Metric, tuple[float, float]] = {

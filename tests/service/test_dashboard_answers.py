@@ -14,7 +14,7 @@ from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric
-from kernelcast.wire.catalogue.device import DEVICE_LABELS, USER_LABELS
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
 pytestmark = pytest.mark.service

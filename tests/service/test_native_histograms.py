@@ -17,7 +17,8 @@ from tests.service.stack import Stack
 
 from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.histogram import BUCKETS_PER_DOUBLING, DurationTotals
 from kernelcast.wire.topics import DEVICE, KERNELS
 

@@ -17,7 +17,8 @@ from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.events import HintMode, decode_event, hint_from
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import labels

@@ -16,7 +16,7 @@ from kernelcast.predictor.regimes import Regimes, WatchReason
 from kernelcast.predictor.settings import JudgeSettings
 from kernelcast.predictor.subjects import DeviceKey, Subject
 from kernelcast.predictor.windows import Windows
-from kernelcast.wire.catalogue import device
+from kernelcast.wire.catalogue.devices import device
 
 FloatArray = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kernelcast.predictor.blocks import MAD_TO_SIGMA, row_medians
 from kernelcast.predictor.subjects import VARIANT, Subject
 from kernelcast.predictor.windows import EMPTY, FloatArray, IntArray, WindowArray
-from kernelcast.wire.catalogue import device
+from kernelcast.wire.catalogue.devices import device
 
 _FORECAST_ONLY: Final = frozenset(
     row.prometheus_name for row in (device.MEMORY_TEMP, device.GPU_UTIL, device.POWER_USAGE, device.MEM_COPY_UTIL)

@@ -5,7 +5,8 @@ from enum import IntEnum
 from typing import Final
 
 from kernelcast.columnar import Attributes
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.kernels import COLLECTIVE, COMPUTE, OTHER
 
 VARIANT: Final = kernel.VARIANT_SECONDS.prometheus_name

@@ -1,5 +1,6 @@
 from kernelcast.columnar import NO_RECORDED_VALUE, Decoder, EndedSeries, Resource, Sample, encode
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 
 HOST = Resource((("service.instance.id", "n0"), ("service.name", "test")))
 

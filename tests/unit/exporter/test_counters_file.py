@@ -8,7 +8,7 @@ import pytest
 
 from kernelcast.exporter.nvml.counters_file import CountersFile, document, read_table
 from kernelcast.exporter.nvml.sampling.fields import DEFAULT_ROWS, ROWS
-from kernelcast.wire.catalogue.device import OPT_IN_LABELS
+from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError
 
 DEPLOYED = Path(__file__).parents[3] / "deploy/counters.csv"

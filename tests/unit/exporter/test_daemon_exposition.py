@@ -10,7 +10,8 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.exposition import IntervalExposition, render
 from kernelcast.exporter.pipeline import Tick
 from kernelcast.exporter.totals.aggregate import ProgramSamples
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals
 from kernelcast.wire.identity import Device, labels
 

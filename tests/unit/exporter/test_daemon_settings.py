@@ -12,7 +12,7 @@ from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
 from kernelcast.runtime.settings.service import load
-from kernelcast.wire.catalogue.gpu import GPU_UP
+from kernelcast.wire.catalogue.devices.gpu import GPU_UP
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
 
 

@@ -18,7 +18,7 @@ from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, X
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
 from kernelcast.exporter.nvml.windows import MAX_BUCKETS, EventCounts, EventWindow
-from kernelcast.wire.catalogue import dcgm_exporter, device
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 10_000 * SECOND_NS

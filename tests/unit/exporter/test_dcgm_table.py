@@ -11,7 +11,8 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.exposition import render
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, device, profiling
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME
+from kernelcast.wire.catalogue.devices import device, profiling
 
 PCIE = "over the PCIe bus - including both protocol headers and data payloads - in bytes per second."
 TABLE = f"""

@@ -15,7 +15,7 @@ from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.apportion import active_part, apportion
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.wire.catalogue import device, energy, gpu
+from kernelcast.wire.catalogue.devices import device, energy, gpu
 from kernelcast.wire.frames import KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process

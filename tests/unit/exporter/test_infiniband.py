@@ -8,7 +8,8 @@ import pytest
 from kernelcast.columnar import Sample
 from kernelcast.exporter.infiniband.ports import MAX_PORTS, read_ports
 from kernelcast.exporter.infiniband.source import InfinibandSource
-from kernelcast.wire.catalogue import Kind, infiniband
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.catalogue.devices import infiniband
 
 SECOND_NS = 1_000_000_000
 BOOT_NS = 100 * SECOND_NS

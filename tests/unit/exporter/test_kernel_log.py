@@ -13,7 +13,7 @@ from kernelcast.exporter.kernel_log.position import Position, PositionFile
 from kernelcast.exporter.kernel_log.reader import KernelLog, Xid, xid_of
 from kernelcast.exporter.kernel_log.source import KernelLogSource, LogCounts, NodeGpus
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.wire.catalogue import gpu as rows
+from kernelcast.wire.catalogue.devices import gpu as rows
 from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.identity import Device
 

@@ -12,7 +12,7 @@ from kernelcast.exporter.nvml.recordings.nvidia_smi import read_capture
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.wire.catalogue.device import OPT_IN_LABELS
+from kernelcast.wire.catalogue.devices.device import OPT_IN_LABELS
 from kernelcast.wire.identity import REPLAYED
 
 CAPTURES = Path(__file__).parents[4] / "shared/data/nvidia-smi"

@@ -13,8 +13,9 @@ from kernelcast.exporter.nvml.recorded import RecordedNvml
 from kernelcast.exporter.nvml.sampling.fields import ROWS
 from kernelcast.exporter.nvml.sampling.sampler import FIRST_RETRY_NS, LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.wire.catalogue import Kind, device, profiling
-from kernelcast.wire.catalogue import gpu as rows
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.catalogue.devices import device, profiling
+from kernelcast.wire.catalogue.devices import gpu as rows
 from kernelcast.wire.errors import DeviceError
 
 SECOND_NS = 1_000_000_000

@@ -12,7 +12,7 @@ from kernelcast.exporter.nvml.sampling import reading
 from kernelcast.exporter.nvml.sampling.fields import GPM_METRICS, ROWS
 from kernelcast.exporter.nvml.sampling.reading import GpuReading
 from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
-from kernelcast.wire.catalogue import profiling
+from kernelcast.wire.catalogue.devices import profiling
 
 SECOND_NS = 1_000_000_000
 NAMES = {row.otlp_name for row in profiling.DEFAULT_ROWS}

@@ -23,8 +23,8 @@ from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.isolation.xid_memory import XidMemory
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
-from kernelcast.wire.catalogue import device
 from kernelcast.wire.catalogue import exporter as rows
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.errors import DeviceError
 
 POWER = device.POWER_USAGE.otlp_name

@@ -14,7 +14,8 @@ from kernelcast.exporter.nvml.sampling.nvlink import MAX_LINKS, VALUES_PER_CALL
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading
 from kernelcast.exporter.nvml.sampling.sampler import LOOK_NS, Sampler, SamplerOptions
 from kernelcast.exporter.nvml.source import NvmlSource
-from kernelcast.wire.catalogue import Kind, nvlink
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.catalogue.devices import nvlink
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 1_000 * SECOND_NS

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kernelcast.exporter.nvml.samples import CounterStarts, to_samples
 from kernelcast.exporter.nvml.sampling.fields import CLOCK_EVENTS
 from kernelcast.exporter.nvml.sampling.reading import NEEDS_HOPPER, GpuReading, NodeReading, ProcessUse
-from kernelcast.wire.catalogue import device, profiling
-from kernelcast.wire.catalogue import gpu as rows
+from kernelcast.wire.catalogue.devices import device, profiling
+from kernelcast.wire.catalogue.devices import gpu as rows
 from kernelcast.wire.identity import REPLAYED
 
 

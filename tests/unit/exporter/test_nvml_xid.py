@@ -16,8 +16,8 @@ from kernelcast.exporter.nvml.sampling.inventory import find
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, XidTotal
 from kernelcast.exporter.nvml.sampling.sampler import Sampler
 from kernelcast.exporter.nvml.xid_names import NO_ERROR, UNKNOWN
-from kernelcast.wire.catalogue import device
-from kernelcast.wire.catalogue import gpu as rows
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices import gpu as rows
 
 XID = pynvml.nvmlEventTypeXidCriticalError
 

@@ -7,7 +7,7 @@ from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.pipeline import Pipeline
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import ProcessReport, SourceBatch
-from kernelcast.wire.catalogue import device
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.errors import SourceError
 from kernelcast.wire.frames import Counters, KernelName, KernelRow
 from kernelcast.wire.histogram import DurationTotals

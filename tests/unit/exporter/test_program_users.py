@@ -20,7 +20,8 @@ from kernelcast.exporter.programs.registry import ProbeRegistry, RejectedProcess
 from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.programs.socket import Peer
 from kernelcast.exporter.totals.aggregate import Aggregator
-from kernelcast.wire.catalogue import gpu, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.frames import Bye, DeviceClaim, Hello, KernelName, KernelRow, KernelRows, Names
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device

@@ -3,7 +3,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from kernelcast.columnar import Sample
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.totals.aggregate import ProgramSamples
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, labels
 from kernelcast.wire.topics import MAX_EXPORT_BYTES

@@ -12,7 +12,8 @@ from kernelcast.exporter.simulate import BACKGROUNDS, FAULTS, SimulatedFleet, Si
 from kernelcast.exporter.simulate.durations import bucket_indices
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import SourceBatch
-from kernelcast.wire.catalogue import Metric, device, kernel
+from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.histogram import bucket_index
 from kernelcast.wire.kernels import COLLECTIVE, kernel_class
 

@@ -27,7 +27,7 @@ from kernelcast.exporter.tpu.reader import value_of
 from kernelcast.exporter.tpu.runtime import MESSAGES, Point
 from kernelcast.exporter.tpu.source import TpuSource
 from kernelcast.runtime.settings.service import load
-from kernelcast.wire.catalogue import tpu
+from kernelcast.wire.catalogue.devices import tpu
 from kernelcast.wire.errors import MissingExtraError
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, ladder_counts
 

@@ -13,7 +13,7 @@ import yaml
 
 from kernelcast.grafana import dashboards, rules
 from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, Kind
-from kernelcast.wire.catalogue.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, OPT_IN_LABELS, USER_LABELS
 
 REPOSITORY: Final = Path(__file__).parents[3]
 GENERATED: Final = REPOSITORY / "grafana"

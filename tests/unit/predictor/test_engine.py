@@ -10,7 +10,8 @@ from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.regimes import Regimes, WatchReason
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.subjects import DURATION, VARIANT
-from kernelcast.wire.catalogue import device, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import labels
 

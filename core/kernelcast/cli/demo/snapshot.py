@@ -10,7 +10,8 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from kernelcast.wire.catalogue import device, forecast, kernel
+from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue.devices import device
 
 FAMILIES: Final = (*device.ROWS, *kernel.ROWS, *forecast.ROWS)
 _SHOWN: Final = (*(row.prometheus_name for row in FAMILIES), "kernelcast_bridge_")

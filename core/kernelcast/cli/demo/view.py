@@ -12,7 +12,7 @@ from rich.text import Text
 from kernelcast.cli.demo.children import HEALTHY
 from kernelcast.cli.demo.snapshot import KernelStats
 from kernelcast.cli.demo.state import DemoState
-from kernelcast.wire.catalogue import device
+from kernelcast.wire.catalogue.devices import device
 
 _STYLES = {"nvml": "bold black on green", "simulate": "bold black on yellow"}
 _GPU_COLUMNS = (

@@ -3,21 +3,16 @@
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import (
+from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue.devices import (
     accelerator,
-    bridge,
     dcgm_exporter,
     device,
     energy,
-    exporter,
-    forecast,
     gpu,
     infiniband,
-    kernel,
     nvlink,
-    predictor,
     profiling,
-    runtime,
     tpu,
 )
 from kernelcast.wire.catalogue.model import Kind, Metric

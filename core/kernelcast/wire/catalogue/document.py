@@ -5,21 +5,16 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import (
+from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue.devices import (
     accelerator,
-    bridge,
     dcgm_exporter,
     device,
     energy,
-    exporter,
-    forecast,
     gpu,
     infiniband,
-    kernel,
     nvlink,
-    predictor,
     profiling,
-    runtime,
     tpu,
 )
 from kernelcast.wire.catalogue.model import Metric

@@ -12,7 +12,8 @@ from kernelcast.exporter.infiniband import ports
 from kernelcast.exporter.infiniband.ports import SYSFS, PortReading, read_ports
 from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
-from kernelcast.wire.catalogue import Kind, Metric, infiniband
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.catalogue.devices import infiniband
 from kernelcast.wire.identity import Labels, labels
 
 NAME: Final = "infiniband"

@@ -16,7 +16,7 @@ from kernelcast.exporter.kernel_log.reader import Address, KernelLog, Record, Xi
 from kernelcast.exporter.nvml.xid_names import xid_name
 from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
-from kernelcast.wire.catalogue import gpu
+from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import Device, Labels, labels
 

@@ -6,7 +6,8 @@ from typing import Final
 from kernelcast.columnar import Sample
 from kernelcast.exporter.attribution.pods import agreed
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
-from kernelcast.wire.catalogue import Metric, accelerator, device, profiling
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices import accelerator, device, profiling
 from kernelcast.wire.identity import LIVE, labels
 
 BYTES_PER_MEBIBYTE: Final = 2**20

@@ -18,7 +18,7 @@ from kernelcast.exporter.nvml.sampling import nvlink
 from kernelcast.exporter.nvml.sampling.fields import DEFAULT_ROWS, ROWS, SOURCE_ROWS
 from kernelcast.exporter.nvml.sampling.sampler import SamplerOptions
 from kernelcast.wire.catalogue import Metric
-from kernelcast.wire.catalogue.device import DRIVER_VERSION_LABEL, OPT_IN_LABELS
+from kernelcast.wire.catalogue.devices.device import DRIVER_VERSION_LABEL, OPT_IN_LABELS
 from kernelcast.wire.errors import ConfigurationError
 
 COLUMNS: Final = 3

@@ -18,7 +18,7 @@ from kernelcast.exporter.nvml.windows import EventCounts
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
-from kernelcast.wire.catalogue.gpu import GPU_UP, UP_LABELS
+from kernelcast.wire.catalogue.devices.gpu import GPU_UP, UP_LABELS
 from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError, TraceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, REPLAYED, Device, Labels

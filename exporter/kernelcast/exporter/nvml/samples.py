@@ -11,7 +11,8 @@ from kernelcast.exporter.nvml.sampling.peers import STATUS_NAMES, UNKNOWN
 from kernelcast.exporter.nvml.sampling.processes import OTHER, OTHER_PID
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.xid_names import xid_name
-from kernelcast.wire.catalogue import Kind, Metric, dcgm_exporter, device, gpu, nvlink
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device, gpu, nvlink
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 from kernelcast.wire.identity import LIVE, Device, Labels
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from kernelcast.exporter.nvml.sampling.reading import EventCount, GpuReading, NodeReading
-from kernelcast.wire.catalogue import device
-from kernelcast.wire.catalogue.dcgm_exporter import CLOCK_EVENTS_COUNT, WINDOW_LABEL, XID_ERRORS_COUNT
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices.dcgm_exporter import CLOCK_EVENTS_COUNT, WINDOW_LABEL, XID_ERRORS_COUNT
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 MAX_BUCKETS: Final = 600

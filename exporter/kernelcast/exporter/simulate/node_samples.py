@@ -6,7 +6,8 @@ from typing import Final
 from kernelcast.columnar import Sample
 from kernelcast.exporter.simulate import physics
 from kernelcast.exporter.simulate.physics import Gpus
-from kernelcast.wire.catalogue import Kind, Metric, device
+from kernelcast.wire.catalogue import Kind, Metric
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.identity import Labels
 
 _WHOLE: Final = 1.0

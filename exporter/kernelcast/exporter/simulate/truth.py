@@ -10,7 +10,8 @@ from kernelcast.exporter.simulate import faults, physics
 from kernelcast.exporter.simulate.faults import Fault
 from kernelcast.exporter.simulate.fleet_settings import SimulationSettings
 from kernelcast.exporter.simulate.program import FloatArray
-from kernelcast.wire.catalogue import Metric, device, kernel
+from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue.devices import device
 
 SLOWER_THRESHOLD_RATIO: Final = 1.2
 """A kernel breaches when it takes a fifth longer than it did."""

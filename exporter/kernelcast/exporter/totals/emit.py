@@ -7,7 +7,8 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.totals.growth import LaunchTotals, Timed
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.series import MOST, KernelSeries, ProgramSeries
-from kernelcast.wire.catalogue import Metric, energy, kernel
+from kernelcast.wire.catalogue import Metric, kernel
+from kernelcast.wire.catalogue.devices import energy
 from kernelcast.wire.frames import KernelName, TunableClaim
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND, DurationTotals
 from kernelcast.wire.identity import Labels, labels

@@ -14,7 +14,8 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.totals.apportion import active_part, apportion
 from kernelcast.exporter.totals.emit import MICROJOULES_PER_JOULE
 from kernelcast.exporter.totals.series import ProgramSeries
-from kernelcast.wire.catalogue import Metric, device, energy, gpu
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices import device, energy, gpu
 from kernelcast.wire.identity import Labels, labels
 
 MICROJOULES_PER_MILLIJOULE: Final = 1_000

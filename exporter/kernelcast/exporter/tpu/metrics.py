@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import Metric, tpu
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices import tpu
 
 NANOSECONDS_PER_MICROSECOND: Final = 1_000.0
 PERCENT: Final = 0.01

@@ -8,7 +8,8 @@ from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.exporter.tpu.reader import ALL, ERRORS, PortReading, Value, read
 from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime
-from kernelcast.wire.catalogue import Metric, accelerator, tpu
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices import accelerator, tpu
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Labels, labels
 

@@ -6,7 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Column, PanelText, Placed, stat, table, time_series
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import accelerator, tpu
+from kernelcast.wire.catalogue.devices import accelerator, tpu
 from kernelcast.wire.catalogue.model import Metric
 
 _ONE: Final = "accelerator, Hostname, index, modelName, GPU_I_ID"

@@ -6,7 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import device, profiling
+from kernelcast.wire.catalogue.devices import device, profiling
 from kernelcast.wire.catalogue.model import Metric
 
 GPU: Final = "{{Hostname}} GPU {{gpu}}"

@@ -6,7 +6,8 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, grey, table, time_series
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import energy, kernel
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import energy
 
 _LINES: Final = 10
 _ROWS: Final = 15

@@ -8,7 +8,8 @@ from kernelcast.grafana.dashboards.frame import ALERT_NAMES
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import device, forecast, kernel
+from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue.devices import device
 
 _LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"

@@ -5,7 +5,8 @@ from typing import Any, Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Annotation
 from kernelcast.grafana.model.variables import DatasourceVariable, LabelVariable
-from kernelcast.wire.catalogue import accelerator, device, forecast, kernel
+from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue.devices import accelerator, device
 
 ALERT_NAMES: Final = "Kernelcast.+"
 """How all of our alerts are named; the heartbeat is called Watchdog and does not count as one."""

@@ -17,7 +17,7 @@ from kernelcast.grafana.model.panels import (
     time_series,
 )
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import device, gpu
+from kernelcast.wire.catalogue.devices import device, gpu
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
 _NANO: Final = "1e9"

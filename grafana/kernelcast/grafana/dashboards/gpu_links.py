@@ -5,7 +5,7 @@ from kernelcast.grafana.dashboards.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import dcgm_exporter, device, nvlink, profiling
+from kernelcast.wire.catalogue.devices import dcgm_exporter, device, nvlink, profiling
 
 _KIBIBYTE = 1024
 

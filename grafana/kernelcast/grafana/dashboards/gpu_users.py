@@ -7,7 +7,7 @@ from kernelcast.grafana.dashboards.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.wire.catalogue import device, gpu, profiling
+from kernelcast.wire.catalogue.devices import device, gpu, profiling
 
 _PROCESS: Final = "Hostname, gpu, pid, process_name, type"
 _LINE: Final = f"{GPU} {{{{process_name}}}} {{{{pid}}}}"

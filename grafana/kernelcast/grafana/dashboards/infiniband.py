@@ -6,7 +6,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
-from kernelcast.wire.catalogue import infiniband
+from kernelcast.wire.catalogue.devices import infiniband
 
 PORT: Final = "{{Hostname}} {{device}} port {{port}}"
 _BY: Final = "Hostname, device, port"

@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import DAY, MINUTE, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.wire.catalogue import device, gpu
+from kernelcast.wire.catalogue.devices import device, gpu
 
 APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
 """Usually a program's own fault, after which the GPU is healthy.

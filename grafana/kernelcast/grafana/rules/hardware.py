@@ -4,7 +4,7 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue import device, gpu
+from kernelcast.wire.catalogue.devices import device, gpu
 
 _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")

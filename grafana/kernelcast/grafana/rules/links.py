@@ -5,7 +5,7 @@ from typing import Final
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.wire.catalogue import infiniband, nvlink
+from kernelcast.wire.catalogue.devices import infiniband, nvlink
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _EACH_LINK: Final = "Hostname, gpu, UUID, modelName, link"

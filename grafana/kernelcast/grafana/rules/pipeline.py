@@ -6,7 +6,8 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
-from kernelcast.wire.catalogue import device, predictor, runtime
+from kernelcast.wire.catalogue import predictor, runtime
+from kernelcast.wire.catalogue.devices import device
 
 _LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"

@@ -8,7 +8,8 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import MINUTE, Profile, RecordingRule, RuleGroup, duration
-from kernelcast.wire.catalogue import bridge, device, energy, kernel, predictor
+from kernelcast.wire.catalogue import bridge, kernel, predictor
+from kernelcast.wire.catalogue.devices import device, energy
 from kernelcast.wire.catalogue.model import Metric
 
 RATE_WINDOW_SECONDS: Final = 5 * MINUTE

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kernelcast.wire.catalogue import Metric, dcgm_exporter, profiling
-from kernelcast.wire.catalogue import device as rows
+from kernelcast.wire.catalogue import Metric
+from kernelcast.wire.catalogue.devices import dcgm_exporter, profiling
+from kernelcast.wire.catalogue.devices import device as rows
 
 Number = int | float
 

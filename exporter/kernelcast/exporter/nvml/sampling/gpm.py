@@ -14,7 +14,7 @@ from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.fields import GRAPHICS, GpmMetric
 from kernelcast.exporter.nvml.sampling.gpu_values import Failed, GpuValues, LostGpuError
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
-from kernelcast.wire.catalogue.device import GPU_UTIL
+from kernelcast.wire.catalogue.devices.device import GPU_UTIL
 
 SHORTEST_NS: Final = 100_000_000
 """Between two looks; DCGM takes them so far apart. Nearer ones say nothing."""

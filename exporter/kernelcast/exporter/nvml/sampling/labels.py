@@ -11,7 +11,7 @@ from typing import Any, Final
 from kernelcast.exporter.nvml.sampling.codes import Codes, error_name
 from kernelcast.exporter.nvml.sampling.gpu_values import Failed, LostGpuError
 from kernelcast.exporter.nvml.sampling.inventory import Gpu
-from kernelcast.wire.catalogue import device
+from kernelcast.wire.catalogue.devices import device
 
 BRANDS: Final = (
     "Unknown",

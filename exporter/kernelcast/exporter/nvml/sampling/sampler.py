@@ -16,8 +16,8 @@ from kernelcast.exporter.nvml.sampling.peers import Peers, PeerStatus
 from kernelcast.exporter.nvml.sampling.processes import Processes
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, LinkReading, NodeReading, ProcessUse
 from kernelcast.exporter.nvml.sampling.xid import XidEvents
-from kernelcast.wire.catalogue.dcgm_exporter import P2P_STATUS
-from kernelcast.wire.catalogue.device import XID_ERRORS
+from kernelcast.wire.catalogue.devices.dcgm_exporter import P2P_STATUS
+from kernelcast.wire.catalogue.devices.device import XID_ERRORS
 from kernelcast.wire.errors import DeviceError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 

@@ -6,7 +6,7 @@ p2p_status_collector.go.
 
 from typing import Final
 
-from kernelcast.wire.catalogue.device import DEVICE_LABELS
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 from kernelcast.wire.catalogue.model import Kind, Metric
 
 WINDOW_LABEL: Final = "window_size_in_ms"

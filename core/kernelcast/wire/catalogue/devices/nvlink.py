@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from kernelcast.wire.catalogue.device import DEVICE_LABELS
+from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS
 from kernelcast.wire.catalogue.model import Kind
 from kernelcast.wire.catalogue.naming import travels
 

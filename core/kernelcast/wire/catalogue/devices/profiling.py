@@ -5,7 +5,7 @@ Source of names and help: dcgm-exporter 4.8.2, etc/dcp-metrics-included.csv; dcg
 
 from typing import Final
 
-from kernelcast.wire.catalogue.device import dcgm
+from kernelcast.wire.catalogue.devices.device import dcgm
 from kernelcast.wire.catalogue.model import Metric
 
 _DOUBT: Final = "; MiB/s by nvml.h and taken so here, DCGM passes the number on as bytes"

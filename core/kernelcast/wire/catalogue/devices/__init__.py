@@ -1,0 +1,1 @@
+"""Metrics of GPUs, TPUs and the links between them."""
