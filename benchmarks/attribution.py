@@ -30,7 +30,7 @@ DAEMON = kernelcast.exporter.assembly.__name__
 KUBELET = """
 import sys, time
 from pathlib import Path
-from tests.unit.exporter.kubelet_double import FakeKubelet, container, pod
+from tests.support.exporter.kubelet_double import FakeKubelet, container, pod
 double = FakeKubelet(Path(sys.argv[1])).start()
 gpus = [[("nvidia.com/gpu", f"GPU-{n // 4:08x}-2222-3333-4444-000000000000::{n % 4}")] for n in range(32)]
 double.answer = b"".join(pod(f"pod-{n}", "ml", container("main", *(gpus[n] if n < 32 else []))) for n in range(110))

@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # the double's answers come from the tests
 
-from tests.unit.exporter.nvml_double import gpu, node
+from tests.support.exporter.nvml_double import gpu, node
 
 from kernelcast.exporter.nvml.recordings.recording import NODE, Answers, Moment, write
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker

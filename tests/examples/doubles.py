@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import numpy as np
-from tests.unit.probe.cupy_double import Cupy, installed
+from tests.support.probe.cupy_double import Cupy, installed
 
 
 @contextmanager

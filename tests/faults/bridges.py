@@ -6,8 +6,8 @@ from typing import Literal
 from prometheus_client import Counter
 from tests.faults.cluster import Client, Cluster, Group
 from tests.faults.producers import DELTAS, TOPICS, Named, Producer, samples
-from tests.unit.bridge.fleet import Site, page
-from tests.unit.bridge.list_kafka import ManualClock
+from tests.support.bridge.fleet import Site, page
+from tests.support.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.inputs import TopicFormat

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_END, TopicPartition
-from tests.unit.bridge.list_kafka import ListKafka, ManualClock, Record, StateLog
+from tests.support.bridge.list_kafka import ListKafka, ManualClock, Record, StateLog
 
 from kernelcast.bridge.intake.consume import Intake
 from kernelcast.wire.errors import BrokerError

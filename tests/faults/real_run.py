@@ -26,7 +26,7 @@ from tests.faults.revision import previous_environment, revision
 from tests.faults.shrink import shrunk
 from tests.faults.skewed_clock import build
 from tests.faults.world import Operation
-from tests.unit.runtime.certificates import self_signed
+from tests.support.runtime.certificates import self_signed
 
 LONGEST_SECONDS: Final = 120.0
 BATCH: Final = 60

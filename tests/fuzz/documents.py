@@ -19,7 +19,7 @@ from pathlib import Path
 
 import cramjam
 import numpy as np
-from tests.unit.runtime.certificates import self_signed
+from tests.support.runtime.certificates import self_signed
 
 from kernelcast.bridge.delta.persistence.freeze import freeze, thaw
 from kernelcast.bridge.delta.persistence.snapshot import (

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from tests.unit.columnar.otlp_messages import broken
+from tests.support.columnar.otlp_messages import broken
 
 TOKENS = (
     b'"', b"\\", b"{", b"}", b"[", b"]", b",", b"=", b" ", b"\t", b"\n", b"\r\n", b"#", b":", b"\x00", b"\xff", b"\xc3",

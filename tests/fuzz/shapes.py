@@ -8,7 +8,7 @@ from typing import Any
 
 import cramjam
 from google.protobuf import json_format
-from tests.unit.columnar.otlp_messages import Writer, request
+from tests.support.columnar.otlp_messages import Writer, request
 
 from kernelcast.bridge.inputs.formats import TopicFormat
 from kernelcast.bridge.inputs.remote_write.schema import LABEL, REQUEST, WRITE_REQUEST

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.fuzz import readings, shapes
-from tests.unit.columnar.otlp_oracle import decoded_truth, truth
+from tests.support.columnar.otlp_oracle import decoded_truth, truth
 
 from kernelcast.bridge.inputs.influx import InfluxLines
 from kernelcast.bridge.inputs.json.mapping import JsonMapped

@@ -18,7 +18,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = sys.executable
 CUPTI: Final = "tests/unit/probe/cupti"
-PROMETHEUS_3: Final = ("tests/service/test_push.py", "tests/service/test_native_histograms.py")
+PROMETHEUS_3: Final = ("tests/service/formats/test_push.py", "tests/service/formats/test_native_histograms.py")
 say = partial(print, flush=True)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.service.servers import KafkaServer, free_ports
-from tests.unit.runtime.certificates import self_signed
+from tests.support.runtime.certificates import self_signed
 
 USER: Final = "kernelcast"
 PASSWORD: Final = "right"

@@ -6,27 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Self
 
 import httpx
-import numpy as np
 import pytest
+from tests.support.predictor.node import Node, read_all
 
-from kernelcast.columnar import Decoder, Resource, Sample, encode
+from kernelcast.columnar import Decoder
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
-from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.events import HintMode, decode_event, hint_from
-from kernelcast.wire.histogram import DurationTotals
-from kernelcast.wire.identity import labels
-from kernelcast.wire.topics import DEADLETTER, DEVICE, FORECASTS, HINTS, KERNELS
-
-SECOND_NS = 1_000_000_000
-GPU = {"Hostname": "n1", "UUID": "GPU-0", "gpu": "0", "source": "simulated"}
-EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
+from kernelcast.wire.topics import DEADLETTER, DEVICE, FORECASTS, HINTS
 
 
 @pytest.fixture(scope="module")
@@ -50,59 +40,6 @@ def settings(kafka: KafkaSettings) -> PredictorSettings:
         sweep_every_seconds=0.25,
         snapshot_every_seconds=1.0,
     )
-
-
-class Node:
-    """Writes a node's seconds to Kafka as fast as asked: a drifting GPU, and a program with a bad block size."""
-
-    def __init__(self, kafka: KafkaSettings) -> None:
-        self.producer = Producer(kafka, client_id="node")
-        self.start_ns = time.time_ns() - 600 * SECOND_NS
-        self.rng = np.random.default_rng(5)
-        self.totals = DurationTotals()
-
-    def second(self, number: int) -> None:
-        now_ns = self.start_ns + number * SECOND_NS
-        gauges = {
-            device.GPU_TEMP: float(round(66.0 + 0.15 * number + self.rng.normal(0, 0.5))),
-            device.SLOWDOWN_TEMP: 90.0,
-            device.POWER_USAGE: 280.0 + float(self.rng.normal(0, 3)),
-            device.GPU_UTIL: 97.0,
-        }
-        devices = [Sample(metric, labels(**GPU), now_ns, value) for metric, value in gauges.items()]
-        self.send(DEVICE.name, b"n1", devices)
-        self.totals.observe(round(1e6 * (1 + self.rng.normal(0, 0.01))), 100)
-        own = {**GPU, "program": "train", "kernel": "saxpy#0badcafe", "kernel_class": "compute"}
-        tunable = {
-            **GPU,
-            "program": "train",
-            "tunable": "block",
-            "value": "33",
-            "allowed": "33,64,128,256",
-            "kind": "block_size",
-            "scope": "local",
-            "granularity": "step",
-            "kernel": "saxpy",
-            "device_model": "A100",
-        }
-        self.send(
-            KERNELS.name,
-            b"train",
-            [
-                Sample(kernel.DURATION, labels(**own), now_ns, self.totals.copy(), self.start_ns),
-                Sample(kernel.LAUNCHES, labels(**own), now_ns, self.totals.count, self.start_ns),
-                Sample(kernel.TUNABLE_INFO, labels(**tunable), now_ns, 1),
-            ],
-        )
-
-    def send(self, topic: str, key: bytes, samples: list[Sample]) -> None:
-        for export in encode(EXPORTER, samples, scope="test"):
-            self.producer.send(topic, key=key, value=export.body)
-
-    def seconds(self, numbers: range) -> None:
-        for number in numbers:
-            self.second(number)
-        assert self.producer.flush(10) == 0
 
 
 class Running:
@@ -137,24 +74,6 @@ def eventually(condition: Callable[[], bool], *, within_seconds: float = 30.0) -
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
-
-
-def read_all(kafka: KafkaSettings, topic: str) -> list[tuple[bytes, bytes]]:
-    consumer = Consumer(kafka, group_id="look")
-    partitions = consumer.partitions(topic)
-    left = 0
-    for partition in partitions:
-        low, high = consumer.watermarks(partition)
-        partition.offset = low
-        left += high - low
-    consumer.assign(partitions)
-    found = []
-    while left > 0:
-        messages, _ = consumer.consume(500, 1.0)
-        left -= len(messages)
-        found += [(message.key() or b"", message.value() or b"") for message in messages]
-    consumer.close()
-    return found
 
 
 def forecasts(kafka: KafkaSettings) -> dict[str, list[tuple[dict[str, str], float]]]:

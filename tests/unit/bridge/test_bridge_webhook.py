@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
-from tests.unit.bridge.fleet import Browser
-from tests.unit.bridge.list_kafka import ManualClock
+from tests.support.bridge.fleet import Browser
+from tests.support.bridge.list_kafka import ManualClock
 
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.webhook import (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 if __name__ == "__main__":  # run as a program, there is no pytest to find the package
     sys.path.insert(0, str(Path(__file__).parents[3]))
 
-from tests.unit.columnar.otlp_messages import random_message
+from tests.support.columnar.otlp_messages import random_message
 
 from kernelcast.columnar import Decoder
 from kernelcast.columnar.walk.layout import MessageStatus

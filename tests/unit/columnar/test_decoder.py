@@ -3,7 +3,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1 import metrics_pb2
-from tests.unit.columnar.otlp_messages import delimited
+from tests.support.columnar.otlp_messages import delimited
 
 from kernelcast.columnar import EXPLICIT, HAS_SUM, IS_INTEGER, NO_RECORDED_VALUE, Decoder, PointType, Temporality
 

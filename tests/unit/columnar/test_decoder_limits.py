@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2
-from tests.unit.columnar.otlp_messages import delimited, varint
+from tests.support.columnar.otlp_messages import delimited, varint
 
 from kernelcast.columnar import Decoder, DecoderLimits
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.columnar.otlp_messages import Writer, broken, request
+from tests.support.columnar.otlp_oracle import assert_decodes_as_protobuf_says, decoded_truth, truth
 from tests.support.examples import parser_examples
-from tests.unit.columnar.otlp_messages import Writer, broken, request
-from tests.unit.columnar.otlp_oracle import assert_decodes_as_protobuf_says, decoded_truth, truth
 
 from kernelcast.columnar import Decoder, SeriesIdentity
 from kernelcast.columnar.walk.layout import HASH_MASK

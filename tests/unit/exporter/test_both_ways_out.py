@@ -7,7 +7,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import DataPointFlags
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as Sent
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from tests.unit.exporter.nvml_double import gpu, node, playing
+from tests.support.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter.delivery.publish import SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition

@@ -3,7 +3,7 @@ from http.client import BadStatusLine
 from pathlib import Path
 
 import pytest
-from tests.unit.exporter.nvml_double import gpu, node, playing
+from tests.support.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter.nvml import devices
 from kernelcast.exporter.nvml.devices import DcgmWatch, KnownGpus, boot_id, boot_time_ns, open_nvml
@@ -89,7 +89,9 @@ def test_values_that_cannot_be_are_refused(flags: dict[str, object]) -> None:
 
 
 def test_without_a_driver_auto_goes_on_looking_and_on_does_not() -> None:
-    sampler = IsolatedSampler(SamplerOptions(), timeout_seconds=10, nvml=("tests.unit.exporter.nvml_child:absent",))
+    sampler = IsolatedSampler(
+        SamplerOptions(), timeout_seconds=10, nvml=("tests.unit.exporter.nvml.nvml_child:absent",)
+    )
     try:
         source = open_nvml(settings(), sampler, hostname="node1", on_error=ignored)
         assert source is not None

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.unit.exporter.nvml_double import gpu
+from tests.support.exporter.nvml_double import gpu
 
 from kernelcast.exporter.assembly import assembled, run
 from kernelcast.exporter.attribution import attribution

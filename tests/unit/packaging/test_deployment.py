@@ -13,7 +13,7 @@ import pytest
 import typer
 import yaml
 from pydantic import BaseModel
-from tests.unit.runtime.certificates import self_signed
+from tests.support.runtime.certificates import self_signed
 
 from kernelcast.bridge.settings import BridgeSettings
 from kernelcast.cli import app

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TopicPartition
-from tests.unit.predictor.test_hints import BUSY, tunable
+from tests.support.predictor.tunables import BUSY, tunable
 
 from kernelcast.predictor.hints import HintBook
 from kernelcast.predictor.ledger import QUIET_SECONDS, RETRY_SECONDS, Ledger

@@ -1,7 +1,7 @@
 """Which kernels wait for peers: one table of names, in both directions, and every name of the shared recordings."""
 
 import pytest
-from tests.unit.wire.kernel_names import COLLECTIVE_NAMES, OTHER_NAMES, formerly_collective, recorded_names
+from tests.support.wire.kernel_names import COLLECTIVE_NAMES, OTHER_NAMES, formerly_collective, recorded_names
 
 from kernelcast.wire.kernels import (
     COLLECTIVE,

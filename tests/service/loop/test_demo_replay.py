@@ -1,0 +1,203 @@
+"""The main job on real recordings: what stands in Prometheus is what stands in the trace."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.service import truth
+from tests.service.conftest import Broker
+from tests.service.emptying import emptied
+from tests.service.require import binary, shared_data
+from tests.service.servers import PrometheusServer, ServerProcess, stopping, wait_for
+from tests.service.stack import KERNELCAST, kernelcast
+from tests.service.truth import Truth
+from tests.support.exporter import recording_truth
+
+from kernelcast.wire.kernels import label, normalise
+
+pytestmark = pytest.mark.service
+
+PATIENCE_SECONDS = 180
+"""How long a wait may last: three workers share two cores, and a demo starts six processes."""
+Samples = list[tuple[dict[str, str], float]]
+
+RECORDINGS = {
+    "a100": ("kineto", ("kineto", "control.json.gz")),
+    "amd": ("kineto", ("kineto", "mi250_minitoy.json.gz")),
+    "nsys": ("nsys", ("nsys", "cloverleaf-a100.sqlite")),
+}
+
+
+def recording(name: str) -> tuple[str, Path, Truth]:
+    kind, parts = RECORDINGS[name]
+    path = shared_data(*parts)
+    return kind, path, (truth.kineto if kind == "kineto" else truth.nsys)(path)
+
+
+class RunningDemo:
+    """`kernelcast demo` as a person starts it, and the Prometheus it started."""
+
+    def __init__(self, directory: Path, broker: Broker, source: str, *options: str) -> None:
+        self.summary = directory / "summary.json"
+        arguments = ["--source", source, "--broker", broker.bootstrap_servers, "--summary", str(self.summary)]
+        command = [*KERNELCAST, "demo", *arguments, "--directory", str(directory / "demo"), *options]
+        self.process = ServerProcess("demo", command, directory)
+        self.prometheus = object.__new__(PrometheusServer)
+
+    def start(self) -> "RunningDemo":
+        self.process.start(lambda: self._address() is not None)
+        self.prometheus.url = str(self._address())
+        return self
+
+    def _address(self) -> str | None:
+        found = re.search(r"^\s*prometheus\s+(http://\S+)$", self.process.tail(100_000), re.MULTILINE)
+        return found.group(1) if found else None
+
+    def value(self, expression: str) -> float | None:
+        try:
+            return self.prometheus.scalar(expression)
+        except OSError:
+            return None  # Prometheus is not up yet
+
+    def stop(self) -> dict[str, object]:
+        assert self.process.stop(60) == 0, self.process.tail()
+        result: dict[str, object] = json.loads(self.summary.read_text())
+        return result
+
+
+@pytest.mark.parametrize("name", list(RECORDINGS))
+def test_launches_and_gpu_time_in_prometheus_equal_those_in_the_trace(name: str, kafka: Broker, tmp_path: Path) -> None:
+    binary("prometheus", "prometheus")
+    kind, path, expected = recording(name)
+    demo = RunningDemo(tmp_path, kafka, f"{kind}:{path}")
+    with stopping(demo.process):
+        demo.start()
+        wait_for(
+            "all launches in Prometheus",
+            lambda: demo.value("sum(cuda_kernel_launches_total)") == expected.launches,
+            PATIENCE_SECONDS,
+        )
+        assert demo.value("sum(cuda_kernel_duration_seconds_count)") == expected.launches
+        seconds = demo.value("sum(cuda_kernel_duration_seconds_sum)")
+        assert seconds is not None
+        assert math.isclose(seconds, expected.seconds, rel_tol=1e-9)
+        assert (
+            demo.value("count(cuda_kernel_launches_total) - count(cuda_kernel_launches_total{source='replayed'})") == 0
+        )
+        summary = demo.stop()
+    assert summary["kernels"]["prometheus_launches"] == expected.launches  # type: ignore[index]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A recording, and what Prometheus held once a demo had replayed all of it at full speed."""
+
+    kind: str
+    path: Path
+    expected: Truth
+    counts: Samples
+    sums: Samples
+    states: Samples
+    beside_kernels: Mapping[str, float | None]
+
+
+@pytest.fixture(scope="module", params=["a100", "nsys"])
+def replayed(
+    request: pytest.FixtureRequest, running_kafka: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Replayed:
+    binary("prometheus", "prometheus")
+    kind, path, expected = recording(request.param)
+    emptied(running_kafka.bootstrap_servers)
+    directory = tmp_path_factory.mktemp("replayed")
+    demo = RunningDemo(directory, running_kafka, f"{kind}:{path}", "--kernels", "all", "--speed", "max")
+    with stopping(demo.process):
+        demo.start()
+        wait_for(
+            "all launches in Prometheus",
+            lambda: demo.value("sum(cuda_kernel_launches_total)") == expected.launches,
+            PATIENCE_SECONDS,
+        )
+        found = Replayed(
+            kind,
+            path,
+            expected,
+            counts=demo.prometheus.query("sum by (kernel) (cuda_kernel_launches_total)"),
+            sums=demo.prometheus.query("sum by (kernel) (cuda_kernel_duration_seconds_sum)"),
+            states=demo.prometheus.query("sum by (state) (cuda_device_time_seconds_total)"),
+            beside_kernels={
+                "copied": demo.value("sum(cuda_memcpy_bytes_total)"),
+                "waits": demo.value("sum(cuda_sync_calls_total)") or 0,
+                "gaps": demo.value("sum(cuda_launch_gap_seconds_count)"),
+                "idle": round((demo.value("sum(cuda_launch_gap_seconds_sum)") or 0) * 1e9),
+                "delays": demo.value("sum(cuda_kernel_queue_delays_total)"),
+            },
+        )
+        demo.stop()
+    return found
+
+
+def test_each_kernel_in_prometheus_equals_its_own_in_the_trace(replayed: Replayed) -> None:
+    by_label: dict[str, tuple[int, float]] = {}
+    for kernel, (count, seconds) in replayed.expected.by_name.items():
+        before = by_label.get(label(normalise(kernel)), (0, 0.0))
+        by_label[label(normalise(kernel))] = (before[0] + count, before[1] + seconds)
+    assert {labels["kernel"]: int(value) for labels, value in replayed.counts} == {
+        kernel: count for kernel, (count, _) in by_label.items()
+    }
+    assert len(replayed.sums) == len(by_label)
+    for labels, value in replayed.sums:
+        assert math.isclose(value, by_label[labels["kernel"]][1], rel_tol=1e-9), labels
+
+
+def test_what_the_gpu_did_beside_kernels_is_in_prometheus_as_it_is_in_the_trace(replayed: Replayed) -> None:
+    truths = recording_truth.kineto if replayed.kind == "kineto" else recording_truth.nsys
+    whole = truths(replayed.path)
+    assert replayed.beside_kernels == {
+        "copied": sum(size_bytes for _, size_bytes, _ in whole.copies) + sum(whole.fill_bytes),
+        "waits": len(whole.syncs),
+        "gaps": len(whole.gaps()),
+        "idle": sum(whole.gaps()),
+        "delays": replayed.expected.launches,
+    }
+    assert {labels["state"]: round(seconds * 1e9) for labels, seconds in replayed.states} == whole.states()
+
+
+def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, tmp_path: Path) -> None:
+    path = shared_data("kineto", "cpu_only.json.gz")
+    demo = RunningDemo(tmp_path, kafka, f"kineto:{path}", "--no-servers")
+    with stopping(demo.process):
+        demo.process.start((tmp_path / "demo" / "published.json").exists, PATIENCE_SECONDS)
+        summary = demo.stop()
+    assert "no kernels: the recording shows no GPU activity" in demo.process.tail()
+    assert summary["kernels"]["launches"] == 0  # type: ignore[index]
+
+
+def test_the_replay_command_says_what_it_sent_and_kafka_has_it(kafka: Broker, tmp_path: Path) -> None:
+    kind, path, expected = recording("a100")
+    assert kernelcast("topics", "apply", "--kafka.bootstrap-servers", kafka.bootstrap_servers).returncode == 0
+    summary = tmp_path / "published.json"
+    done = kernelcast(
+        "replay", kind, str(path), "--speed", "max", "--kernels", "all", "--summary", str(summary),
+        "--kafka.bootstrap-servers", kafka.bootstrap_servers,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    published = json.loads(summary.read_text())
+    assert published["kernels"] == expected.launches
+    assert published["messages"] > 0
+    assert f"{expected.launches:,}" in done.stdout or str(expected.launches) in done.stdout
+
+
+def test_a_replay_towards_a_broker_that_is_not_there_fails(tmp_path: Path) -> None:
+    kind, path, _ = recording("amd")
+    properties = tmp_path / "kernelcast.yaml"
+    properties.write_text("kafka: {properties: {message.timeout.ms: 2000, delivery.timeout.ms: 2000}}\n")
+    done = kernelcast(
+        "replay", kind, str(path), "--speed", "max", "--config", str(properties),
+        "--kafka.bootstrap-servers", "127.0.0.1:1",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "127.0.0.1:1" in done.stderr or "not acknowledged" in done.stderr.lower()

@@ -1,0 +1,133 @@
+"""Several bridges of one group over one Kafka, and series that move between its partitions."""
+
+from dataclasses import dataclass, field
+
+from tests.support.bridge.delta_streams import Delta, sums
+from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, samples
+from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
+
+from kernelcast.bridge.delta.settings import DeltaSettings
+from kernelcast.bridge.intake.consume import Policy
+
+ORDERS = "orders_total"
+STEP_NS = 1_000_000_000
+
+
+@dataclass
+class Group:
+    """Bridges that share logs, commits, snapshots and time; `falls` compares what any of them exposes.
+
+    Attributes:
+        counts: The true value of each series that is written as a cumulative one, from 1 up.
+        sold: The true total of each series that is written as deltas of one.
+        falls: Each value that was exposed below one exposed before: series, before, after.
+    """
+
+    ttl_seconds: float = 300.0
+    grouped: bool = True
+    clock: ManualClock = field(default_factory=ManualClock)
+    kafka: ListKafka = field(default_factory=ListKafka)
+    bridges: list[Site] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    sold: dict[str, int] = field(default_factory=dict)
+    falls: list[tuple[str, float, float]] = field(default_factory=list)
+    _highest: dict[tuple[str, str], float] = field(default_factory=dict)
+    _sold_ns: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state = StateLog(self.clock)
+
+    def bridge(self, *partitions: int, at_once: int = 1000) -> Site:
+        """Start a bridge that is given some partitions."""
+        site = Site(
+            kafka=ListKafka(
+                self.kafka.logs,
+                commits=self.kafka.commits,
+                at_once=at_once,
+                ids=self.kafka.ids,
+                notes=self.kafka.notes,
+            ),
+            clock=self.clock,
+            state=self.state,
+            policy=Policy(self.ttl_seconds, grouped=self.grouped),
+            deltas=DeltaSettings(snapshot_seconds=10),
+        )
+        self.bridges.append(site)
+        self.give(site, *partitions)
+        return site
+
+    def give(self, site: Site, *partitions: int) -> None:
+        """Assign partitions to a bridge, and look at what it exposes."""
+        site.kafka.assign(site.intake, *(("kernels", number) for number in partitions))
+        self.look()
+
+    def take(self, site: Site, *partitions: int) -> None:
+        """Revoke partitions of a bridge."""
+        site.kafka.revoke(site.intake, *(("kernels", number) for number in partitions))
+        self.look()
+
+    def kill(self, site: Site) -> None:
+        """End a bridge without a word."""
+        self.bridges.remove(site)
+
+    def recreate(self, topic_id: str = "") -> None:
+        """Delete the topic and create it again; bridges that read it go on at their offsets, as in a log that grows."""
+        for key in self.kafka.logs:
+            self.kafka.logs[key] = []
+        self.kafka.commits.clear()
+        if topic_id:
+            self.kafka.ids["kernels"] = topic_id
+
+    def write(self, partition: int, *names: str) -> None:
+        """Raise series by one and write them to a partition."""
+        for name in names:
+            self.counts[name] = self.counts.get(name, 0) + 1
+            sample = launches(self.counts[name], time_ns=self.clock.now_ns(), name=name)
+            writer = self.bridges[0] if self.bridges else Site(kafka=self.kafka, clock=self.clock)
+            writer.export(partition, sample, keyed=name.encode())
+
+    def sell(self, partition: int, name: str) -> None:
+        """Write a delta of one since the series' last one."""
+        self.sold[name] = self.sold.get(name, 0) + 1
+        now_ns = self.clock.now_ns()
+        body = sums([Delta(self._sold_ns.get(name, now_ns - STEP_NS), now_ns, 1, name)])
+        self._sold_ns[name] = now_ns
+        self.kafka.write("kernels", partition, body, now_ns // 1_000_000, keyed=name.encode())
+
+    def live(self, seconds: int, where: dict[str, int]) -> None:
+        """Let time pass: each second every series is written to its partition, and every bridge takes a step."""
+        for _ in range(seconds):
+            self.clock.seconds += 1
+            for name, partition in where.items():
+                self.write(partition, name)
+                self.sell(partition, name)
+            self.step()
+
+    def step(self) -> None:
+        """Have every bridge take a step, and look at what it exposes."""
+        for site in self.bridges:
+            site.intake.step()
+        self.look()
+
+    def read_all(self) -> None:
+        """Have every bridge read what there is, and look after each step."""
+        while sum(site.intake.step() for site in self.bridges):
+            self.look()
+        self.look()
+
+    def shown(self, site: Site, metric: str = LAUNCHES) -> dict[str, float]:
+        """What a bridge exposes, by series."""
+        label = "kernel" if metric == LAUNCHES else "kind"
+        return {
+            dict(labels)[label]: value for (name, labels), value in samples(page(site.store)).items() if name == metric
+        }
+
+    def look(self) -> None:
+        """Compare what is exposed with what was exposed before."""
+        for metric in (LAUNCHES, ORDERS):
+            for site in self.bridges:
+                for name, value in self.shown(site, metric).items():
+                    highest = self._highest.get((metric, name), 0.0)
+                    if value < highest:
+                        self.falls.append((name, highest, value))
+                    self._highest[metric, name] = max(value, highest)

@@ -1,0 +1,128 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.bridge.input_reading import one, read
+
+from kernelcast.bridge.inputs import TopicFormat
+from kernelcast.bridge.inputs.json.mapping import JsonMapped
+from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.columnar import DecoderLimits
+from kernelcast.runtime.settings.service import load
+from kernelcast.wire.catalogue import Kind
+from kernelcast.wire.errors import ConfigurationError
+
+
+def mapped(**mapping: Any) -> JsonMapped:
+    return JsonMapped(TopicFormat.model_validate(mapping))
+
+
+def text(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def test_a_flat_object_is_a_point() -> None:
+    source = mapped(
+        name="@.metric", value="@.value", time="@.ts", time_unit="ms", labels={"host": "@.host", "site": "lab"}
+    )
+    found = one(source, text({"metric": "temperature", "value": 21.5, "ts": 1_700_000_000_123, "host": "a"}))
+    assert (found.name, found.labels, found.value) == ("temperature", 'host="a",site="lab"', 21.5)
+    assert (found.kind, found.time_ns) == (Kind.UNKNOWN, 1_700_000_000_123_000_000)
+
+
+def test_an_array_is_its_elements_and_lines_are_messages_of_their_own() -> None:
+    source = mapped(name="m", value="@.v")
+    assert [point.value for point in read(source, text([{"v": 1}, {"v": 2}]))] == [1, 2]
+    lines = mapped(name="m", value="@.v", lines=True)
+    assert [point.value for point in read(lines, b'{"v": 1}\n\n{"v": "2.5"}\n')] == [1, 2.5]
+
+
+def test_nested_arrays_reach_what_encloses_the_point() -> None:
+    source = mapped(
+        points="$.hosts[*].metrics[*]",
+        name="@.n",
+        value="@.v[0]",
+        time="$.at",
+        labels={"host": "^.host", "dc": "$.dc", "core": "@.tags['cpu core']"},
+        labels_from=["@.tags"],
+        kind="@.kind",
+        help="how busy",
+    )
+    message = {
+        "dc": "eu",
+        "at": "2023-11-14T22:13:20Z",
+        "hosts": [
+            {"host": "a", "metrics": [{"n": "busy", "v": [3], "kind": "counter", "tags": {"cpu core": 1, "x": True}}]},
+            {"host": "b", "metrics": [{"n": "busy", "v": [4], "kind": "counter"}]},
+        ],
+    }
+    first, second = read(source, text(message))
+    assert (first.kind, first.help, first.time_ns) == (Kind.COUNTER, "how busy", 1_700_000_000 * 10**9)
+    assert first.labels == 'core="1",cpu_core="1",dc="eu",host="a",x="true"'
+    assert (second.labels, second.value) == ('dc="eu",host="b"', 4)
+
+
+def test_every_number_of_an_object_can_be_a_series() -> None:
+    source = mapped(name="sensor", values="@", labels={"id": "@.id"})
+    decoded = source.decode([text({"id": "s1", "temperature": 20, "humidity": 0.5, "on": True})])
+    names = [source.identity(int(number)).name for number in decoded.numbers.series]  # type: ignore[union-attr]
+    assert (names, decoded.unsupported) == (["sensor_temperature", "sensor_humidity", "sensor_on"], 1)
+
+
+def test_points_without_name_or_number_are_left_out_and_counted() -> None:
+    source = mapped(points="$.p[*]", name="@.n", value="@.v")
+    points = [{"n": "a", "v": 1}, {"v": 1}, {"n": "a"}, {"n": "a", "v": "one"}, {"n": "a", "v": [1]}, 7]
+    decoded = source.decode([text({"p": points}), text({"other": 1})])
+    assert (decoded.numbers.value.tolist(), decoded.unsupported, decoded.failures) == ([1.0], 5, ())
+
+
+@pytest.mark.parametrize("message", [b"", b"{", b'{"v": 1, "n": "a", "t": "soon"}', b'{"v": 1, "n": "a", "t": 1e300}'])
+def test_a_message_that_is_no_json_or_has_a_wrong_time_is_refused(message: bytes) -> None:
+    source = mapped(name="@.n", value="@.v", time="@.t")
+    decoded = source.decode([message, b'{"v": 2, "n": "b"}'])
+    assert ([index for index, _ in decoded.failures], decoded.numbers.value.tolist()) == ([0], [2.0])
+
+
+def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:
+    mapping = TopicFormat.model_validate({"points": "$.p[*]", "name": "m", "value": "@", "labels_from": ["$.tags"]})
+    source = JsonMapped(mapping, limits=DecoderLimits(message_bytes=1024 * 1024))
+    message = text({"tags": {f"k{i}": "x" * 50 for i in range(1_000)}, "p": list(range(50_000))})
+    [(_, error)] = source.decode([message]).failures
+    assert "bytes of labels" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        ("influxx", "bridge.formats.t.format is influxx"),
+        ("{name: m}", "either value or values must be there"),
+        ("{value: '@.v'}", "name is missing"),
+        ("{name: m, value: v}", "it must be a path; write '@.v'"),
+        ("{name: m, value: '@.v', points: '@.p'}", "it must begin with $"),
+        ("{name: m, value: '@.v[*]'}", "only the path of the points may have *"),
+        ("{name: m, value: '@.v]'}", "is no path from ']' on"),
+        ("{name: m, value: '@.v', labels: {1x: '@.a'}}", "'1x' is no label"),
+        ("{name: m, value: '@.v', kind: gouge}", "it must be one of gauge, counter"),
+        ("{name: m, value: '@.v', nome: m}", "bridge.formats.t.nome is not a setting"),
+        ("{format: influx, value: '@.v'}", "value belong to the format json"),
+    ],
+)
+def test_a_wrong_mapping_is_told_with_its_path_and_what_to_write(entry: str, complaint: str, tmp_path: Path) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text(f"bridge:\n  formats:\n    t: {entry}\n")
+    with pytest.raises(ConfigurationError) as raised:
+        load("bridge", BridgeSettings, path=file, flags={}, environ={})
+    assert complaint in str(raised.value)
+
+
+def test_a_name_alone_and_a_mapping_are_both_formats(tmp_path: Path) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    entries = ("telegraf: influx", "^sensors: {name: m, value: '@.v'}", "lines: {format: influx, precision: s}")
+    file.write_text("\n    ".join(("bridge:\n  formats:", *entries)))
+    formats = load("bridge", BridgeSettings, path=file, flags={}, environ={}).formats
+    assert [(name, entry.format) for name, entry in formats.items()] == [
+        ("telegraf", "influx"),
+        ("^sensors", "json"),
+        ("lines", "influx"),
+    ]

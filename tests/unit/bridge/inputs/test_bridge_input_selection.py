@@ -1,0 +1,218 @@
+import gzip
+import json
+import random
+from typing import Any
+
+import cramjam
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fuzz import shapes
+from tests.support.bridge.fleet import Site, page, samples
+from tests.support.bridge.list_kafka import ListKafka, Record
+from tests.support.columnar.otlp_messages import request
+from tests.support.examples import parser_examples
+
+from kernelcast.bridge.inputs import Selection, TopicFormat
+from kernelcast.bridge.inputs.prometheus.text import PrometheusText
+from kernelcast.bridge.inputs.remote_write.schema import LABEL, WRITE_REQUEST
+from kernelcast.bridge.inputs.sniffing import sniff
+from kernelcast.columnar import Decoder, DecoderLimits, Sample
+from kernelcast.wire.catalogue import kernel
+
+AUTO = TopicFormat(format="auto")
+PLAIN = ((shapes.remote_write, "remote_write"), (shapes.otlp_json, "otlp_json"), (shapes.influx, "influx"))
+
+
+def site(**formats: str | dict[str, Any]) -> Site:
+    made = Site(formats={topic: TopicFormat.model_validate(entry) for topic, entry in formats.items()})
+    made.kafka.at_once = 100
+    made.kafka.assign(made.intake, *((topic, 0) for topic in ("kernels", *formats)))
+    return made
+
+
+def write(
+    kafka: ListKafka, topic: str, body: bytes, append_ms: int = 1_000_000, headers: dict[str, str] | None = None
+) -> None:
+    kafka.write(topic, 0, body, append_ms)
+    record = kafka.logs[topic, 0][-1]
+    told = tuple((name.replace("_", "-"), value.encode()) for name, value in (headers or {}).items())
+    kafka.logs[topic, 0][-1] = Record(record.at, record.body, record.append_ms, record.kind, record.keyed, told)
+
+
+def shown(made: Site) -> dict[str, float]:
+    made.read_all()
+    return {name: value for (name, _), value in samples(page(made.store)).items()}
+
+
+def formats_seen(made: Site, topic: str) -> dict[str, float]:
+    return {
+        sample.labels["format"]: sample.value
+        for family in made.registry.collect()
+        for sample in family.samples
+        if sample.name == "kernelcast_bridge_messages_by_format_total" and sample.labels["topic"] == topic
+    }
+
+
+@parser_examples(400)
+@given(seed=st.integers(0, 2**63), shape=st.sampled_from(PLAIN), packed=st.booleans())
+def test_what_producers_write_is_recognised(seed: int, shape: tuple[Any, str], packed: bool) -> None:  # noqa: FBT001
+    make, name = shape
+    body = make(random.Random(seed))
+    if name == "remote_write" and packed:
+        body = shapes.in_snappy(body)
+    if b"resource" in body or name != "otlp_json":
+        assert sniff(body) == name
+
+
+@parser_examples(300)
+@given(seed=st.integers(0, 2**63))
+def test_pages_and_export_requests_are_recognised(seed: int) -> None:
+    rng = random.Random(seed)
+    assert sniff(shapes.prometheus(rng)) == "prometheus"
+    made = request(rng)
+    if made.resource_metrics and made.resource_metrics[0].scope_metrics:
+        assert sniff(made.SerializeToString()) == "otlp_proto"
+
+
+@pytest.mark.parametrize("body", [b'{"v": 1}', b"hello", b"hello world", b"\x00\x01\x02", b"\xff" * 40, b"   "])
+def test_what_is_no_format_is_not_taken_for_one(body: bytes) -> None:
+    assert sniff(body) is None
+
+
+def test_four_formats_on_one_topic_and_garbage_between_them_all_arrive() -> None:
+    made = site(mixed="auto")
+    written = WRITE_REQUEST()
+    series = written.timeseries.add()
+    series.labels.append(LABEL(name="__name__", value="from_remote_write").SerializeToString())
+    series.samples.add(value=2, timestamp=1_000)
+    point = {"asDouble": 4.0, "timeUnixNano": "1000"}
+    otlp = {
+        "resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "from.json", "gauge": {"dataPoints": [point]}}]}]}]
+    }
+    for body in (
+        b"from_text 1\n",
+        b"garbage \xff",
+        shapes.in_snappy(written.SerializeToString()),
+        b'{"what": "is this"}',
+        b"from influx=3",
+        json.dumps(otlp).encode(),
+    ):
+        write(made.kafka, "mixed", body)
+    found = shown(made)
+    assert found == {"from_text": 1, "from_remote_write": 2, "from_influx": 3, "from_json": 4}
+    assert [error.__class__.__name__ for _, error in made.shelf.messages] == ["DecodeError"] * 2
+    assert "bridge.formats" in str(made.shelf.messages[0][1])
+    seen = formats_seen(made, "mixed")
+    assert seen == {"prometheus": 1, "influx": 1, "remote_write": 1, "otlp_json": 1, "unknown": 2}
+
+
+def test_a_point_without_a_time_has_its_messages_append_time() -> None:
+    made = site(text="prometheus")
+    write(made.kafka, "text", b"up 1\n", append_ms=5_000)
+    write(made.kafka, "text", b"up 2 4000\n", append_ms=6_000)  # older than what is held
+    assert shown(made) == {"up": 1}
+    write(made.kafka, "text", b"up 3\n", append_ms=7_000)
+    assert shown(made) == {"up": 3}
+
+
+def test_a_series_that_two_formats_write_stays_with_the_first_and_the_other_is_counted() -> None:
+    made = site(text="prometheus", lines="influx")
+    write(made.kafka, "text", b"cpu_idle 1\n")
+    made.read_all()
+    write(made.kafka, "lines", b"cpu idle=2", append_ms=1_000_001)
+    assert shown(made) == {"cpu_idle": 1}
+    assert made.own("kernelcast_bridge_discarded_points_total", cause="second_writer") == 1
+
+
+def test_names_come_before_patterns_and_our_own_topics_stay_what_they_are() -> None:
+    formats = {"^tele.*": "influx", "telegraf-json": "otlp_json"}
+    selection = Selection(Decoder(), {name: TopicFormat.model_validate(entry) for name, entry in formats.items()})
+    topics = ("telegraf", "telegraf-json", "kernelcast.kernels", "other")
+    groups = selection.groups([Record((topic, 0, 0), b"up 1", 0) for topic in topics])
+    assert [(group.format, group.indices) for group in groups] == [
+        ("influx", [0]),
+        ("otlp_json", [1]),
+        ("otlp_proto", [2]),
+        ("prometheus", [3]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "format_name"),
+    [
+        ({"encoding": "influx"}, b"up value=1", "influx"),
+        ({"content_type": "text/plain; version=0.0.4; charset=utf-8"}, b"up 1", "prometheus"),
+        ({"content_type": "application/openmetrics-text; version=1.0.0"}, b"up 1\n# EOF\n", "prometheus"),
+        ({"content_type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, b"\x22\x00", "remote_write"),
+        ({"content_type": "application/json"}, b'{"resourceMetrics": []}', "otlp_json"),
+        ({"content_encoding": "gzip"}, gzip.compress(b"up 1\n", mtime=0), "prometheus"),
+        ({"content_encoding": "zstd"}, bytes(cramjam.zstd.compress(b"m v=1")), "influx"),
+        ({"content_encoding": "snappy"}, shapes.in_snappy(b"m v=1"), "influx"),
+        ({}, gzip.compress(b"up 1\n", mtime=0), "prometheus"),
+    ],
+)
+def test_headers_win_and_compression_is_undone(headers: dict[str, str], body: bytes, format_name: str) -> None:
+    made = site(topic="auto")
+    write(made.kafka, "topic", body, headers=headers)
+    made.read_all()
+    assert made.shelf.messages == []
+    assert formats_seen(made, "topic") == {format_name: 1}
+
+
+def bombs() -> dict[str, bytes]:
+    zeros = bytes(3_000_000)
+    return {
+        "gzip": gzip.compress(zeros, mtime=0),
+        "zstd": bytes(cramjam.zstd.compress(zeros)),
+        "snappy": shapes.in_snappy(zeros),
+        "brotli": b"whatever",
+    }
+
+
+@pytest.mark.parametrize(("encoding", "body"), bombs().items())
+def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> None:
+    selection = Selection(Decoder(), {"t": AUTO}, limits=DecoderLimits(message_bytes=1_000_000))
+    [group] = selection.groups([Record(("t", 0, 0), body, 0, told=(("content-encoding", encoding.encode()),))])
+    assert group.input is None
+    assert "the limit is 1000000" in str(group.failures[0]) or "known are identity" in str(group.failures[0])
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "snappy"])
+def test_what_is_not_packed_as_its_header_says_is_refused(encoding: str) -> None:
+    selection = Selection(Decoder())
+    [group] = selection.groups([Record(("t", 0, 0), b"\xf0up 1", 0, told=(("content-encoding", encoding.encode()),))])
+    assert f"is no {encoding}" in str(group.failures[0])
+
+
+def test_kernelcasts_own_topics_decode_beside_other_formats_in_one_batch() -> None:
+    made = site(text="prometheus")
+    made.export(0, Sample(kernel.LAUNCHES, (("kernel", "gemm"),), 1_000_000, 7, 1))
+    write(made.kafka, "text", b"up 1\n")
+    found = shown(made)
+    assert (found["up"], found["cuda_kernel_launches_total"]) == (1, 7)
+
+
+def test_numbers_of_series_that_went_are_given_back_to_their_input() -> None:
+    made = site(text="prometheus")
+    for turn in range(5):
+        write(made.kafka, "text", f'up{{turn="{turn}"}} 1\n'.encode())
+        made.read_all()
+        made.kafka.revoke(made.intake, ("text", 0))
+        made.kafka.assign(made.intake, ("text", 0))
+    [text] = [source for (name, _), source in made.selection._inputs.items() if name == "prometheus"]
+    assert isinstance(text, PrometheusText)
+    assert len(text.interner) <= 1
+    assert np.max(text.decode([b"a 1\nb 2\n"]).numbers.series) < 5  # as many as there ever were at once
+
+
+def test_a_summary_stands_on_the_page_as_it_stood_in_its_message() -> None:
+    made = site(text="prometheus")
+    lines = [b"# TYPE s summary", b's{quantile="0.5",zone="a"} 2', b's_sum{zone="a"} 10', b's_count{zone="a"} 4', b""]
+    write(made.kafka, "text", b"\n".join(lines))
+    made.read_all()
+    shown_page = page(made.store)
+    assert "# TYPE s summary" in shown_page
+    assert "# TYPE s_sum" not in shown_page
+    assert shown(made) == {"s": 2, "s_sum": 10, "s_count": 4}

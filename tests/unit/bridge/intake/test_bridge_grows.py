@@ -1,0 +1,249 @@
+"""A topic that grows while several bridges of a group run: a series moves from one bridge's partition to another's."""
+
+from collections.abc import Iterable
+
+import pytest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
+from tests.support.bridge.delta_streams import request
+from tests.support.bridge.fleet import LAUNCHES, Site, page, samples
+from tests.support.bridge.moving_series import ORDERS, Group
+
+OLD, LIVE, NEW, LATER = 0, 1, 2, 3
+"""Partitions: one that a series leaves, one that others are in all the time, two that were added."""
+BEFORE = {"gemm": OLD, "relu": LIVE}
+AFTER = {"gemm": NEW, "relu": LIVE}
+LATENCY = "latency_count"
+HELD_SECONDS = 78
+"""60 s until a series has expired, 17 s of margin, and one to be over them."""
+
+
+class Growing(Group):
+    """A group that also writes a histogram, of as many observations as its counter shows.
+
+    Attributes:
+        drops: Each value below the one exposed before it, as Prometheus sees them: metric, series, before, after.
+    """
+
+    def __init__(self) -> None:
+        self.drops: list[tuple[str, str, float, float]] = []
+        self._last: dict[tuple[str, str], float] = {}
+        super().__init__()
+
+    def look(self) -> None:
+        """Compare what is exposed with what was exposed before."""
+        for site in self.bridges:
+            for (metric, labels), value in samples(page(site.store)).items():
+                if metric in {LAUNCHES, ORDERS, LATENCY}:
+                    name = dict(labels)["kernel" if metric == LAUNCHES else "kind"]
+                    last = self._last.get((metric, name), 0.0)
+                    if value < last:
+                        self.drops.append((metric, name, last, value))
+                    self._last[metric, name] = value
+
+    def observe(self, where: dict[str, int]) -> None:
+        """Write a histogram for each series."""
+        for name, partition in where.items():
+            made, metrics = request()
+            metric = metrics.add(name="latency")
+            metric.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+            count = self.counts.get(name, 0)
+            point = metric.histogram.data_points.add(
+                start_time_unix_nano=1,
+                time_unix_nano=self.clock.now_ns(),
+                count=count,
+                sum=float(count),
+                explicit_bounds=[1.0],
+                bucket_counts=[count, 0],
+            )
+            attribute = point.attributes.add(key="kind")
+            attribute.value.string_value = name
+            now_ms = self.clock.now_ns() // 1_000_000
+            self.kafka.write("kernels", partition, made.SerializeToString(), now_ms, keyed=name.encode())
+
+    def live(self, seconds: int, where: dict[str, int]) -> None:
+        """Let time pass, as `Group.live`."""
+        for _ in range(seconds):
+            super().live(1, where)
+            self.observe(where)
+            self.step()
+
+
+def growing(*, seconds_before: int = 30, partitions: Iterable[int] = (OLD, LIVE)) -> tuple[Growing, Site, Site]:
+    """Two bridges, each with one partition, and what they have read."""
+    group = Growing()
+    for number in partitions:
+        group.kafka.logs["kernels", number] = []
+    first, second = group.bridge(OLD), group.bridge(LIVE)
+    group.live(seconds_before, BEFORE)
+    assert group.drops == []
+    return group, first, second
+
+
+def grow(group: Group, *partitions: int) -> None:
+    """Add partitions to the topic."""
+    for number in partitions:
+        group.kafka.logs["kernels", number] = []
+
+
+def counted(group: Group, site: Site, metric: str) -> dict[str, float]:
+    """What a bridge exposes of a metric, by series."""
+    if metric == LATENCY:
+        shown = samples(page(site.store)).items()
+        return {dict(labels)["kind"]: value for (name, labels), value in shown if name == metric}
+    return group.shown(site, metric)
+
+
+@pytest.mark.parametrize("metric", [LAUNCHES, ORDERS, LATENCY])
+@pytest.mark.parametrize("seconds_before", [30, 150, 400])
+def test_no_counter_alternates_while_its_old_and_its_new_partition_are_on_different_replicas(
+    seconds_before: int, metric: str
+) -> None:
+    group, first, second = growing(seconds_before=seconds_before)
+    grow(group, NEW)
+    group.give(second, NEW)
+    apart: list[bool] = []
+    for _ in range(110):
+        group.live(1, AFTER)
+        assert not ("gemm" in counted(group, first, metric) and "gemm" in counted(group, second, metric))
+        apart.append("gemm" in counted(group, second, metric))
+    assert apart == sorted(apart), "a series that is exposed stays exposed"
+    assert apart[-1]
+    assert {name: counted(group, second, metric)[name] for name in group.counts} == group.counts == group.sold
+    assert group.drops == []
+
+
+def test_counters_and_totals_of_deltas_go_on_at_their_right_values() -> None:
+    group, _, second = growing(seconds_before=100)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(HELD_SECONDS + 1, AFTER)
+    assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_a_series_that_moves_between_two_partitions_that_were_there_before_does_not_alternate_either() -> None:
+    """As with four partitions that become six: a key's remainder changes from 1 to 3, say."""
+    group, first, second = growing(seconds_before=100)
+    grow(group, NEW)
+    group.give(first, NEW)
+    group.live(11, BEFORE)
+    for _ in range(110):
+        group.live(1, {"gemm": LIVE, "relu": LIVE})
+        for metric in (LAUNCHES, ORDERS, LATENCY):
+            assert not ("gemm" in counted(group, first, metric) and "gemm" in counted(group, second, metric))
+    assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_the_total_of_a_series_follows_it_to_a_replica_that_then_takes_the_former_partition_over() -> None:
+    group, first, second = growing(seconds_before=25)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(3, AFTER)
+    group.kill(first)
+    group.give(second, OLD)
+    group.live(5, AFTER)
+    assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_the_total_of_a_series_survives_the_replica_that_was_about_to_continue_it() -> None:
+    group, first, second = growing(seconds_before=25)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(3, AFTER)
+    group.kill(second)
+    group.give(first, LIVE, NEW)
+    group.live(5, AFTER)
+    assert (group.shown(first), group.shown(first, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_the_total_of_a_series_that_is_new_after_growth_is_exposed_with_its_counters() -> None:
+    group, _, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(110, BEFORE | {"silu": NEW})
+    assert (group.shown(second)["silu"], group.shown(second, ORDERS)["silu"]) == (110, 110)
+
+
+def test_a_writer_that_finds_the_added_partitions_later_is_held_for_as_long() -> None:
+    group, _, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(290, BEFORE | {"silu": NEW})
+    assert group.shown(second).keys() == {"relu", "silu"}
+    group.live(70, AFTER | {"silu": NEW})
+    assert "gemm" not in group.shown(second)
+    group.live(40, AFTER | {"silu": NEW})
+    assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_a_series_that_moves_between_partitions_of_one_replica_moves_at_once() -> None:
+    group, first, _ = growing()
+    grow(group, NEW)
+    group.give(first, NEW)
+    group.live(1, AFTER)
+    assert (group.shown(first), group.shown(first, ORDERS)) == ({"gemm": 31}, {"gemm": 31})
+    assert group.drops == []
+
+
+def test_a_bridge_that_has_all_partitions_of_a_topic_holds_nothing() -> None:
+    group = Growing()
+    grow(group, OLD, LIVE)
+    only = group.bridge(OLD, LIVE)
+    group.live(30, BEFORE)
+    grow(group, NEW)
+    group.give(only, NEW)
+    group.live(1, AFTER | {"silu": NEW})
+    assert group.shown(only) == group.counts
+    group.kill(only)
+    again = group.bridge(OLD, LIVE, NEW)
+    group.read_all()
+    assert group.shown(again) == group.counts
+    assert group.drops == []
+
+
+def test_a_replica_that_takes_over_all_partitions_exposes_what_it_held() -> None:
+    group, first, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(20, AFTER)
+    assert "gemm" not in group.shown(second)
+    group.kill(first)
+    group.give(second, OLD)
+    group.read_all()
+    assert group.shown(second) == group.counts
+
+
+def test_nothing_of_a_topic_that_is_new_altogether_is_held() -> None:
+    group, first, second = growing(seconds_before=1)
+    assert (group.shown(first), group.shown(second)) == ({"gemm": 1}, {"relu": 1})
+    group.live(1, BEFORE | {"silu": LIVE})
+    assert group.shown(second) == {"relu": 2, "silu": 1}
+
+
+def test_a_bridge_that_joins_holds_what_is_new_in_the_partitions_that_are_younger_than_the_others() -> None:
+    group, first, _ = growing(seconds_before=400)
+    grow(group, NEW, LATER)
+    group.give(first, LATER)
+    group.live(20, AFTER)
+    third = group.bridge(NEW)
+    group.read_all()
+    assert "gemm" not in group.shown(third)
+    group.live(100, AFTER)
+    assert group.shown(third) == {"gemm": group.counts["gemm"]}
+    assert group.shown(third, ORDERS) == {"gemm": group.sold["gemm"]}
+    assert group.drops == []
+
+
+def test_a_replica_stays_ready_while_it_holds_series_and_counts_them() -> None:
+    group, _, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(2, AFTER)
+    assert second.intake.ownership.readiness() == (True, "")
+    assert second.own("kernelcast_bridge_series", state="held") == 3
+    group.live(110, AFTER)
+    assert second.own("kernelcast_bridge_series", state="held") == 0

@@ -1,0 +1,178 @@
+"""A topic that is deleted and created again: nothing of the old log's offsets is used for the new one's."""
+
+import pytest
+from tests.support.bridge.list_kafka import ListKafka
+from tests.support.bridge.moving_series import ORDERS, Group
+
+WITH_IDS, WITHOUT_IDS = ("first", "second"), ("", "")
+P0 = ("kernels", 0)
+
+
+def old_log(group: Group, messages: int = 40) -> None:
+    """A bridge that has read a log of so many messages of each kind."""
+    first = group.bridge(0)
+    group.live(messages, {"gemm": 0})
+    assert (group.shown(first), group.shown(first, ORDERS)) == (group.counts, group.sold)
+
+
+def with_ids(ids: tuple[str, str], *, grouped: bool = True) -> Group:
+    group = Group(grouped=grouped)
+    if ids[0]:
+        group.kafka.ids["kernels"] = ids[0]
+    return group
+
+
+def produce(group: Group, messages: int) -> None:
+    """Write to the new log while no bridge reads it."""
+    for _ in range(messages):
+        group.clock.seconds += 1
+        group.write(0, "gemm")
+        group.sell(0, "gemm")
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["group", "replica"])
+@pytest.mark.parametrize(("ids", "messages"), [(WITH_IDS, 10), (WITH_IDS, 60), (WITHOUT_IDS, 10)])
+def test_points_of_a_new_log_are_counted_from_its_first_message_when_kafka_gives_it_out_again(
+    ids: tuple[str, str], messages: int, *, grouped: bool
+) -> None:
+    group = with_ids(ids, grouped=grouped)
+    old_log(group)
+    (site,) = group.bridges
+    group.take(site, 0)
+    group.recreate(ids[1])
+    before = 0 if grouped else group.sold["gemm"]  # without a group totals stay while a process lives
+    produce(group, messages)
+    group.give(site, 0)
+    group.read_all()
+    assert group.shown(site, ORDERS) == {"gemm": before + messages}
+    assert group.shown(site) == group.counts
+    group.live(12, {"gemm": 0})
+    assert group.shown(site, ORDERS) == {"gemm": before + messages + 12}
+    assert site.own("kernelcast_bridge_delta_points_total", outcome="replayed") == 0
+
+
+def test_a_log_that_has_grown_past_the_old_one_between_two_reads_is_read_from_its_beginning() -> None:
+    group = with_ids(WITH_IDS)
+    old_log(group)
+    (site,) = group.bridges
+    group.recreate("second")
+    produce(group, 60)
+    group.live(30, {"gemm": 0})
+    assert (group.shown(site), group.shown(site, ORDERS)) == (group.counts, group.sold)
+    assert group.falls == []
+    assert site.own("kernelcast_bridge_offset_restarts_total", topic="kernels") == 1
+
+
+def test_a_snapshot_of_the_old_log_is_refused_however_long_the_new_one_is() -> None:
+    group = with_ids(WITH_IDS)
+    old_log(group)
+    group.kill(group.bridges[0])
+    group.recreate("second")
+    produce(group, 60)
+    site = group.bridge(0)
+    group.read_all()
+    assert group.shown(site, ORDERS) == {"gemm": 60}
+    assert site.own("kernelcast_bridge_delta_beginnings_total", cause="other_log") == 1
+
+
+@pytest.mark.parametrize("ids", [WITH_IDS, WITHOUT_IDS])
+def test_the_first_snapshot_of_the_new_log_is_used_although_the_old_ones_know_more_messages(
+    ids: tuple[str, str],
+) -> None:
+    group = with_ids(ids)
+    old_log(group)
+    (site,) = group.bridges
+    group.take(site, 0)
+    group.recreate(ids[1])
+    produce(group, 1)
+    group.give(site, 0)
+    group.live(3, {"gemm": 0})
+    group.take(site, 0)
+    group.bridges.clear()
+    group.clock.seconds += 1
+    site = group.bridge(0)
+    group.read_all()
+    assert site.own("kernelcast_bridge_delta_beginnings_total", cause="restored") == 1
+    assert group.shown(site, ORDERS) == {"gemm": 4}
+
+
+def test_totals_of_other_topics_in_a_snapshot_of_all_partitions_are_kept() -> None:
+    group = Group(grouped=False)
+    group.kafka.ids.update({"kernels": "first", "shop": "kept"})
+    site = group.bridge(0)
+    group.kafka.logs["shop", 0] = []
+    site.kafka.assign(site.intake, ("shop", 0))
+    for _ in range(20):
+        group.clock.seconds += 1
+        group.sell(0, "gemm")
+        group.sell(0, "books")
+        sold = group.kafka.logs[P0].pop()
+        group.kafka.write("shop", 0, sold.body, sold.append_ms, keyed=b"books")
+        group.step()
+    group.kill(site)
+    kept = group.kafka.logs["shop", 0]
+    group.recreate("second")
+    group.kafka.logs["shop", 0] = kept
+    produce(group, 60)
+    site = group.bridge()
+    site.kafka.assign(site.intake, P0, ("shop", 0))
+    group.read_all()
+    assert group.shown(site, ORDERS) == {"gemm": 60, "books": 20}
+
+
+def test_offsets_committed_for_the_old_log_are_not_those_of_the_new_one() -> None:
+    group = with_ids(WITH_IDS)
+    old_log(group)
+    group.kill(group.bridges[0])
+    committed = dict(group.kafka.commits)
+    assert committed[P0] > 50
+    group.recreate("second")
+    group.kafka.commits.update(committed)
+    group.state.logs.clear()
+    produce(group, 60)
+    site = group.bridge(0)
+    group.read_all()
+    assert group.shown(site, ORDERS) == {"gemm": 60}
+
+
+def test_an_end_that_kafka_names_late_bounds_what_is_remembered() -> None:
+    group = with_ids(WITHOUT_IDS)
+    old_log(group)
+    (site,) = group.bridges
+    group.take(site, 0)
+    group.recreate()
+    produce(group, 10)
+    site.kafka.answers = False
+    group.give(site, 0)
+    site.kafka.answers = True
+    group.step()
+    group.read_all()
+    produce(group, 5)
+    group.live(5, {"gemm": 0})
+    assert group.shown(site, ORDERS) == {"gemm": 20}
+
+
+def test_a_message_of_the_new_log_that_cannot_be_read_is_put_aside() -> None:
+    group = with_ids(WITH_IDS)
+    old_log(group)
+    (site,) = group.bridges
+    group.take(site, 0)
+    group.recreate("second")
+    group.kafka.write(*P0, b"poison", append_ms=round(group.clock.seconds * 1000))
+    produce(group, 60)
+    group.give(site, 0)
+    group.read_all()
+    assert [message.offset() for message, _ in site.shelf.messages] == [0]
+
+
+def test_the_id_of_a_topic_that_is_not_told_changes_nothing() -> None:
+    group = with_ids(WITH_IDS)
+    old_log(group)
+    (site,) = group.bridges
+    group.kafka.ids.clear()
+    group.live(12, {"gemm": 0})
+    group.kafka.ids["kernels"] = "first"
+    group.live(12, {"gemm": 0})
+    assert site.own("kernelcast_bridge_offset_restarts_total", topic="kernels") == 0
+    assert isinstance(site.kafka, ListKafka)
+    assert (group.shown(site), group.shown(site, ORDERS)) == (group.counts, group.sold)

@@ -1,0 +1,118 @@
+"""What the bridge does when reading has fallen far behind."""
+
+import pytest
+from tests.support.bridge.fleet import Site, page, values
+
+from kernelcast.bridge.intake.consume import Policy
+from kernelcast.columnar import Sample
+from kernelcast.wire.catalogue import kernel
+
+P0 = ("kernels", 0)
+LAUNCHES = "cuda_kernel_launches_total"
+POLICY = Policy(ttl_seconds=60, max_lag_seconds=120)
+
+
+def overloaded(policy: Policy = POLICY, *, seconds: int = 600) -> Site:
+    """One export a second, of a busy series and every tenth of a slow one, of which only the first has been read."""
+    site = Site(policy=policy)
+    site.kafka.assign(site.intake, P0)
+    for second in range(seconds):
+        names = ["busy", "slow"] if second % 10 == 0 else ["busy"]
+        points = [Sample(kernel.LAUNCHES, (("kernel", name),), second + 1, second + 1, 1) for name in names]
+        site.export(0, *points)
+        if second == 0:
+            site.read_all()
+        site.clock.seconds += 1
+    return site
+
+
+def skipped(site: Site) -> float | None:
+    return site.own("kernelcast_bridge_skipped_messages_total", topic="kernels")
+
+
+def test_too_far_behind_it_jumps_to_the_tail_and_says_how_much_it_skipped() -> None:
+    site = overloaded()
+    site.intake.step()
+    site.intake.step()
+    assert skipped(site) == pytest.approx(570, abs=3)
+    site.read_all()
+    assert sorted(values(site.store, LAUNCHES)) == [591, 600]
+
+
+def test_it_jumps_at_once_though_the_last_answer_to_a_fetch_is_as_old_as_the_pause() -> None:
+    site = overloaded()
+    site.kafka.told_high = 3
+    site.intake.step()
+    site.intake.step()
+    assert skipped(site) == pytest.approx(570, abs=3)
+
+
+def test_no_counter_falls_and_no_series_that_lives_vanishes_when_it_jumps() -> None:
+    site = overloaded()
+    seen: dict[str, float] = {}
+    for _ in range(60):
+        site.clock.seconds += 0.1
+        site.intake.step()
+        for line in page(site.store).splitlines():
+            if line.startswith(LAUNCHES):
+                name, _, value = line.rpartition(" ")
+                assert float(value) >= seen.get(name, 0)
+                seen[name] = float(value)
+        assert len(values(site.store, LAUNCHES)) == 2
+    assert sorted(seen.values()) == [591, 600]
+
+
+def test_what_ended_in_the_part_that_was_skipped_expires_after_the_jump() -> None:
+    site = Site(policy=POLICY)
+    site.kafka.assign(site.intake, P0)
+    site.export(0, Sample(kernel.LAUNCHES, (("kernel", "ended"),), 1, 7, 1))
+    site.read_all()
+    for second in range(600):
+        site.clock.seconds += 1
+        site.export(0, Sample(kernel.LAUNCHES, (("kernel", "busy"),), second + 1, second + 1, 1))
+    site.read_all()
+    site.clock.seconds += 5
+    site.intake.step()
+    assert values(site.store, LAUNCHES) == [600]
+
+
+def test_a_partition_that_is_catching_up_is_hidden_until_the_end_it_jumped_towards() -> None:
+    behind = overloaded()
+    site = Site(kafka=behind.kafka, clock=behind.clock, policy=POLICY)
+    site.kafka.assign(site.intake, P0)
+    site.kafka.reading[P0] = 5  # as if it had been assigned ten minutes ago, and had hardly read anything
+    site.intake.ownership.owned()[0].position = 5
+    site.intake.step()
+    site.clock.seconds += 2
+    site.intake.step()
+    assert skipped(site)
+    assert page(site.store) == ""
+    site.read_all()
+    assert values(site.store, LAUNCHES)[0] == 600
+
+
+def test_delta_data_is_read_to_the_last_message_however_late() -> None:
+    site = overloaded()
+    site.intake.skipper.kept_whole.add("kernels")
+    site.read_all()
+    assert skipped(site) == 0
+    assert site.own("kernelcast_bridge_messages_total", topic="kernels") == 600
+
+
+def test_without_a_limit_nothing_is_skipped() -> None:
+    site = overloaded(Policy(ttl_seconds=60, max_lag_seconds=0))
+    site.read_all()
+    assert skipped(site) == 0
+
+
+def test_a_wrong_clock_here_skips_nothing() -> None:
+    site = Site(policy=POLICY)
+    site.clock.offset_ns = 3_600 * 10**9
+    site.kafka.assign(site.intake, P0)
+    now_ms = round(site.clock.seconds * 1e3)
+    for second in range(20):
+        sample = Sample(kernel.LAUNCHES, (("kernel", "a"),), second + 1, second + 1, 1)
+        site.export(0, sample, append_ms=now_ms + second * 1000)
+    site.read_all()
+    assert skipped(site) == 0
+    assert site.own("kernelcast_bridge_messages_total", topic="kernels") == 20

@@ -1,0 +1,263 @@
+"""What arrives when receivers fail, bridges are killed and partitions move."""
+
+import httpx
+import pytest
+from confluent_kafka import TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.bridge.list_kafka import Record
+from tests.support.push.push_site import MS, P0, P1, Log, PrometheusOfLists, PushSite
+
+from kernelcast.columnar import Sample
+from kernelcast.wire.catalogue import kernel
+
+
+def launches(value: int, time_ms: int, name: str = "gemm") -> Sample:
+    return Sample(kernel.LAUNCHES, (("kernel", name),), time_ms * MS, value, 1)
+
+
+def test_offsets_are_committed_only_after_the_receiver_has_taken_the_points() -> None:
+    store = PrometheusOfLists(script=[httpx.Response(503)] * 3)
+    site = PushSite(store)
+    site.log.write(P0, launches(1, 10))
+    seen: list[int] = []
+    site.member.due = [lambda: seen.append(site.log.committed.get(P0, 0))] * 20
+    site.push_all()
+    assert seen[:4] == [0, 0, 0, 0]
+    assert site.log.committed == {P0: 1}
+    assert store.by_kernel() == {"gemm": {10: 1.0}}
+    assert site.own("retries_total", cause="server_error") == 3
+    assert site.own("up") == 1
+
+
+def test_waits_grow_with_jitter_and_a_receiver_that_asks_for_time_gets_it() -> None:
+    asked = httpx.Response(429, headers={"Retry-After": "20"})
+    store = PrometheusOfLists(script=[httpx.Response(500)] * 8 + [asked])
+    site = PushSite(store)
+    site.log.write(P0, launches(1, 10))
+    site.push_all()
+    assert site.waits[:8] == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+    assert 20 <= site.waits[8] <= 30
+    assert site.own("retries_total", cause="throttled") == 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 302])
+def test_a_wrong_token_or_path_empties_no_backlog(status: int) -> None:
+    store = PrometheusOfLists(script=[httpx.Response(status)] * 5)
+    site = PushSite(store)
+    site.log.write(P0, launches(1, 10))
+    site.push_all()
+    assert site.own("retries_total", cause="configuration") == 5
+    assert store.by_kernel() == {"gemm": {10: 1.0}}
+    assert site.discarded() == {}
+
+
+def test_a_network_that_fails_is_retried() -> None:
+    store = PrometheusOfLists(script=[httpx.ConnectError("refused"), httpx.ReadTimeout("late")])
+    site = PushSite(store)
+    site.log.write(P0, launches(1, 10))
+    site.push_all()
+    assert site.own("retries_total", cause="network") == 2
+    assert site.own("points_total") == 1
+
+
+def test_lag_grows_while_the_receiver_is_down_and_goes_when_it_is_back() -> None:
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 9), linger_seconds=0)
+    site.log.write(P0, launches(1, 10))
+    lags: list[float | None] = []
+
+    def more() -> None:
+        site.log.write(P0, launches(2, 20 + len(lags)))
+        lags.append(site.own("lag_messages", topic=P0[0], partition="0"))
+
+    site.member.due = [more] * 300
+    site.push_all()
+    assert max(lag or 0 for lag in lags) > 100
+    site.clock.seconds += 5
+    site.pusher.step()
+    assert site.own("lag_messages", topic=P0[0], partition="0") == 0
+
+
+def test_only_the_series_that_a_receiver_refuses_is_lost() -> None:
+    store = PrometheusOfLists(bad_series=frozenset({"k7"}))
+    site = PushSite(store, protocol="1.0")
+    for time_ms in (10, 20):
+        site.log.write(P0, *(launches(1, time_ms, name=f"k{i}") for i in range(60)))
+    site.push_all()
+    assert store.by_kernel() == {f"k{i}": {10: 1.0, 20: 1.0} for i in range(60) if i != 7}
+    assert site.discarded() == {"out_of_order": 2}
+    assert len(store.requests) < 30
+    assert site.own("points_total") == 118
+
+
+def test_messages_delivered_before_a_crash_are_found_refused_and_what_follows_them_arrives() -> None:
+    store, log = PrometheusOfLists(), Log()
+    before = PushSite(store, log=log, protocol="1.0")
+    before.member.takes_commits = False
+    for time_ms in range(10, 15):
+        log.write(P0, *(launches(time_ms, time_ms, name=f"k{i}") for i in range(30)))
+    before.push_all()
+    for time_ms in range(15, 20):
+        log.write(P0, *(launches(time_ms, time_ms, name=f"k{i}") for i in range(30)))
+    after = PushSite(store, log=log, protocol="1.0")
+    after.push_all()
+    assert store.by_kernel() == {f"k{i}": {t: float(t) for t in range(10, 20)} for i in range(30)}
+    assert log.committed == {P0: 10}
+
+
+def test_a_receiver_of_2_0_takes_the_rest_itself_and_nothing_is_sent_twice() -> None:
+    store = PrometheusOfLists(versions=(1, 2), bad_series=frozenset({"k7"}))
+    site = PushSite(store)
+    site.log.write(P0, *(launches(1, 10, name=f"k{i}") for i in range(60)))
+    site.push_all()
+    assert len(store.requests) == 1
+    assert site.discarded() == {"out_of_order": 1}
+    assert site.own("points_total") == 59
+
+
+@pytest.mark.parametrize("checks", [True, False])
+def test_a_receiver_of_1_0_gets_1_0_whether_it_says_so_or_not(*, checks: bool) -> None:
+    store = PrometheusOfLists(checks_content_type=checks)
+    site = PushSite(store)
+    for time_ms in (10, 20):
+        site.log.write(P0, launches(1, time_ms))
+        site.push_all()
+    versions = [request.headers["x-prometheus-remote-write-version"] for request in store.requests]
+    assert versions == ["2.0.0", "0.1.0", "0.1.0"]
+    assert store.by_kernel() == {"gemm": {10: 1.0, 20: 1.0}}
+
+
+def test_a_receiver_of_1_0_is_no_receiver_where_2_0_is_demanded() -> None:
+    store = PrometheusOfLists(checks_content_type=False)
+    site = PushSite(store, protocol="2.0")
+    site.log.write(P0, launches(1, 10))
+    site.member.due = [lambda: None] * 50 + [lambda: setattr(site, "stopping", True)]
+    site.push_all()
+    assert site.log.committed == {P0: 0}
+    assert (site.own("retries_total", cause="configuration") or 0) >= 1
+
+
+def test_stopping_commits_nothing_that_was_not_acknowledged() -> None:
+    site = PushSite(PrometheusOfLists(script=[httpx.Response(503)] * 1000))
+    site.log.write(P0, launches(1, 10))
+    site.member.due = [lambda: None] * 30 + [lambda: setattr(site, "stopping", True)]
+    site.push_all()
+    site.backlog.close()
+    assert site.log.committed.get(P0, 0) == 0
+
+
+def test_a_partition_that_goes_during_an_outage_is_left_and_the_others_are_read_again() -> None:
+    store = PrometheusOfLists(script=[httpx.Response(503)] * 4)
+    site = PushSite(store, keys=(P0, P1))
+    site.log.write(P0, launches(1, 10, name="stays"))
+    site.log.write(P1, launches(1, 10, name="goes"))
+    site.member.due = [lambda: None] * 2 + [lambda: site.member.leave(site.backlog, P1)]
+    while not store.by_kernel():
+        site.pusher.step()
+    assert store.by_kernel() == {"stays": {10: 1.0}}
+    assert site.log.committed.get(P1, 0) == 0
+    assert site.log.committed[P0] == 1
+
+
+def test_a_group_that_starts_at_the_end_stays_there_even_if_it_dies_before_the_first_point() -> None:
+    log, store = Log(), PrometheusOfLists()
+    log.write(P0, launches(1, 10))
+    first = PushSite(store, log=log, start="end")
+    first.pusher.step()
+    log.write(P0, launches(2, 20))
+    second = PushSite(store, log=log, start="end")
+    second.push_all()
+    assert store.by_kernel() == {"gemm": {20: 2.0}}
+
+
+def test_a_partition_made_later_is_read_from_its_beginning() -> None:
+    store = PrometheusOfLists()
+    site = PushSite(store, start="end")
+    site.log.write(P1, launches(1, 10))
+    site.member.join(site.backlog, P1)
+    site.push_all()
+    assert store.by_kernel() == {"gemm": {10: 1.0}}
+
+
+def test_what_retention_took_before_it_was_sent_is_counted() -> None:
+    log = Log(committed={P0: 2}, first={P0: 5})
+    for time_ms in range(10, 20):
+        log.write(P0, launches(1, time_ms))
+    store = PrometheusOfLists()
+    site = PushSite(store, log=log)
+    site.push_all()
+    assert site.own("lost_messages_total") == 3
+    assert sorted(store.by_kernel()["gemm"]) == list(range(15, 20))
+
+
+def test_the_marker_of_a_transaction_is_no_lag() -> None:
+    site = PushSite(PrometheusOfLists())
+    site.log.write(P0, launches(1, 10))
+    site.log.messages[P0].append(site.log.messages[P0][0])
+    site.member.at_once = 1
+    site.member.reached = [TopicPartition(*P0, 2)]
+    site.pusher.step()
+    assert site.log.committed == {P0: 2}
+
+
+def test_messages_that_are_no_metrics_are_counted_and_stop_nothing() -> None:
+    store = PrometheusOfLists()
+    site = PushSite(store)
+    site.log.write(P0, launches(1, 10))
+    site.log.write_body(P0, b"\xffpoison")
+    site.log.write_body(P0, None)
+    site.log.write(P0, launches(2, 20))
+    site.push_all()
+    assert store.by_kernel() == {"gemm": {10: 1.0, 20: 2.0}}
+    assert site.own("undecodable_messages_total", error="DecodeError") == 1
+    assert site.log.committed == {P0: 4}
+
+
+def test_a_fault_of_ours_costs_only_the_message_that_meets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = PrometheusOfLists()
+    site = PushSite(store)
+    whole = site.pusher.stages.preparation.payloads
+
+    def fragile(messages: list[Record]) -> object:
+        if any(message.value() == b"crash" for message in messages):
+            raise ZeroDivisionError("a fault of ours")
+        return whole(messages)
+
+    monkeypatch.setattr(site.pusher.stages.preparation, "payloads", fragile)
+    site.log.write(P0, launches(1, 10))
+    site.log.write_body(P0, b"crash")
+    site.log.write(P0, launches(2, 20))
+    site.push_all()
+    assert store.by_kernel() == {"gemm": {10: 1.0, 20: 2.0}}
+    assert site.own("undecodable_messages_total", error="internal") == 1
+
+
+EVENTS = st.lists(st.sampled_from(["write", "write", "push", "fail", "kill", "move"]), min_size=10, max_size=40)
+
+
+@given(events=EVENTS, version=st.sampled_from([1, 2]))
+def test_whatever_happens_every_point_arrives_and_none_twice(events: list[str], version: int) -> None:
+    store, log = PrometheusOfLists(versions=(1, version)), Log()
+    site = PushSite(store, log=log, keys=(P0, P1), max_points=7)
+    written: dict[str, dict[int, float]] = {}
+    for step, event in enumerate([*events, "push"], start=1):
+        match event:
+            case "write":
+                for key in (P0, P1):
+                    names = [f"{key[1]}-{i}" for i in range(5)]
+                    log.write(key, *(launches(step, step, name=name) for name in names))
+                    for name in names:
+                        written.setdefault(name, {})[step] = float(step)
+            case "push":
+                site.push_all()
+            case "fail":
+                store.script = [*store.script, *[httpx.Response(503)] * 3]
+            case "kill":  # after the receiver has taken something, before Kafka has the commit
+                site.member.takes_commits = False
+                site.pusher.step()
+                site = PushSite(store, log=log, clock=site.clock, keys=(P0, P1), max_points=7)
+            case "move":
+                site.member.leave(site.backlog, P1)
+                site.member.join(site.backlog, P1)
+    assert store.by_kernel() == written
+    assert log.committed == ({P0: len(log.messages[P0]), P1: len(log.messages[P1])} if written else {P0: 0, P1: 0})

@@ -1,0 +1,195 @@
+"""HTTP as it is: a server on this machine that hangs, closes, demands passwords; and settings that keep secrets."""
+
+import base64
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from tests.support.bridge.list_kafka import ManualClock
+from tests.support.push.receivers import answer_with, server
+
+from kernelcast.bridge.push.answer import RetryDecision, judge
+from kernelcast.bridge.push.backoff import LONGEST_ASKED_SECONDS, LONGEST_SECONDS, Backoff, retry_after_seconds
+from kernelcast.bridge.push.receiver import LONGEST_RESPONSE_BYTES, Receiver
+from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.bridge.settings import BridgeSettings
+from kernelcast.runtime.settings.service import load
+from kernelcast.wire.errors import ConfigurationError
+
+
+def receiver(url: str, transport: httpx.BaseTransport | None = None, **changes: Any) -> Receiver:
+    given_ = {"name": "d", "kind": "otlp", "url": url, "timeout_seconds": 5, **changes}
+    return Receiver(PushSettings.model_validate(given_), clock=ManualClock(), transport=transport)
+
+
+def test_a_success_is_acknowledged_and_what_it_says_is_read() -> None:
+    with server(answer_with(200, b"hello", {"X-Some": "thing"})) as url:
+        answer = receiver(url).post(b"body", {})
+    assert (answer.verdict, answer.body, answer.headers["x-some"]) == (RetryDecision.ACKNOWLEDGED, b"hello", "thing")
+
+
+def test_a_server_that_hangs_is_given_up_after_the_timeout_and_asked_again() -> None:
+    ended = threading.Event()
+
+    def hang(_handler: BaseHTTPRequestHandler) -> None:
+        ended.wait(10)
+
+    with server(hang) as url:
+        started = time.monotonic()
+        answer = receiver(url, timeout_seconds=0.2).post(b"body", {})
+        ended.set()
+    assert time.monotonic() - started < 5
+    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
+    assert "ReadTimeout" in answer.detail
+
+
+def test_a_server_that_closes_without_a_word_is_asked_again() -> None:
+    with server(lambda handler: handler.connection.close()) as url:
+        answer = receiver(url).post(b"body", {})
+    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
+
+
+def test_nobody_there_is_asked_again() -> None:
+    with server(answer_with(200)) as url:
+        pass
+    assert receiver(url).post(b"body", {}).cause == "network"
+
+
+def test_no_more_of_an_answer_is_read_than_anybody_needs() -> None:
+    with server(answer_with(400, b"x" * (4 * LONGEST_RESPONSE_BYTES))) as url:
+        answer = receiver(url).post(b"body", {})
+    assert answer.verdict is RetryDecision.REFUSED
+    assert len(answer.body) == LONGEST_RESPONSE_BYTES
+    assert len(answer.detail) < 400
+
+
+class Listener:
+    """Keeps the headers of what it gets."""
+
+    def __init__(self) -> None:
+        self.seen: list[httpx.Headers] = []
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.seen.append(request.headers)
+        return httpx.Response(204)
+
+
+def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
+    listener, file = Listener(), tmp_path / "token"
+    file.write_text("first\n")
+    to = receiver("http://receiver/", httpx.MockTransport(listener), bearer_token_file=file)
+    to.post(b"", {})
+    replaced = tmp_path / "new"
+    replaced.write_text("second\n")
+    replaced.rename(file)
+    to.post(b"", {})
+    assert [headers["authorization"] for headers in listener.seen] == ["Bearer first", "Bearer second"]
+    file.unlink()
+    answer = to.post(b"", {})
+    assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "configuration")
+    assert len(listener.seen) == 2
+
+
+def test_user_password_and_headers_reach_the_receiver(tmp_path: Path) -> None:
+    listener, file = Listener(), tmp_path / "password"
+    file.write_text("s3cret")
+    basic = {"username": "bridge", "password_file": file}
+    to = receiver(
+        "http://receiver/", httpx.MockTransport(listener), basic_auth=basic, headers={"X-Scope-OrgID": "team"}
+    )
+    to.post(b"", {"Content-Type": "application/x-protobuf"})
+    (headers,) = listener.seen
+    assert headers["authorization"] == "Basic " + base64.b64encode(b"bridge:s3cret").decode()
+    assert (headers["x-scope-orgid"], headers["content-type"]) == ("team", "application/x-protobuf")
+
+
+def test_secrets_are_not_printed() -> None:
+    destination = PushSettings.model_validate(
+        {
+            "name": "d",
+            "kind": "otlp",
+            "url": "http://receiver/",
+            "headers": {"Authorization": "Bearer hidden-token"},
+            "basic_auth": {"username": "u", "password": "hidden-password"},
+        }
+    )
+    assert "hidden" not in repr(destination)
+    assert "hidden" not in str(BridgeSettings(push=(destination,)))
+
+
+def test_certificates_that_cannot_be_used_are_an_error_of_the_settings(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="ca_file"):
+        receiver("https://receiver/", tls={"ca_file": tmp_path / "missing.pem"})
+
+
+@pytest.mark.parametrize("url", ["ftp://receiver/", "receiver:9090", "http://user:secret@receiver/", "http:///path"])
+def test_a_url_that_is_none_is_refused_without_being_printed_with_its_password(url: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        PushSettings(name="d", kind="otlp", url=url)
+    assert "secret" not in str(error.value)
+
+
+def test_a_wrong_destination_is_named_with_its_path(tmp_path: Path) -> None:
+    file = tmp_path / "kernelcast.yaml"
+    file.write_text("bridge:\n  push:\n    - {name: a b, kind: otlp, url: 'http://x/', colour: red}\n")
+    with pytest.raises(ConfigurationError) as error:
+        load("bridge", BridgeSettings, path=file, flags={}, environ={})
+    assert "bridge.push.0.name" in str(error.value)
+    assert "bridge.push.0.colour" in str(error.value)
+
+
+def test_two_destinations_need_two_names_and_two_groups() -> None:
+    first = PushSettings(name="a", kind="otlp", url="http://x/")
+    for second in ({"name": "a"}, {"name": "b", "group_id": "kernelcast-push-a"}):
+        with pytest.raises(ValidationError, match="two destinations have the same"):
+            BridgeSettings(push=(first, PushSettings.model_validate({"kind": "otlp", "url": "http://x/", **second})))
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "verdict", "cause"),
+    [
+        (200, "", RetryDecision.ACKNOWLEDGED, ""),
+        (204, "", RetryDecision.ACKNOWLEDGED, ""),
+        (301, "", RetryDecision.AGAIN, "configuration"),
+        (400, "out of order sample", RetryDecision.REFUSED, "out_of_order"),
+        (400, "duplicate sample for timestamp", RetryDecision.REFUSED, "duplicate"),
+        (400, "label name is invalid", RetryDecision.REFUSED, "refused"),
+        (401, "", RetryDecision.AGAIN, "configuration"),
+        (408, "", RetryDecision.AGAIN, "network"),
+        (413, "", RetryDecision.REFUSED, "too_large"),
+        (415, "", RetryDecision.UNSUPPORTED, "configuration"),
+        (422, "", RetryDecision.REFUSED, "refused"),
+        (429, "", RetryDecision.AGAIN, "throttled"),
+        (500, "", RetryDecision.AGAIN, "server_error"),
+        (500, "native histograms are disabled", RetryDecision.AGAIN, "configuration"),
+    ],
+)
+def test_what_a_status_means(status: int, text: str, verdict: RetryDecision, cause: str) -> None:
+    assert judge(status, text) == (verdict, cause)
+
+
+def test_a_receiver_says_when_to_come_again_in_seconds_or_as_a_date() -> None:
+    assert retry_after_seconds("120", 0) == 120
+    assert retry_after_seconds("Thu, 01 Jan 1970 00:02:00 GMT", 20) == 100
+    assert retry_after_seconds("Thu, 01 Jan 1970 00:02:00 GMT", 2000) == 0
+    for nothing in (None, "", "soon", "-5", "Thu, 99 Jan 1970"):
+        assert retry_after_seconds(nothing, 0) is None
+
+
+@given(st.lists(st.none() | st.floats(-10, 1e6), max_size=30), st.floats(0, 1))
+def test_no_wait_is_longer_than_its_limits_nor_shorter_than_what_is_asked(
+    asked: list[float | None], chance: float
+) -> None:
+    backoff = Backoff(lambda: chance)
+    for each in asked:
+        seconds = backoff.next_seconds(each)
+        longest = LONGEST_SECONDS if each is None else LONGEST_ASKED_SECONDS + LONGEST_SECONDS
+        assert 0 <= seconds <= longest
+        assert seconds >= min(each or 0, LONGEST_ASKED_SECONDS)

@@ -1,0 +1,217 @@
+"""Who a process belongs to, by its cgroup and the kubelet's log directories; jobs by the mapping directory."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.exporter.cgroup_node import FLAT, ID, OUTER, STATIC, UID, Node
+from tests.support.exporter.gpus import GPU_0, GPU_1, INSTANCE
+
+from kernelcast.exporter.attribution import Attribution
+from kernelcast.exporter.attribution.assembly import CurrentUsers
+from kernelcast.exporter.attribution.attribution import SOURCES
+from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
+from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
+from kernelcast.exporter.attribution.pods import agreed
+from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.settings import ExporterSettings
+from kernelcast.runtime.settings.service import load
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (
+            f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{FLAT}.slice/cri-containerd-{ID}.scope",
+            CgroupMembership(UID, ID),
+        ),
+        (f"/kubepods.slice/kubepods-pod{FLAT}.slice/crio-{ID}.scope/container", CgroupMembership(UID, ID)),
+        (
+            f"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{FLAT}.slice/docker-{ID}.scope",
+            CgroupMembership(UID, ID),
+        ),
+        (f"/kubepods/burstable/pod{UID}/{ID}", CgroupMembership(UID, ID)),
+        (
+            f"/system.slice/containerd.service/kubepods-burstable-pod{FLAT}.slice:cri-containerd:{ID}",
+            CgroupMembership(UID, ID),
+        ),
+        (
+            f"/docker/{OUTER}/kubelet.slice/kubelet-kubepods-pod{FLAT}.slice/cri-containerd-{ID}.scope",
+            CgroupMembership(UID, ID),
+        ),
+        (f"/../../kubepods-pod{STATIC}.slice/cri-containerd-{ID}.scope", CgroupMembership(STATIC, ID)),
+        (f"/docker/{ID}", CgroupMembership("", ID)),
+        (f"/system.slice/docker-{ID}.scope", CgroupMembership("", ID)),
+        (f"/machine.slice/libpod-{ID}.scope", CgroupMembership("", ID)),
+        ("/slurm/uid_1000/job_4242/step_0/task_0", CgroupMembership("", "", "4242")),
+        ("/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0", CgroupMembership("", "", "77")),
+        ("/system.slice/node7_slurmstepd.scope/job_78", CgroupMembership("", "", "78")),
+        ("/user.slice/user-1000.slice/session-3.scope", CgroupMembership()),
+        ("/podman/pod-of-mine", CgroupMembership()),
+        ("/", CgroupMembership()),
+    ],
+)
+@pytest.mark.parametrize("form", ["0::{}\n", "12:devices:{}\n11:memory:{}\n1:name=systemd:{}\n0::/\n"])
+def test_every_form_of_cgroup_tells_pod_container_and_job(path: str, expected: CgroupMembership, form: str) -> None:
+    assert parse(form.replace("{}", path).encode()) == expected
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_two_pods_on_one_gpu_each_own_their_processes(node: Node) -> None:
+    node.log_of("train-0", "ml", "torch", ID)
+    node.log_of("serve-0", "web", "vllm", OUTER, uid=STATIC)
+    node.process(7, f"/kubepods.slice/kubepods-pod{FLAT}.slice/cri-containerd-{ID}.scope")
+    node.process(8, f"/kubepods.slice/kubepods-pod{STATIC}.slice/cri-containerd-{OUTER}.scope")
+    assert node.labels(7) == {"pod": "train-0", "namespace": "ml", "container": "torch"}
+    assert node.labels(8) == {"pod": "serve-0", "namespace": "web", "container": "vllm"}
+
+
+def test_without_the_container_logs_the_pod_is_still_told(node: Node) -> None:
+    node.log_of("train-0", "ml", "torch")
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    assert node.labels(7) == {"pod": "train-0", "namespace": "ml"}
+
+
+def test_a_pod_whose_name_is_not_known_has_no_labels_rather_than_wrong_ones(node: Node) -> None:
+    node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
+    assert node.labels(7) == {}
+    node.log_of("train-0", "ml", "torch", ID)
+    assert node.labels(7)["pod"] == "train-0", "and it is looked for again"
+
+
+def test_outside_of_containers_the_user_and_the_slurm_job_are_told(node: Node) -> None:
+    node.process(7, "/slurm/uid_1000/job_4242/step_0")
+    assert node.labels(7) == {"hpc_job": "4242", "user": "someone"}
+
+
+def test_a_user_whom_the_node_does_not_list_is_told_by_number(node: Node) -> None:
+    (node.root / "passwd").write_text("root:x:123456:0::/:/bin/sh\n")
+    node.process(7, "/user.slice")
+    assert node.labels(7) == {"user": f"uid:{os.getuid()}"}
+
+
+def test_a_docker_container_is_told_by_its_short_id(node: Node) -> None:
+    node.process(7, f"/system.slice/docker-{ID}.scope")
+    assert node.labels(7) == {"container": ID[:12]}
+
+
+def test_a_process_that_has_ended_has_no_labels(node: Node) -> None:
+    assert node.labels(7) == {}
+    assert node.errors == []
+
+
+def test_in_another_pid_namespace_nvmls_pids_are_nobody_here_and_the_sockets_are(node: Node) -> None:
+    node.process(7, f"/system.slice/docker-{ID}.scope")
+    apart = Attribution(replace(node.settings, host_pids=False), on_error=node.errors.append)
+    assert apart.process_labels(GPU_0, 7) == {}
+    assert apart.labels_of_pid(GPU_0, 7) == {"container": ID[:12]}
+
+
+def test_the_hosts_pid_namespace_is_told_by_its_number(tmp_path: Path) -> None:
+    assert not sees_host_pids(tmp_path)
+    (tmp_path / "self" / "ns").mkdir(parents=True)
+    (tmp_path / "self" / "ns" / "pid").touch()
+    assert not sees_host_pids(tmp_path)
+
+
+def test_each_job_of_a_gpu_is_a_label_set_and_instances_have_files_of_their_own(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    (node.jobs / "0").write_text("1001\n 1002 \n\n1001\n")
+    (node.jobs / "0.3").write_text("2001")
+    (node.jobs / "README").write_text("not a GPU")
+    (node.jobs / "1").mkdir()
+    node.attribution.refresh()
+    users = node.attribution
+    assert users.labels_for(GPU_0) == ({"hpc_job": "1001"}, {"hpc_job": "1002"})
+    assert users.labels_for(INSTANCE) == ({"hpc_job": "2001"},)
+    assert users.labels_for(GPU_1) == ({},)
+    assert node.errors == []
+
+
+def test_a_process_has_the_gpus_job_only_where_there_is_but_one(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    node.process(7, "/user.slice")
+    (node.jobs / "0").write_text("1001\n")
+    assert node.labels(7)["hpc_job"] == "1001"
+    (node.jobs / "0").write_text("1001\n1002\n")
+    assert "hpc_job" not in node.labels(7)
+
+
+def test_job_files_are_read_again_when_they_change_and_not_otherwise(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path, on_bad=lambda: pytest.fail("nothing is wrong"))
+    (tmp_path / "0").write_text("1\n")
+    assert (directory.jobs(), directory.jobs(), directory.reads) == ({"0": ("1",)}, {"0": ("1",)}, 1)
+    (tmp_path / "0").write_text("12\n")
+    assert (directory.jobs(), directory.reads) == ({"0": ("12",)}, 2)
+    (tmp_path / "0").unlink()
+    assert directory.jobs() == {}
+
+
+def test_a_file_that_is_no_list_of_jobs_is_counted_once_and_takes_nobody_elses_jobs(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    (node.jobs / "0").write_text("".join(f"{job}\n" for job in range(MAX_JOBS + 1)))
+    (node.jobs / "1").write_text("5\n")
+    node.attribution.refresh()
+    node.attribution.refresh()
+    assert node.errors == ["jobs"]
+    assert node.attribution.labels_for(GPU_0) == ({},)
+    assert node.attribution.labels_for(GPU_1) == ({"hpc_job": "5"},)
+
+
+def test_a_missing_job_directory_is_counted(tmp_path: Path) -> None:
+    node = Node(tmp_path, jobs=True)
+    node.jobs.rmdir()
+    node.attribution.refresh()
+    assert node.errors == ["jobs"]
+
+
+def test_an_answer_stands_until_it_is_too_old() -> None:
+    now = [100.0]
+    answers: list[str | Exception] = ["pods", OSError("gone"), OSError("gone")]
+
+    def fetch() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    errors: list[str] = []
+    pace = RefreshPolicy(10.0, 60.0, lambda: now[0])
+    value: Refreshed[str] = Refreshed("kubelet", fetch, "", pace=pace, on_error=errors.append)
+    assert (value.value, value.age_seconds) == ("", None)
+    value.refresh()
+    now[0] += 60.0
+    value.refresh()
+    assert (value.value, value.age_seconds, errors) == ("pods", 60.0, ["kubelet"])
+    now[0] += 0.5
+    value.refresh()
+    assert (value.value, value.age_seconds, len(errors)) == ("", 60.5, 2)
+
+
+def test_what_may_be_said_of_many_is_what_all_agree_on() -> None:
+    assert agreed([]) == {}
+    assert agreed([{"pod": "a", "namespace": "n"}]) == {"pod": "a", "namespace": "n"}
+    assert agreed([{"pod": "a", "namespace": "n"}, {"pod": "b", "namespace": "n", "vgpu": "1"}]) == {"namespace": "n"}
+
+
+def test_the_daemons_own_metrics_tell_errors_from_zero_and_ages_once_there_is_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    registry = CollectorRegistry()
+    flags = {"job_mapping_directory": tmp_path / "jobs", "pod_resources_socket": tmp_path / "none.sock"}
+    made = CurrentUsers(load("exporter", ExporterSettings, path=None, flags=flags, environ={}), registry)
+    errors = "kernelcast_exporter_attribution_errors_total"
+    age = "kernelcast_exporter_attribution_age_seconds"
+    assert [registry.get_sample_value(errors, {"source": source}) for source in SOURCES] == [0] * len(SOURCES)
+    assert registry.get_sample_value(age, {"source": "jobs"}) is None
+    made.refresh()
+    assert registry.get_sample_value(age, {"source": "jobs"}) is not None
+    assert registry.get_sample_value(age, {"source": "kubelet"}) is None, "there is none here"
+    (tmp_path / "jobs").rmdir()
+    made.refresh()
+    assert registry.get_sample_value(errors, {"source": "jobs"}) == 1

@@ -1,0 +1,94 @@
+"""A dcgm-exporter that is guarded is noticed, too: real servers on loopback."""
+
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.runtime.certificates import self_signed
+
+from kernelcast.exporter.counts import DaemonCounts
+from kernelcast.exporter.nvml import devices
+from kernelcast.exporter.nvml.devices import DcgmWatch
+from kernelcast.wire.catalogue import exporter as rows
+
+PAGE = b"DCGM_FI_DEV_SM_CLOCK{} 1"
+
+
+@contextmanager
+def server(code: int, body: bytes, certificate: tuple[Path, Path] | None = None) -> Iterator[str]:
+    """A server that always answers so; its address without the scheme."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            http.socket = context.wrap_socket(http.socket, server_side=True)
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{http.server_port}/metrics"
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+def noticed(url: str) -> bool:
+    watch = DcgmWatch(url)
+    watch.look()
+    return watch.answers
+
+
+def test_one_that_speaks_tls_under_a_certificate_of_its_own_is_noticed(tmp_path: Path) -> None:
+    with server(200, PAGE, self_signed(tmp_path, "dcgm")) as address:
+        assert noticed(f"https://{address}")
+
+
+def test_one_that_asks_for_a_password_is_noticed() -> None:
+    with server(401, b"Unauthorized") as address:
+        assert noticed(f"http://{address}")
+
+
+def test_tls_is_tried_where_plain_http_is_refused_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    page = devices._page
+
+    def answer(url: str) -> bytes:
+        asked.append(url.partition(":")[0])
+        return PAGE if url.startswith("https://") else page(url)
+
+    monkeypatch.setattr(devices, "_page", answer)
+    with server(400, b"Client sent an HTTP request to an HTTPS server.\n") as address:
+        assert noticed(f"http://{address}")
+    assert asked == ["http", "https"]
+
+
+def test_another_server_is_none() -> None:
+    with server(200, b"hello") as address:
+        assert not noticed(f"http://{address}")
+    with server(404, PAGE) as address:
+        assert not noticed(f"http://{address}")
+
+
+def test_why_device_metrics_are_off_is_told() -> None:
+    registry = CollectorRegistry()
+    counts = DaemonCounts(registry)
+    name = rows.DEVICE_METRICS_OFF.prometheus_name
+    assert not counts.device_metrics(off="dcgm_exporter")
+    assert registry.get_sample_value(name, {"reason": "dcgm_exporter"}) == 1
+    assert counts.device_metrics(off="")
+    assert registry.get_sample_value(name, {"reason": "dcgm_exporter"}) is None

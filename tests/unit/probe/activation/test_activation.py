@@ -1,0 +1,313 @@
+"""The probe switched on from outside: command, environment, sleep until there is a context."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import pytest
+from tests.support.probe.cupy_double import installed
+
+from kernelcast.probe import command
+from kernelcast.probe.activation import dormant
+from kernelcast.probe.activation.dormant import Doorbell, Dormant, script_name
+from kernelcast.probe.preload import door
+from kernelcast.probe.process.imports import ImportWatch
+
+PYTHON = sys.executable
+ROOT = Path(__file__).parents[4]
+
+
+def child(code: str, *arguments: str, **environ: str) -> "subprocess.CompletedProcess[str]":
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("KERNELCAST")}
+    paths = os.pathsep.join(str(ROOT / root) for root in ("core", "exporter"))
+    return subprocess.run(
+        [PYTHON, *arguments, "-c", code] if code else [PYTHON, *arguments],
+        env={**clean, "PYTHONPATH": paths, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+class Become(Exception):  # noqa: N818  no error, but the end of this process's part
+    def __init__(self, file: str, arguments: list[str], environ: dict[str, str]) -> None:
+        self.file, self.arguments, self.environ = file, arguments, environ
+
+
+def become(file: str, arguments: list[str], environ: dict[str, str]) -> NoReturn:
+    raise Become(file, arguments, environ)
+
+
+def test_the_command_becomes_the_program_with_its_options_in_the_environment() -> None:
+    options = "--program resnet --rank 3 --socket /s --interval 0.5 --method event --standalone --nvtx --hints off"
+    with pytest.raises(Become) as caught:
+        command.main([*options.split(), "--", "python", "train.py", "--epochs", "3"], execute=become)
+    assert caught.value.arguments == ["python", "train.py", "--epochs", "3"]
+    expected = {
+        "KERNELCAST_PROBE": "1",
+        "KERNELCAST_PROGRAM": "resnet",
+        "KERNELCAST_RANK": "3",
+        "KERNELCAST_SOCKET": "/s",
+        "KERNELCAST_PROBE_INTERVAL_SECONDS": "0.5",
+        "KERNELCAST_PROBE_METHOD": "event",
+        "KERNELCAST_PROBE_STANDALONE": "1",
+        "KERNELCAST_PROBE_NVTX": "1",
+        "KERNELCAST_HINTS": "off",
+    }
+    assert expected.items() <= caught.value.environ.items()
+
+
+def test_what_is_not_said_is_left_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELCAST_PROGRAM", "mine")
+    monkeypatch.setenv("PYTHONPATH", f"/a:{command.PRELOAD}:/b")
+    with pytest.raises(Become) as caught:
+        command.main(["--", "true"], execute=become)
+    assert caught.value.environ["KERNELCAST_PROGRAM"] == "mine"
+    assert caught.value.environ["PYTHONPATH"] == f"{command.PRELOAD}:/a:/b"
+    assert "KERNELCAST_PROBE_METHOD" not in caught.value.environ
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--program resnet --rank 3 --socket /s --interval 2 --method event --standalone --nvtx --hints off",
+        "--program a --program b",
+        "--interval 1e1 --rank 0",
+        "--interval 0",
+        "--standalone --standalone",
+    ],
+)
+@pytest.mark.parametrize("program", ["true", "mpirun -n 2 -- python train.py --rank 1"])
+def test_plain_options_mean_what_argparse_reads(options: str, program: str) -> None:
+    arguments = [*options.split(), "--", *program.split()]
+    plain = command._plain(arguments)
+    assert plain is not None
+    assert plain == command._parsed(arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["", "--", "--help", "true", "--program=a -- true", "--rank -1 -- true", "--method guess -- true", "--program",
+     "--interval soon -- true", "--programme a -- true", "--program -- true"],
+)  # fmt: skip
+def test_everything_else_is_left_to_argparse(arguments: str) -> None:
+    assert command._plain(arguments.split()) is None
+
+
+IMPORTED = """
+import os, sys
+before = set(sys.modules)
+os.execvpe = lambda *_: (print(*sorted(set(sys.modules) - before)), sys.exit(0))
+sys.argv = ["kernelcast", "probe", "--program", "train", "--", "python", "train.py"]
+from kernelcast.cli.__main__ import main
+main()
+"""
+
+
+def test_the_command_imports_next_to_nothing_before_it_becomes_the_program() -> None:
+    ended = child(IMPORTED, "-S")
+    theirs = {name for name in ended.stdout.split() if not name.startswith("kernelcast")}
+    assert theirs <= {"time", "__future__"}, ended.stderr
+    assert ended.stdout.split()[-1:], ended.stderr
+    assert "kernelcast.cli.app" not in ended.stdout
+
+
+def test_the_exit_code_is_the_programs() -> None:
+    assert child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", "raise SystemExit(7)").returncode == 7
+    assert child("", "-m", "kernelcast.probe", "--", "/nowhere/at/all").returncode == 127
+    assert child("", "-m", "kernelcast.probe", "--", "/").returncode == 126
+
+
+def test_without_a_program_it_says_what_to_write() -> None:
+    ended = child("", "-m", "kernelcast.probe")
+    assert ended.returncode == 2
+    assert "kernelcast probe -- python train.py" in ended.stderr
+    shown = child("", "-m", "kernelcast.probe", "--help")
+    assert shown.returncode == 0
+    for option in ("--standalone", "--method", "--hints", "--rank", "KERNELCAST_PROBE=1"):
+        assert option in shown.stdout
+
+
+ARMED = (
+    "import sys; print('kernelcast.probe.activation.dormant' in sys.modules, "
+    "'kernelcast.probe.activation.current' in sys.modules)"
+)
+
+
+def test_below_the_command_every_python_waits_and_has_loaded_next_to_nothing() -> None:
+    ended = child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", ARMED)
+    assert (ended.stdout, ended.stderr) == ("True False\n", "")
+
+
+def test_the_environments_own_sitecustomize_runs_as_ever(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import builtins; builtins.MINE = 'mine'\n")
+    paths = os.pathsep.join(str(path) for path in (command.PRELOAD, tmp_path, ROOT / "core", ROOT / "exporter"))
+    shown = f"{ARMED}; print(MINE, sys.modules['sitecustomize'].__file__)"
+    ended = child(shown, PYTHONPATH=paths, KERNELCAST_PROBE="1")
+    assert ended.stdout.splitlines() == ["True False", f"mine {tmp_path / 'sitecustomize.py'}"]
+
+
+def test_the_line_in_site_packages_does_nothing_without_the_variable_and_opens_the_door_with_it() -> None:
+    line = (ROOT / "exporter" / "kernelcast_probe.pth").read_text()
+    for value, expected in (("", False), ("0", False), ("off", False), ("1", True)):
+        ended = child(f"{line}\n{ARMED}", KERNELCAST_PROBE=value)
+        assert ended.stdout.split()[0] == str(expected), ended.stderr
+
+
+def test_the_command_puts_no_module_of_its_own_in_front_of_the_programs(tmp_path: Path) -> None:
+    (tmp_path / "door.py").write_text("MINE = 1\n")
+    paths = os.pathsep.join(str(path) for path in (tmp_path, ROOT / "core", ROOT / "exporter"))
+    program = "import door; print(door.MINE, door.__file__)"
+    ended = child("", "-m", "kernelcast.probe", "--", PYTHON, "-c", program, PYTHONPATH=paths)
+    assert ended.stdout.split() == ["1", str(tmp_path / "door.py")], ended.stderr
+    assert [path.name for path in Path(command.PRELOAD).iterdir() if path.suffix == ".py"] == ["sitecustomize.py"]
+
+
+def unmeasured(code: str, marks: Path, **environ: str) -> "subprocess.CompletedProcess[str]":
+    """Run code in a Python that has no kernelcast, below the command."""
+    python = [PYTHON, "-S", "-c"]  # without site-packages; `sitecustomize` is imported by hand, as `site` would
+    code = f"import sitecustomize, subprocess, sys; again = {python!r}; {code}"
+    given = {"PYTHONPATH": str(command.PRELOAD), "KERNELCAST_PROBE": "1", "TMPDIR": str(marks), **environ}
+    return child(code, "-S", **given)
+
+
+def test_a_python_without_kernelcast_says_so_in_one_line_with_the_remedy(tmp_path: Path) -> None:
+    ended = unmeasured("print('runs')", tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, "runs\n")
+    (line,) = ended.stderr.splitlines()
+    assert PYTHON in line
+    assert f"{PYTHON} -m pip install kernelcast" in line
+
+
+def test_processes_below_one_that_has_said_it_are_silent(tmp_path: Path) -> None:
+    again = "subprocess.run([*again, 'import sitecustomize'])"
+    assert len(unmeasured(f"{again}; {again}", tmp_path).stderr.splitlines()) == 1
+
+
+def test_processes_beside_each_other_below_one_command_say_it_once(tmp_path: Path) -> None:
+    texts = [unmeasured("print('runs')", tmp_path, KERNELCAST_PROBE_LAUNCH="1-abc").stderr for _ in range(3)]
+    assert [len(text.splitlines()) for text in texts] == [1, 0, 0]
+    assert len(unmeasured("print('runs')", tmp_path, KERNELCAST_PROBE_LAUNCH="1-abd").stderr.splitlines()) == 1
+
+
+def test_a_python_without_kernelcast_is_silent_where_the_probe_is_switched_off(tmp_path: Path) -> None:
+    assert unmeasured("print('runs')", tmp_path, KERNELCAST_PROBE="0").stderr == ""
+
+
+def test_the_first_module_that_cupy_compiles_wakes_the_probe() -> None:
+    woken: list[int] = []
+    with installed() as cupy:
+        sleeper = Dormant(lambda: woken.append(1), lambda: ())
+        sleeper.start()
+        assert not sleeper.asking
+        assert list(woken) == []
+        cupy.compile("raw")
+        cupy.compile("raw")
+        assert woken == [1]
+        assert not isinstance(cupy.modules["cupy.cuda.compiler"].function, Doorbell)
+
+
+def test_a_probe_that_does_not_start_costs_the_program_nothing() -> None:
+    def broken() -> None:
+        raise RuntimeError("no")
+
+    with installed() as cupy:
+        Dormant(broken, lambda: ()).start()
+        (raw,) = cupy.compile("raw")
+        raw((1,), (1,), ())
+        assert len(cupy.gpu.launches) == 1
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 10
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_pytorch_is_asked_to_call_and_only_then_the_driver_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    queued: list[Any] = []
+    contexts: list[int] = []
+    torch = ModuleType("torch")
+    torch.__dict__["cuda"] = ModuleType("torch.cuda")
+    torch.__dict__["cuda"].__dict__["_lazy_call"] = queued.append
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    woken: list[str] = []
+    sleeper = Dormant(lambda: woken.append(threading.current_thread().name), lambda: tuple(contexts))
+    sleeper.start()
+    assert len(queued) == 1
+    assert not sleeper.asking
+    queued[0]()
+    assert wait_for(lambda: sleeper.asking)
+    contexts.append(0)
+    assert wait_for(lambda: woken == ["kernelcast-dormant"])
+
+
+def test_a_framework_that_gives_no_sign_is_watched_by_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jaxlib", ModuleType("jaxlib"))
+    woken: list[int] = []
+    sleeper = Dormant(lambda: woken.append(1), lambda: (0,))
+    sleeper.start()
+    assert wait_for(lambda: woken == [1])
+    assert wait_for(lambda: not sleeper.asking)
+
+
+def test_arming_twice_is_arming_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dormant, "_armed", dormant._Armed())
+    before = len(sys.meta_path)
+    dormant.arm()
+    dormant.arm()
+    assert len(sys.meta_path) == before + 1
+    dormant.disarm()
+    assert len(sys.meta_path) == before
+
+
+def test_the_door_stays_shut_where_arming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(door.SWITCH, "1")
+    monkeypatch.setattr(dormant, "arm", lambda: 1 / 0)
+    door.open_door()
+
+
+def test_an_import_is_reported_once_it_is_complete_and_keeps_its_own_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "watched_by_test.py").write_text("early = __loader__.__class__.__name__\nvalue = 5\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: list[int] = []
+
+    def listen(module: Any) -> None:
+        seen.append(module.value)
+        raise RuntimeError("a listener's trouble is its own")
+
+    watch = ImportWatch({"watched_by_test": listen})
+    watch.start()
+    import watched_by_test  # type: ignore[import-not-found]
+
+    assert seen == [5]
+    assert watched_by_test.early == type(watched_by_test.__spec__.loader).__name__ != "_Reporting"
+    assert watch not in sys.meta_path
+    del sys.modules["watched_by_test"]
+
+
+def test_a_watched_name_that_does_not_exist_fails_as_ever() -> None:
+    watch = ImportWatch({"there_is_no_such_module": lambda _module: None})
+    watch.start()
+    with pytest.raises(ModuleNotFoundError):
+        import there_is_no_such_module  # type: ignore[import-not-found] # noqa: F401
+    watch.stop()
+
+
+@pytest.mark.parametrize(
+    ("argument", "name"),
+    [("train.py", "train"), ("/a/b/train.py", "train"), ("/a/pkg/__main__.py", "pkg"), ("-c", None), ("", None)],
+)
+def test_a_program_without_a_name_is_called_as_its_script(argument: str, name: str | None) -> None:
+    assert script_name([argument]) == name

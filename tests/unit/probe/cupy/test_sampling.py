@@ -1,0 +1,67 @@
+"""Which launches are timed, and how many at most."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.probe.cupy_double import Clock
+
+from kernelcast.probe.cupy.events import SamplingBucket
+from kernelcast.probe.cupy.traced import Traced, fair_strides
+
+LAUNCHES = st.lists(st.integers(0, 10_000_000), max_size=50)
+
+
+@given(LAUNCHES, st.floats(0.5, 10_000))
+def test_the_samples_of_an_interval_are_never_exceeded(launches: list[int], samples: float) -> None:
+    strides = fair_strides(launches, samples)
+    assert sum(count / stride for count, stride in zip(launches, strides, strict=True)) <= samples * (1 + 1e-6)
+
+
+@given(LAUNCHES, st.floats(0.5, 10_000))
+def test_a_kernel_that_is_launched_less_is_never_timed_at_longer_distances(launches: list[int], samples: float) -> None:
+    ordered = sorted(count for count in launches if count)
+    strides = fair_strides(ordered, samples)
+    assert strides == sorted(strides)
+
+
+def test_what_rare_kernels_leave_goes_to_the_others() -> None:
+    assert fair_strides([5, 0, 1000], 105) == [1, 1, 10]
+    assert fair_strides([1000, 1000], 100) == [20, 20]
+
+
+@given(st.floats(0.1, 1000), st.lists(st.floats(0, 5), min_size=1, max_size=40), st.floats(0, 1000))
+def test_a_bucket_gives_its_rate_and_a_quarter_of_a_second_more(rate: float, pauses: list[float], later: float) -> None:
+    clock = Clock()
+    bucket = SamplingBucket(rate, clock)
+    taken, allowed = 0, max(1.0, rate / 4)
+    for index, pause in enumerate(pauses):
+        clock.pass_seconds(pause)
+        allowed += bucket.rate * pause
+        taken += sum(bucket.take() for _ in range(50))
+        if index == len(pauses) // 2:
+            bucket.rate = later
+    assert taken <= allowed + 1
+
+
+def test_no_rate_gives_nothing() -> None:
+    clock = Clock()
+    bucket = SamplingBucket(0, clock)
+    clock.pass_seconds(100)
+    assert not bucket.take()
+
+
+@pytest.mark.parametrize("stride", [1, 2, 16, 500])
+def test_samples_are_a_stride_apart_on_average_and_stand_for_all_launches(stride: int) -> None:
+    traced, random = Traced("k", 0), Random(7)
+    traced.stride, traced.sample_at = stride, 1
+    weights = []
+    for _ in range(400 * stride):
+        if traced.launched + 1 >= traced.sample_at:
+            weights.append(traced.sampled(random))
+        traced.launched += 1
+    assert len(weights) == pytest.approx(400, rel=0.15)
+    assert sum(weights) == pytest.approx(traced.launched, abs=2 * stride + 1)
+    if stride > 2:
+        assert len(set(weights)) > 1

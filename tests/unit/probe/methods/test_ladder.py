@@ -1,0 +1,274 @@
+"""Which rung the probe stands on, and what it says of it."""
+
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.probe.cupy_double import Clock, Cupy, installed
+
+from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.methods.budget import Budget, SamplingLevel
+from kernelcast.probe.methods.ladder import MethodSelection
+from kernelcast.probe.methods.means import MethodEnvironment
+from kernelcast.probe.process.mappings import mapped_libraries
+from kernelcast.probe.process.others import injected, other_profiler, running, silent_libraries
+from kernelcast.probe.recording.recorder import Recorder
+from kernelcast.probe.recording.regions import RegionTable
+
+
+class Cupti:
+    """What `kernelcast.probe.cupti` offers."""
+
+    def __init__(self, state: str = "active", reason: str = "") -> None:
+        self.state, self.reason = state, reason
+        self.calls: list[str] = []
+
+    def start(self) -> bool:
+        self.calls.append("start")
+        return self.state == "active"
+
+    def tick(self) -> None:
+        self.calls.append("tick")
+
+    def stop(self, reason: str) -> None:
+        self.calls.append(f"stop: {reason}")
+
+    def forked(self) -> None:
+        self.calls.append("forked")
+
+
+class Rig:
+    def __init__(self, method: str = "auto", *, cupti: Cupti | None = None, **environ: str) -> None:
+        self.clock = Clock()
+        self.recorder = Recorder()
+        self.contexts: tuple[int, ...] = (0,)
+        self.libraries: frozenset[str] = frozenset()
+        self.modules: dict[str, Any] = {}
+        self.cupti = cupti
+        self.budget = Budget()
+        self.regions = RegionTable()
+        means = MethodEnvironment(
+            environ=environ,
+            clock=self.clock,
+            contexts=lambda: self.contexts,
+            libraries=lambda: self.libraries,
+            modules=self.modules,
+            cupti=self._cupti,
+            cupy=lambda recorder: CupyRung(recorder, self.clock, lambda: 100.0),
+            budget=self.budget,
+            regions=self.regions,
+        )
+        self.ladder = MethodSelection(self.recorder, method, means)
+
+    def _cupti(self, _recorder: Recorder) -> Cupti:
+        if self.cupti is None:
+            raise ImportError("no CUPTI here")
+        return self.cupti
+
+    def poll(self, seconds: float = 1.0, spent_ns: int = 0) -> tuple[str, str, str]:
+        self.clock.pass_seconds(seconds)
+        self.recorder.charge(spent_ns)
+        self.ladder.poll()
+        status = self.recorder.current
+        return (status.method, status.state, status.reason) if status else ("", "", "")
+
+
+@pytest.fixture
+def cupy() -> Iterator[Cupy]:
+    with installed() as double:
+        yield double
+
+
+def test_before_there_is_a_context_nothing_is_said_or_sent() -> None:
+    rig = Rig()
+    rig.contexts = ()
+    rig.ladder.begin()
+    assert rig.poll() == ("", "", "")
+    assert [rig.recorder.touched, rig.recorder.current] == [False, None]
+    rig.contexts = (0,)
+    rig.poll()
+    assert rig.recorder.touched
+    rig.ladder.stop()
+
+
+def test_cupy_is_timed_by_events(cupy: Cupy) -> None:
+    rig = Rig()
+    rig.ladder.begin()
+    cupy.compile("raw")
+    method, state, reason = rig.poll()
+    assert (method, state) == ("event", "active")
+    assert reason == "kernels that CuPy had compiled before are not seen"
+    assert rig.ladder.method == "event"
+    rig.ladder.stop()
+
+
+def test_a_program_that_measures_itself_is_left_alone(cupy: Cupy) -> None:
+    before = cupy.modules["cupy.cuda.compiler"].function
+    for method in ("manual", "my own timers"):
+        rig = Rig(method)
+        rig.ladder.begin()
+        assert rig.poll() == ("", "", "")
+        assert rig.ladder.method == method
+        assert cupy.modules["cupy.cuda.compiler"].function is before
+
+
+def test_where_nothing_can_be_seen_that_is_said() -> None:
+    rig = Rig()
+    rig.modules["torch"] = ModuleType("torch")
+    rig.libraries = frozenset({"libcublas.so.12", "libnccl.so.2", "libc.so.6"})
+    rig.ladder.begin()
+    assert rig.poll() == ("count", "off", "not seen without CUPTI: PyTorch, cuBLAS, NCCL")
+    assert rig.recorder.devices() == []
+    rig.ladder.stop()
+
+
+def test_cupti_is_used_only_where_it_is_asked_for(cupy: Cupy) -> None:
+    for rig in (Rig("cupti", cupti=Cupti()), Rig("auto", cupti=Cupti(), KERNELCAST_CUPTI="1")):
+        rig.ladder.begin()
+        assert rig.poll() == ("cupti", "active", "")
+        assert rig.cupti is not None
+        assert rig.cupti.calls == ["start", "tick"]
+        (raw,) = cupy.compile("raw")
+        raw((1,), (1,), ())
+        rig.poll()
+        assert not any(map(rig.recorder.cells, rig.recorder.devices())), "CUPTI sees them, so the hook must not"
+        rig.ladder.stop()
+        assert rig.cupti.calls[-1] == "stop: the program ends"
+    unasked = Rig("auto", cupti=Cupti())
+    unasked.ladder.begin()
+    assert unasked.poll()[0] == "event"
+    unasked.ladder.stop()
+
+
+def test_without_cupti_the_next_rung_serves_and_says_why(cupy: Cupy) -> None:
+    for rig, why in (
+        (Rig("cupti"), "no CUPTI here"),
+        (Rig("cupti", cupti=Cupti("off", "not permitted")), "not permitted"),
+    ):
+        rig.ladder.begin()
+        method, state, reason = rig.poll()
+        assert (method, state) == ("event", "active")
+        assert why in reason
+        rig.ladder.stop()
+
+
+def test_cupti_that_yields_keeps_its_rung_and_is_said_to() -> None:
+    rig = Rig("cupti", cupti=Cupti("yielded", "PyTorch's profiler runs"))
+    rig.ladder.begin()
+    assert rig.poll() == ("cupti", "yielded", "PyTorch's profiler runs")
+    rig.ladder.stop()
+
+
+def test_cupti_that_costs_too_much_gives_way_to_events(cupy: Cupy) -> None:
+    rig = Rig("cupti", cupti=Cupti())
+    rig.ladder.begin()
+    for _ in range(7):
+        method, state, reason = rig.poll(spent_ns=15_000_000)
+    assert (method, state) == ("event", "backed_off")
+    assert "CUPTI cost too much" in reason
+    rig.ladder.stop()
+
+
+def test_beside_another_profiler_launches_are_only_counted(cupy: Cupy) -> None:
+    rig = Rig(NSYS_PROFILING_SESSION_ID="7")
+    rig.ladder.begin()
+    (raw,) = cupy.compile("raw")
+    rig.poll()
+    for _ in range(500):
+        raw((1,), (1,), ())
+    method, state, reason = rig.poll()
+    assert (method, state) == ("count", "yielded")
+    assert reason.startswith("Nsight Systems records this process (NSYS_PROFILING_SESSION_ID is set)")
+    assert not cupy.gpu.recorded
+    (cell,) = rig.recorder.cells(0)
+    assert cell.launches == 500
+    rig.ladder.stop()
+
+
+def test_pytorchs_profiler_is_yielded_to_for_as_long_as_it_runs(cupy: Cupy) -> None:
+    rig = Rig()
+    profiler = ModuleType("torch.autograd.profiler")
+    profiler.__dict__["_is_profiler_enabled"] = True
+    rig.modules["torch.autograd.profiler"] = profiler
+    rig.ladder.begin()
+    assert rig.poll()[:2] == ("count", "yielded")
+    profiler.__dict__["_is_profiler_enabled"] = False
+    assert rig.poll()[:2] == ("event", "active")
+    rig.ladder.stop()
+
+
+def test_at_two_per_cent_it_is_off_says_so_once_and_the_hook_is_gone(
+    cupy: Cupy, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig()
+    rig.ladder.begin()
+    (raw,) = cupy.compile("raw")
+    for _ in range(7):
+        method, state, _ = rig.poll(spent_ns=40_000_000)
+    assert (method, state) == ("count", "off")
+    assert type(raw).__call__ is cupy.modules["cupy.cuda.function"].Function.__call__
+    for _ in range(400):
+        rig.poll(spent_ns=0)
+    assert rig.budget.level is SamplingLevel.QUARTER
+    assert rig.poll()[:2] == ("event", "backed_off")
+    raw((1,), (1,), ())
+    cupy.gpu.finish()
+    rig.poll()
+    assert sum(cell.launches for cell in rig.recorder.cells(0)) == 1
+    assert [record.message for record in caplog.records] == [
+        "kernelcast probe took 4.0 % of this program's time and switched itself off; the program runs on"
+    ]
+    rig.ladder.stop()
+
+
+def test_regions_are_told_whatever_the_method() -> None:
+    rig = Rig("manual")
+    rig.regions.totals("forward").wall_ns += 7
+    rig.ladder.poll()
+    assert rig.recorder.counters(0, dropped_frames=0).regions == (("forward", 0, 0, 7),)
+
+
+def test_a_forked_child_lets_go_of_everything_without_a_call(cupy: Cupy) -> None:
+    rig = Rig("cupti", cupti=Cupti())
+    rig.ladder.begin()
+    (raw,) = cupy.compile("raw")
+    rig.poll()
+    rig.regions.totals("forward").wall_ns += 7
+    rig.ladder.forked()
+    assert rig.cupti is not None
+    assert rig.cupti.calls[-1] == "forked"
+    assert type(raw).__call__ is cupy.modules["cupy.cuda.function"].Function.__call__
+    assert list(rig.regions.growth(0)) == []
+
+
+def test_what_is_loaded_is_read_from_the_processs_own_map() -> None:
+    found = mapped_libraries()
+    assert any(name.startswith("libc.") for name in found)
+    assert silent_libraries(frozenset({"libcufft.so.11"})) == ("cuFFT",)
+    assert other_profiler({}, frozenset({"libToolsInjection64.so"}), {}) == "Nsight Systems is loaded"
+    assert other_profiler({}, frozenset({"libcudart.so.12"}), {}) == ""
+
+
+@pytest.mark.parametrize("variable", ["NVTX_INJECTION64_PATH", "NV_COMPUTE_PROFILER_PERFWORKS_DIR"])
+def test_events_are_kept_out_of_whatever_trace_is_recorded(variable: str) -> None:
+    assert variable in other_profiler({variable: "/opt/tool"}, frozenset(), {})
+
+
+def test_jaxs_profiler_is_yielded_to_while_it_records() -> None:
+    jax = ModuleType("jax._src.profiler")
+    jax.__dict__["_profile_state"] = state = SimpleNamespace(profile_session=object())
+    modules = {"jax._src.profiler": jax}
+    assert other_profiler({}, frozenset(), modules) == "JAX's profiler runs"
+    state.profile_session = None
+    assert other_profiler({}, frozenset(), modules) == ""
+
+
+def test_a_profiler_that_only_waits_does_not_end_the_timing_by_events() -> None:
+    environ, libraries = {"KINETO_USE_DAEMON": "1"}, frozenset({"libparcagpucupti.so"})
+    jax = ModuleType("jax._src.profiler")
+    jax.__dict__["_profiler_server"] = object()
+    modules = {"jax._src.profiler": jax}
+    assert other_profiler(environ, libraries, modules) == ""
+    assert running(modules) == "JAX's profiler server runs"
+    assert injected(environ, libraries) == "Kineto takes traces on demand (KINETO_USE_DAEMON is set)"
