@@ -14,6 +14,7 @@ import sys
 import time
 
 from kernelcast.probe.preload import door
+from kernelcast.probe.switch import SWITCH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def environment(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
     paths = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != PRELOAD]
     return {
         **{VARIABLES[name]: value for name, value in options.items()},
-        door.SWITCH: "1",
+        SWITCH: "1",
         LAUNCH: f"{os.getpid()}-{time.time_ns():x}",
         "PYTHONPATH": os.pathsep.join([PRELOAD, *paths]),
     }

@@ -2,12 +2,12 @@
 
 import atexit
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kernelcast.probe.activation.dormant import disarm
-from kernelcast.probe.preload.door import OFF
+from kernelcast.probe.activation.dormant import disarm, script_name
 from kernelcast.probe.probe import (
     MAX_METHOD_CHARACTERS,
     MAX_VERSION_CHARACTERS,
@@ -16,6 +16,7 @@ from kernelcast.probe.probe import (
     settings_from,
 )
 from kernelcast.probe.recording.recorder import Dimensions, plain
+from kernelcast.probe.switch import OFF
 from kernelcast.probe.tunables import Agreement, Terms, Tunable, Value, printable_kernels
 from kernelcast.wire.frames import DeviceClaim
 from kernelcast.wire.identity import LIVE
@@ -102,6 +103,12 @@ def start(  # noqa: PLR0913  the door of the library; everything has a default
         os.register_at_fork(after_in_child=_current.forked)
         atexit.register(stop)
     return probe
+
+
+def start_from_environment(environ: Mapping[str, str] = os.environ) -> Probe:
+    """Start the probe of a program that does not call `start` itself; its script's name is its default name."""
+    name = environ.get("KERNELCAST_PROGRAM") or script_name(sys.argv)
+    return start(name, method=environ.get("KERNELCAST_PROBE_METHOD", "auto"))
 
 
 def stop() -> None:

@@ -14,7 +14,6 @@ A program that uses CUDA without any of them calls `kernelcast.probe.start()` it
 from __future__ import annotations
 
 import os
-import sys
 from types import ModuleType
 
 from kernelcast.probe import TYPE_CHECKING
@@ -157,10 +156,10 @@ class _Armed:
 _armed = _Armed()
 
 
-def arm(environ: Mapping[str, str] = os.environ) -> None:
-    """Wait for this process's CUDA context; a second call changes nothing."""
+def arm(begin: Callable[[], object], environ: Mapping[str, str] = os.environ) -> None:
+    """Wait for this process's CUDA context, then call `begin`; a second call changes nothing."""
     if _armed.dormant is None:
-        _armed.dormant = Dormant(lambda: _start(environ), _contexts, lambda: _driver_exists(environ))
+        _armed.dormant = Dormant(begin, _contexts, lambda: _driver_exists(environ))
         _armed.dormant.start()
 
 
@@ -168,15 +167,6 @@ def disarm() -> None:
     """Wait no longer: the program has started its probe itself."""
     if _armed.dormant is not None:
         _armed.dormant.stop()
-
-
-def _start(environ: Mapping[str, str]) -> None:
-    from kernelcast.probe.activation.current import start  # noqa: PLC0415  100 ms that nobody pays who uses no GPU
-
-    start(
-        environ.get("KERNELCAST_PROGRAM") or script_name(sys.argv),
-        method=environ.get("KERNELCAST_PROBE_METHOD", "auto"),
-    )
 
 
 def _warn(error: Exception) -> None:

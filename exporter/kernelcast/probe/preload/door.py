@@ -6,8 +6,7 @@ workers and data-loader children inherit the variable, too.
 
 import os
 
-SWITCH = "KERNELCAST_PROBE"
-OFF = ("", "0", "off", "no", "false")
+from kernelcast.probe.switch import OFF, SWITCH
 
 
 def open_door() -> None:
@@ -17,6 +16,13 @@ def open_door() -> None:
     try:
         from kernelcast.probe.activation.dormant import arm  # noqa: PLC0415  not before the variable was looked at
 
-        arm()
+        arm(_start_probe)
     except Exception:  # noqa: BLE001, S110  an interpreter must start whatever is wrong with a probe
         pass
+
+
+def _start_probe() -> None:
+    """Start the probe: this process has a CUDA context."""
+    from kernelcast.probe.activation.current import start_from_environment  # noqa: PLC0415  100 ms, only with a GPU
+
+    start_from_environment()

@@ -18,6 +18,7 @@ from kernelcast.probe.activation import dormant
 from kernelcast.probe.activation.dormant import Doorbell, Dormant, script_name
 from kernelcast.probe.preload import door
 from kernelcast.probe.process.imports import ImportWatch
+from kernelcast.probe.switch import SWITCH
 
 PYTHON = sys.executable
 ROOT = Path(__file__).parents[4]
@@ -263,16 +264,16 @@ def test_a_framework_that_gives_no_sign_is_watched_by_asking(monkeypatch: pytest
 def test_arming_twice_is_arming_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dormant, "_armed", dormant._Armed())
     before = len(sys.meta_path)
-    dormant.arm()
-    dormant.arm()
+    dormant.arm(lambda: None)
+    dormant.arm(lambda: None)
     assert len(sys.meta_path) == before + 1
     dormant.disarm()
     assert len(sys.meta_path) == before
 
 
 def test_the_door_stays_shut_where_arming_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(door.SWITCH, "1")
-    monkeypatch.setattr(dormant, "arm", lambda: 1 / 0)
+    monkeypatch.setenv(SWITCH, "1")
+    monkeypatch.setattr(dormant, "arm", lambda _begin: 1 / 0)
     door.open_door()
 
 

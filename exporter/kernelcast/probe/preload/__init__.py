@@ -1,0 +1,1 @@
+"""Modules that run when an interpreter starts, before the program does."""
