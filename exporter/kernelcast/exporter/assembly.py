@@ -181,7 +181,8 @@ def _probe_server(
         allowed_uids=settings.allowed_uids,
     )
     if state is not None:
-        server.keep(state)
+        server.keep(state.final_reports, state.hint_receivers)
+        state.after_save = server.saved
     return server
 
 

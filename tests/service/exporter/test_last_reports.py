@@ -38,7 +38,8 @@ class Exporter:
             registry=CollectorRegistry(),
             devices=DeviceResolver("node", lambda: (GPU,)),
         )
-        self.server.keep(self.state)
+        self.server.keep(self.state.final_reports, self.state.hint_receivers)
+        self.state.after_save = self.server.saved
         self.server.start()
 
     def poll(self) -> None:

@@ -15,7 +15,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from kernelcast.exporter.hints.receivers import HintReceivers
 from kernelcast.exporter.programs.counts import ProbeCounts
+from kernelcast.exporter.programs.final_reports import FinalReports
 from kernelcast.exporter.programs.leaving import Leaving
 from kernelcast.exporter.programs.limits import ProbeLimits
 from kernelcast.exporter.programs.places import ConnectionPlaces, ProgramConnection
@@ -23,7 +25,6 @@ from kernelcast.exporter.programs.process import ProbeProcess
 from kernelcast.exporter.programs.refusal_log import RefusalLog
 from kernelcast.exporter.programs.registry import ProbeRegistry, RejectedProcess, Resolver
 from kernelcast.exporter.programs.socket import ProbeSocket, peer_of
-from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import FrameError, SourceError
@@ -85,15 +86,14 @@ class ProbeServer:
         self._socket: ProbeSocket | None = None
         self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
 
-    def keep(self, state: StateFile) -> None:
-        """Keep last reports and the receivers of hints with this state, opened and closed by its owner.
+    def keep(self, final_reports: FinalReports, receivers: HintReceivers) -> None:
+        """Keep last reports and the receivers of hints in what a state file stores.
 
-        Call it before `start`.
+        Call it before `start`. The owner of the state file opens and closes it, and calls `saved` after each save.
         """
-        self._leaving.final_reports = state.final_reports
-        self._registry.receivers = state.hint_receivers
+        self._leaving.final_reports = final_reports
+        self._registry.receivers = receivers
         self._registry.keep_unsaved = True
-        state.after_save = self.saved
 
     def start(self) -> None:
         """Open the socket and start the thread.
