@@ -1,0 +1,63 @@
+"""Folders stay small enough to read, and each package describes itself."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import pytest
+
+from kernelcast import columnar, probe
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+SOURCES: Final = ("core", "exporter", "bridge", "predictor", "grafana", "tests", "benchmarks")
+MOST_MODULES: Final = 15
+FULLER: Final = {
+    "predictor/kernelcast/predictor",  # rebuilt as a whole later
+    "grafana/kernelcast/grafana/dashboards",  # one module for each dashboard and group of panels
+    "tests/faults",  # one program, with its three tests
+}
+"""Folders that may have more modules."""
+PACKAGES: Final = sorted(str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/kernelcast/*/py.typed"))
+MOST_LINES: Final = 40
+_TICKED: Final = re.compile(r"`([^`\n]+)`")
+_PATH: Final = re.compile(r"[\w.-]+(/[\w.-]+)*/?")
+
+
+def modules() -> Counter[str]:
+    return Counter(
+        str(path.parent.relative_to(ROOT))
+        for root in SOURCES
+        for path in (ROOT / root).rglob("*.py")
+        if path.name != "__init__.py"
+    )
+
+
+def test_no_folder_has_more_modules_than_a_reader_can_keep_in_mind() -> None:
+    full = {folder: count for folder, count in modules().items() if count > MOST_MODULES and folder not in FULLER}
+    assert not full, f"more than {MOST_MODULES} modules: divide them by what imports what, as ARCHITECTURE.md shows"
+
+
+def test_exceptions_are_needed() -> None:
+    counts = modules()
+    assert {folder for folder in FULLER if counts[folder] <= MOST_MODULES} == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_has_a_short_page_that_names_its_rooms_and_only_paths_that_exist(package: str) -> None:
+    folder = ROOT / package
+    text = (folder / "README.md").read_text()
+    assert len(text.splitlines()) <= MOST_LINES
+    named = {word for words in _TICKED.findall(text) for word in words.split()}
+    paths = {word for word in named if _PATH.fullmatch(word) and ("/" in word or word.endswith((".py", ".md")))}
+    missing = {path for path in paths if not (folder / path).exists() and not (ROOT / path).exists()}
+    assert not missing, f"{package}/README.md names paths that do not exist"
+    rooms = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    assert rooms <= named, f"{package}/README.md says nothing of {rooms - named}"
+
+
+@pytest.mark.parametrize("package", [columnar, probe])
+def test_no_module_hides_a_public_name_that_is_imported_on_first_use(package: ModuleType) -> None:
+    folder = Path(str(package.__file__)).parent
+    assert not [name for name in package.__all__ if (folder / name).is_dir() or (folder / f"{name}.py").exists()]
