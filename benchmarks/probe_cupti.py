@@ -32,8 +32,8 @@ from tests.unit.probe.cupti.records import KERNEL, START_NS, Packer, records_of 
 from kernelcast.exporter.replay.formats import kineto  # noqa: E402  needs the path above
 from kernelcast.probe.cupti import build  # noqa: E402
 from kernelcast.probe.cupti.library import Cupti  # noqa: E402
+from kernelcast.probe.cupti.method import ActivityEnvironment, ActivityMethod  # noqa: E402
 from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings  # noqa: E402
-from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod  # noqa: E402
 from kernelcast.probe.cupti.watch import ProfilerWatch  # noqa: E402
 from kernelcast.probe.probe import Probe, ProbeSettings  # noqa: E402
 from kernelcast.probe.recording.recorder import Recorder  # noqa: E402

@@ -14,7 +14,7 @@ COPY_BYTES = 1 << 20
 PROGRAM = f"""
 import json, time
 import cupy, numpy
-from kernelcast.probe.cupti.rung import ActivityMethod
+from kernelcast.probe.cupti.method import ActivityMethod
 from kernelcast.probe.recording.recorder import Recorder
 
 SPIN = r'''extern "C" __global__ void spin(long long cycles) {{

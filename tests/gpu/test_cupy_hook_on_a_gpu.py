@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.cupy.method import CupyRung
 from kernelcast.probe.process.driver import active_devices
 from kernelcast.probe.recording.recorder import Recorder
 

@@ -15,7 +15,7 @@ from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
-from kernelcast.exporter.delivery.outlet import outlet
+from kernelcast.exporter.delivery.output import outlet
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.inbox import HintInbox, HintReader

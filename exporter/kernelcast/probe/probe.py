@@ -8,12 +8,12 @@ from time import monotonic, time_ns
 from typing import Final
 
 from kernelcast.probe.hints import HintReceiver, RejectionReason
-from kernelcast.probe.methods.ladder import MethodSelection
-from kernelcast.probe.methods.means import MethodEnvironment
+from kernelcast.probe.methods.environment import MethodEnvironment
+from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.process.driver import claims
 from kernelcast.probe.recording.recorder import Recorder, plain
-from kernelcast.probe.reporting.link import Link
+from kernelcast.probe.reporting.connection import Link
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet, Value, printable_kernels
 from kernelcast.probe.verdict import CanaryPolicy

@@ -90,7 +90,7 @@ def ended(program: "subprocess.Popen[str]", code: int = 0) -> tuple[str, str]:
 
 LAUNCHING = """
     from tests.support.probe.cupy_double import installed
-    import kernelcast.probe.methods.means as means, kernelcast.probe.process.driver as driver
+    import kernelcast.probe.methods.environment as means, kernelcast.probe.process.driver as driver
     from kernelcast import probe
     with installed() as cupy:
         running = probe.start("train", source="simulated")
@@ -195,7 +195,7 @@ WAKING = """
     def work():
         with installed() as cupy:
             dormant._armed.dormant._ring_with_cupy(cupy.modules["cupy.cuda.compiler"])
-            import kernelcast.probe.methods.means as means
+            import kernelcast.probe.methods.environment as means
             (raw,) = cupy.compile("raw")
             from kernelcast.probe.activation import current
             current._current.probe.ladder._means = means.Means(contexts=lambda: (0,))
@@ -263,7 +263,7 @@ def test_a_million_launches_hold_no_more_memory_than_a_thousand() -> None:
     code = """
         import gc, sys
         from tests.support.probe.cupy_double import Clock, installed
-        from kernelcast.probe.cupy.rung import CupyRung
+        from kernelcast.probe.cupy.method import CupyRung
         from kernelcast.probe.recording.recorder import Recorder
         from kernelcast.probe.recording.regions import region
         with installed() as cupy:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from tests.service.emptying import emptied
 from tests.service.servers import KafkaServer, wait_for
 
-from kernelcast.exporter.delivery.outlet import SPOOLED, outlet
+from kernelcast.exporter.delivery.output import SPOOLED, outlet
 from kernelcast.exporter.delivery.publish import Sender
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings

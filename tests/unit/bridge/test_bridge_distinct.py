@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
+from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.labels import LabelSets
 
 NUMBERS = st.lists(st.integers(0, 400), max_size=60)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.admission import Held, Index, SlotRequests, admit
 from kernelcast.bridge.tables.arrivals import Arrivals
 from kernelcast.bridge.tables.columns import (
@@ -30,6 +29,7 @@ from kernelcast.bridge.tables.columns import (
     empty_series,
     grown,
 )
+from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
 from kernelcast.bridge.tables.labels import LabelIndex, stable_hash

@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.bridge.series.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.tables.arrivals import PLACED, Arrivals
 from kernelcast.bridge.tables.columns import LABELS_TOO_LONG, Int32Array
+from kernelcast.bridge.tables.distinct import distinct_numbers, first_uses
 from kernelcast.bridge.translation.translate import NamedFamily, Scope, Style, Translator, scope_of
 from kernelcast.columnar import Attributes, SharedIdentities
 

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from kernelcast.exporter.attribution.attribution import SOURCES, AttributedGpu, Attribution, AttributionSettings
 from kernelcast.exporter.attribution.pod_labels import ApiServer
-from kernelcast.exporter.refreshed import Refreshed
+from kernelcast.exporter.background_value import Refreshed
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.instruments import counter
 from kernelcast.wire.catalogue import exporter as rows

@@ -19,7 +19,7 @@ from kernelcast.exporter.attribution.pod_names import LOGS, PodNames, read_names
 from kernelcast.exporter.attribution.pod_resources import Container, PodResources
 from kernelcast.exporter.attribution.pods import NO_LABELS, PodUses, Use, agreed, container_labels
 from kernelcast.exporter.attribution.users import PASSWD, read_users, user_of
-from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import KUBELET_SOCKET
 from kernelcast.runtime.logging import get_logger
 

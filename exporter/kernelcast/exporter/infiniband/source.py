@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from kernelcast.columnar import EndedSeries, Sample
+from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.counter_starts import KeyedStarts
 from kernelcast.exporter.infiniband import ports
 from kernelcast.exporter.infiniband.ports import SYSFS, PortReading, read_ports
-from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.catalogue.devices import infiniband

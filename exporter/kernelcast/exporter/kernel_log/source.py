@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kernelcast.columnar import Sample
+from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.kernel_log.position import Position, PositionFile
 from kernelcast.exporter.kernel_log.reader import Address, KernelLog, Record, Xid
 from kernelcast.exporter.nvml.xid_names import xid_name
-from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.wire.catalogue.devices import gpu
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelcast.exporter.replay.durations import bucket_indices, durations_of
 from kernelcast.exporter.replay.trace import IntArray, Trace
-from kernelcast.exporter.totals.growth import LaunchTotals
+from kernelcast.exporter.totals.increments import LaunchTotals
 from kernelcast.wire.frames import KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import kernel_id, normalise

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.totals.growth import LaunchTotals, Timed
+from kernelcast.exporter.totals.increments import LaunchTotals, Timed
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.series import MOST, KernelSeries, ProgramSeries
 from kernelcast.wire.catalogue import Metric, kernel

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.totals.apportion import active_part, apportion
+from kernelcast.exporter.totals.apportionment import active_part, apportion
 from kernelcast.exporter.totals.emit import MICROJOULES_PER_JOULE
 from kernelcast.exporter.totals.series import ProgramSeries
 from kernelcast.wire.catalogue import Metric

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from kernelcast.exporter.totals.growth import CounterKey, LaunchTotals, ReportIncrement, difference, variant_growth
+from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, ReportIncrement, difference, variant_growth
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.frames import Counters, KernelName, KernelRow, Status, TunableClaim, VariantRow
 from kernelcast.wire.histogram import DurationTotals

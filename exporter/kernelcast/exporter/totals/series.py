@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kernelcast.exporter.totals.admission import admit
-from kernelcast.exporter.totals.growth import CounterKey, LaunchTotals, ReportIncrement, Timed, VariantGrowth
+from kernelcast.exporter.totals.increments import CounterKey, LaunchTotals, ReportIncrement, Timed, VariantGrowth
 from kernelcast.exporter.totals.process import MAX_TRACKED
 from kernelcast.wire.frames import KernelName
 from kernelcast.wire.histogram import DurationTotals

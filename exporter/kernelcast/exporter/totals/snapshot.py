@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kernelcast.exporter.totals.aggregate import Aggregator, ProgramOnGpu
 from kernelcast.exporter.totals.energy import GpuEnergy, GpuKey
-from kernelcast.exporter.totals.growth import LaunchTotals, Timed
+from kernelcast.exporter.totals.increments import LaunchTotals, Timed
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.series import KernelSeries, ProgramSeries, SeriesKey
 from kernelcast.wire.frames import KernelName, VariantRow

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from kernelcast.columnar import Sample
-from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.totals.report import SourceBatch
 from kernelcast.exporter.tpu.reader import ALL, ERRORS, PortReading, Value, read
 from kernelcast.exporter.tpu.runtime import TIMEOUT_SECONDS, TpuRuntime

@@ -1,5 +1,5 @@
 """Every kernel, copy and wait of a process, from NVIDIA's CUPTI: opt-in, raw records decoded in C."""
 
-from kernelcast.probe.cupti.rung import ActivityMethod
+from kernelcast.probe.cupti.method import ActivityMethod
 
 __all__ = ["ActivityMethod"]

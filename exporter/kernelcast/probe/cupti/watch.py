@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kernelcast.probe.process.mappings import mapped_libraries
-from kernelcast.probe.process.others import injected, running
+from kernelcast.probe.process.profilers import injected, running
 
 
 class Profiler(NamedTuple):

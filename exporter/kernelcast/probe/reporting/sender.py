@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from kernelcast.probe.hints import HintReceiver
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Cell, Recorder
-from kernelcast.probe.reporting.link import Link, Sent
+from kernelcast.probe.reporting.connection import Link, Sent
 from kernelcast.probe.tunables import TunableSet
 from kernelcast.wire.errors import FrameError
 from kernelcast.wire.frames import (

@@ -15,7 +15,7 @@ from kernelcast.exporter.attribution.attribution import SOURCES
 from kernelcast.exporter.attribution.cgroup import CgroupMembership, parse, sees_host_pids
 from kernelcast.exporter.attribution.jobs import MAX_JOBS, JobDirectory
 from kernelcast.exporter.attribution.pods import agreed
-from kernelcast.exporter.refreshed import Refreshed, RefreshPolicy
+from kernelcast.exporter.background_value import Refreshed, RefreshPolicy
 from kernelcast.exporter.settings import ExporterSettings
 from kernelcast.runtime.settings.service import load
 

@@ -13,7 +13,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals import snapshot
 from kernelcast.exporter.totals.aggregate import Aggregator
-from kernelcast.exporter.totals.apportion import active_part, apportion
+from kernelcast.exporter.totals.apportionment import active_part, apportion
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.catalogue.devices import device, energy, gpu
 from kernelcast.wire.frames import KernelName, KernelRow

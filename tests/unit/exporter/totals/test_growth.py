@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.exporter.totals.growth import LaunchTotals, difference, variant_growth
+from kernelcast.exporter.totals.increments import LaunchTotals, difference, variant_growth
 from kernelcast.exporter.totals.process import ProcessTotals
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.wire.frames import KernelRow, VariantRow

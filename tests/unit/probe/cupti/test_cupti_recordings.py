@@ -16,9 +16,9 @@ from kernelcast.exporter.replay.formats import kineto, nsys
 from kernelcast.exporter.totals.report import ProcessReport
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.library import Cupti
+from kernelcast.probe.cupti.method import ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings
 from kernelcast.probe.cupti.occupancy import theoretical
-from kernelcast.probe.cupti.rung import ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.texts import printable

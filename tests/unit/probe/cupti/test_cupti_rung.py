@@ -12,14 +12,15 @@ import pytest
 from tests.unit.probe.cupti.double import ENABLE, FLUSH, REGISTER, SMALL, SUBSCRIBE, Double, copied
 from tests.unit.probe.cupti.records import START_NS, Packer
 
-from kernelcast.probe.cupti import build, rung
+from kernelcast.probe.cupti import build
+from kernelcast.probe.cupti import method as rung
 from kernelcast.probe.cupti.library import KINDS, Cupti
+from kernelcast.probe.cupti.method import ACTIVE, OFF, RETURN_SECONDS, YIELDED, ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.native import ActivityDecoder
-from kernelcast.probe.cupti.rung import ACTIVE, OFF, RETURN_SECONDS, YIELDED, ActivityEnvironment, ActivityMethod
 from kernelcast.probe.cupti.watch import ProfilerWatch
 from kernelcast.probe.methods.budget import Budget
-from kernelcast.probe.methods.ladder import MethodSelection
-from kernelcast.probe.methods.means import MethodEnvironment as LadderMeans
+from kernelcast.probe.methods.environment import MethodEnvironment as LadderMeans
+from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.process.demangle import demangled
 from kernelcast.probe.process.mappings import mapped_libraries
 from kernelcast.probe.recording.recorder import Recorder

@@ -8,7 +8,7 @@ import pytest
 from tests.support.probe.cupy_double import Clock, CudaError, Cupy, Gpu, installed
 
 from kernelcast.probe.cupy.hook import FunctionStandIn, calibrate
-from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.cupy.method import CupyRung
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import current, region, table
 
@@ -291,7 +291,7 @@ def test_cuda_is_asked_in_a_mode_that_breaks_no_capture(cupy: Cupy, monkeypatch:
             modes.append(mode._obj.value)
             return 0
 
-    monkeypatch.setattr("kernelcast.probe.cupy.rung.loaded_driver", Driver)
+    monkeypatch.setattr("kernelcast.probe.cupy.method.loaded_driver", Driver)
     rig = Rig(cupy).begin()
     cupy.compile("raw")
     rig.poll()

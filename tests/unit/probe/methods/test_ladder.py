@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.support.probe.cupy_double import Clock, Cupy, installed
 
-from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.cupy.method import CupyRung
 from kernelcast.probe.methods.budget import Budget, SamplingLevel
-from kernelcast.probe.methods.ladder import MethodSelection
-from kernelcast.probe.methods.means import MethodEnvironment
+from kernelcast.probe.methods.environment import MethodEnvironment
+from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.process.mappings import mapped_libraries
-from kernelcast.probe.process.others import injected, other_profiler, running, silent_libraries
+from kernelcast.probe.process.profilers import injected, other_profiler, running, silent_libraries
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import RegionTable
 

@@ -11,7 +11,7 @@ import pytest
 from kernelcast.probe.hints import HintReceiver, RejectionReason
 from kernelcast.probe.outcomes import OutcomeQueue
 from kernelcast.probe.recording.recorder import Recorder
-from kernelcast.probe.reporting.link import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Link
+from kernelcast.probe.reporting.connection import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Link
 from kernelcast.probe.reporting.sender import ReportedProcess, ReportSender
 from kernelcast.probe.tunables import Terms, Tunable, TunableSet
 from kernelcast.wire.events import Hint, HintMode, OutcomeState, outcome_from, to_event

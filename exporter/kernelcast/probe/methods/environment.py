@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from kernelcast.probe.cupy.rung import CupyRung
+from kernelcast.probe.cupy.method import CupyRung
 from kernelcast.probe.methods.budget import Budget
 from kernelcast.probe.process.driver import active_devices
 from kernelcast.probe.process.mappings import mapped_libraries

@@ -10,8 +10,8 @@ from logging import getLogger
 from typing import Final
 
 from kernelcast.probe.methods.budget import SamplingLevel
-from kernelcast.probe.methods.means import CuptiMethod, MethodEnvironment
-from kernelcast.probe.process.others import other_profiler, silent_libraries
+from kernelcast.probe.methods.environment import CuptiMethod, MethodEnvironment
+from kernelcast.probe.process.profilers import other_profiler, silent_libraries
 from kernelcast.probe.recording.recorder import Recorder
 
 METHODS: Final = ("auto", "cupti", "event", "count")
