@@ -1,1 +1,1 @@
-"""Which series a scrape shows, in which order, and the headers and exemplars around their values."""
+"""Layout of a scrape: its series in order, headers and exemplars."""

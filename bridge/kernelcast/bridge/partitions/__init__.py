@@ -1,1 +1,1 @@
-"""The partitions that a bridge reads: how far, from where, and whether they may be shown."""
+"""State of the partitions that a bridge reads: bounds, progress, exposure."""

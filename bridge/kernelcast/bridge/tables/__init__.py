@@ -1,1 +1,1 @@
-"""The arrays that hold series and what they share: families, labels, producers, bounds. All other rooms read them."""
+"""Arrays of series, families, labels, producers and bounds. All other rooms read them."""

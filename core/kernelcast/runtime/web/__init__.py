@@ -1,1 +1,1 @@
-"""The HTTP server of a daemon, and what guards it."""
+"""HTTP server of a daemon: TLS, passwords, limits."""

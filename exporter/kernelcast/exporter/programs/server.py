@@ -87,7 +87,7 @@ class ProbeServer:
         self._thread = threading.Thread(target=self._run, name="probe-server", daemon=True)
 
     def keep(self, final_reports: FinalReports, receivers: HintReceivers) -> None:
-        """Keep last reports and the receivers of hints in what a state file stores.
+        """Add last reports and the receivers of hints to the stored state.
 
         Call it before `start`. The owner of the state file opens and closes it, and calls `saved` after each save.
         """

@@ -1,1 +1,1 @@
-"""How this process is measured, and what that may cost."""
+"""Choice of the method that measures this process, within its budget."""

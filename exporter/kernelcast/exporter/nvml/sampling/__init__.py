@@ -1,1 +1,1 @@
-"""One sample of all GPUs: which calls of NVML, and what they return."""
+"""One sample of all GPUs through calls of NVML."""
