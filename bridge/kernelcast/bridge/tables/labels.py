@@ -329,6 +329,7 @@ class LabelIndex:
         index.sets.resize()
         _compact(index.sets.arena, index.sets.arena, index.sets.columns, 0)
         _find(index._table, series.hashed, series.family, series.label_set, 0, 0, 0)
+        _insert(index._table, 0, 0)
 
     def find(self, series: SeriesColumns, hashed: int, family: int, labels: bytes) -> int:
         """The slot of a series, -1 where it is not known."""
