@@ -1,0 +1,33 @@
+"""Options that all benchmarks of the predictor share."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+SHARED: Final = Path(__file__).parents[3] / "shared" / "data"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Input of a benchmark.
+
+    Attributes:
+        data: Folder or file with recordings; None for the shared ones.
+        seed: Of everything random.
+    """
+
+    data: Path | None
+    seed: int
+
+    def recordings(self, name: str) -> Path:
+        """The folder with recordings; without one the program ends with exit code 2.
+
+        Args:
+            name: The folder's name beside the checkout.
+        """
+        found = self.data or SHARED / name
+        if not found.exists():
+            sys.stderr.write(f"{found} does not exist; name the recordings with --data\n")
+            sys.exit(2)
+        return found

@@ -1,0 +1,1 @@
+"""Forecasts of many series at once: panels in, parameters and quantiles or paths out."""

@@ -1,0 +1,43 @@
+"""A batch of series on one time grid: what screening, forecasters and detectors work on."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Series with equal intervals and a common end.
+
+    Attributes:
+        values: float64, shape (n, t), the newest last; NaN where an interval has no value.
+        end_ns: Unix time of the end of the last interval, nanoseconds.
+        interval_ns: Length of an interval, nanoseconds.
+        season: int64, shape (n,), intervals of the longest known season of each series; 0 or 1 for none.
+    """
+
+    values: Floats
+    end_ns: int
+    interval_ns: int
+    season: Ints
+
+    @property
+    def rows(self) -> int:
+        """How many series there are."""
+        return int(self.values.shape[0])
+
+    @property
+    def length(self) -> int:
+        """How many intervals there are."""
+        return int(self.values.shape[1])
+
+    @property
+    def known(self) -> Bools:
+        """Shape (n, t), where an interval has a value."""
+        return ~np.isnan(self.values)
