@@ -90,11 +90,11 @@ def ended(program: "subprocess.Popen[str]", code: int = 0) -> tuple[str, str]:
 
 LAUNCHING = """
     from tests.support.probe.cupy_double import installed
-    import kernelcast.probe.methods.environment as means, kernelcast.probe.process.driver as driver
+    import kernelcast.probe.methods.environment as environment, kernelcast.probe.process.driver as driver
     from kernelcast import probe
     with installed() as cupy:
         running = probe.start("train", source="simulated")
-        running.ladder._means = means.Means(contexts=lambda: (0,))
+        running.ladder._means = environment.MethodEnvironment(contexts=lambda: (0,))
         (raw,) = cupy.compile("raw")
         for _ in range(1000):
             raw((1,), (1,), ())
@@ -195,10 +195,10 @@ WAKING = """
     def work():
         with installed() as cupy:
             dormant._armed.dormant._ring_with_cupy(cupy.modules["cupy.cuda.compiler"])
-            import kernelcast.probe.methods.environment as means
+            import kernelcast.probe.methods.environment as environment
             (raw,) = cupy.compile("raw")
             from kernelcast.probe.activation import current
-            current._current.probe.ladder._means = means.Means(contexts=lambda: (0,))
+            current._current.probe.ladder._means = environment.MethodEnvironment(contexts=lambda: (0,))
             raw((1,), (1,), ())
             cupy.gpu.finish()
             from kernelcast import probe

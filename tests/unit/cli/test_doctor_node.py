@@ -6,6 +6,7 @@ import socket
 import threading
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -217,10 +218,17 @@ def cupti(*, decoder: str = "", library: str = "") -> Callable[[str], ModuleType
     native: Any = ModuleType("native")
     found: Any = ModuleType("library")
     native.NativeError = found.CuptiError = NVMLError
-    native.Decoder = raising(NVMLError(decoder)) if decoder else lambda: None
+    native.ActivityDecoder = raising(NVMLError(decoder)) if decoder else lambda: None
     opened = SimpleNamespace(version=130_500)
     found.open_cupti = raising(NVMLError(library)) if library else lambda: opened
     return lambda name: {"native": native, "library": found}[name.rpartition(".")[2]]
+
+
+def test_the_doctor_calls_what_the_probe_has() -> None:
+    found = list(gpu.check_cupti(import_module, Path("/nowhere")))
+
+    assert found[0].check == "cupti decoder"
+    assert len(found) == 2
 
 
 def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:

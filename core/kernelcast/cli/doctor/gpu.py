@@ -66,7 +66,7 @@ def check_cupti(
 def _check_decoder(native: Any) -> Finding:
     """The C library that adds records up."""
     try:
-        native.Decoder()
+        native.ActivityDecoder()
     except native.NativeError as error:
         remedy = "install a C compiler, then kernelcast again from source; until then the probe times with events"
         return warn("cupti decoder", f"{error}", remedy)

@@ -36,12 +36,12 @@ class CuptiMethod(Protocol):
 
 
 def open_cupti(recorder: Recorder) -> CuptiMethod:
-    """The CUPTI rung.
+    """Open CUPTI's activity records.
 
     Raises:
         ImportError: It is not installed.
     """
-    rung: CuptiMethod = importlib.import_module("kernelcast.probe.cupti").CuptiRung(recorder)
+    rung: CuptiMethod = importlib.import_module("kernelcast.probe.cupti").ActivityMethod(recorder)
     return rung
 
 

@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 from tests.support.probe.cupy_double import Clock, Cupy, installed
 
+from kernelcast.probe.cupti import ActivityMethod
 from kernelcast.probe.cupy.method import CupyRung
 from kernelcast.probe.methods.budget import Budget, SamplingLevel
-from kernelcast.probe.methods.environment import MethodEnvironment
+from kernelcast.probe.methods.environment import MethodEnvironment, open_cupti
 from kernelcast.probe.methods.selection import MethodSelection
 from kernelcast.probe.process.mappings import mapped_libraries
 from kernelcast.probe.process.profilers import injected, other_profiler, running, silent_libraries
 from kernelcast.probe.recording.recorder import Recorder
 from kernelcast.probe.recording.regions import RegionTable
+
+
+def test_cupti_is_found_by_its_name_in_the_package() -> None:
+    assert isinstance(open_cupti(Recorder()), ActivityMethod)
 
 
 class Cupti:
