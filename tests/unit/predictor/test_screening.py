@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from kernelcast.predictor.blocks import mann_kendall, theil_sen
 from kernelcast.predictor.online import OnlineState

@@ -1,0 +1,152 @@
+"""One forecast made of many: each method weighs what its own past errors on this series are worth.
+
+At every interval the weight of a method is a power of its recent absolute error, relative to the best one's; methods
+that lose to the last value are left out. The combined forecast is the weighted median, which a burst in one method does
+not move. Quantiles are those of the combination's own past errors at the same lead (split conformal).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
+from kernelcast.predictor.forecasting.panel import Bools, Floats, Panel
+from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, recent_mean
+
+POWER: Final = 8.0
+MIN_ERRORS: Final = 12
+"""Errors that a method must have made before it has any weight."""
+MEMORY_INTERVALS: Final = 336.0
+WINDOW_INTERVALS: Final = 4096
+"""Errors of the last so many intervals make the quantiles."""
+SKIPPED_SHARE: Final = 0.3
+"""The first errors of a series were made with less history than the present forecast has: this share is left out."""
+UPDATES: Final = 128
+"""How often quantiles are made anew over the length of a panel, at least every `MIN_BLOCK` intervals."""
+MIN_BLOCK: Final = 8
+BYTES_AT_ONCE: Final = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class LeadForecast:
+    """Forecasts for one lead, made at every interval.
+
+    Attributes:
+        center: float64, shape (n, t): the median for `lead` intervals after each interval.
+        quantiles: float64, shape (levels, n, t); NaN where too few errors are known.
+        naive: float64, shape (n, t): the last value, for comparison.
+    """
+
+    center: Floats
+    quantiles: Floats
+    naive: Floats
+
+
+def forecast(panel: Panel, lead: int, levels: Sequence[float], seasons: Sequence[int]) -> LeadForecast:
+    """Forecast every series from every interval.
+
+    Args:
+        panel: The series.
+        lead: Intervals from the origin to the forecast, at least 1.
+        levels: Quantile levels within 0..1.
+        seasons: Candidate lengths of seasons, intervals.
+    """
+    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
+    methods = installed()
+    parts = [
+        _forecast(panel.values[begin : begin + group], lead, levels, seasons, methods)
+        for begin in range(0, panel.rows, group)
+    ]
+    return LeadForecast(
+        np.concatenate([part.center for part in parts]),
+        np.concatenate([part.quantiles for part in parts], axis=1),
+        np.concatenate([part.naive for part in parts]),
+    )
+
+
+def _forecast(
+    values: Floats, lead: int, levels: Sequence[float], seasons: Sequence[int], methods: Sequence[Methods]
+) -> LeadForecast:
+    filled, known = forward_filled(values), ~np.isnan(values)
+    found: dict[str, Floats] = {}
+    for each in methods:
+        found |= each(filled, lead, seasons)
+    center = combined(found, filled, known, lead)
+    return LeadForecast(center, error_quantiles(center, filled, known, lead, levels), filled)
+
+
+def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: int) -> Floats:
+    """The weighted median of the methods, at every interval.
+
+    Args:
+        found: Forecasts by method, each of shape (n, t); `NAIVE` among them.
+        values: Shape (n, t), without gaps.
+        known: Shape (n, t), where there was a value; only there an error counts.
+        lead: Intervals from the origin to the forecast.
+    """
+    forecasts = np.stack(list(found.values()))
+    return weighted_median(forecasts, _weights(forecasts, list(found).index(NAIVE), values, known, lead))
+
+
+def _weights(forecasts: Floats, naive: int, values: Floats, known: Bools, lead: int) -> Floats:
+    """Shape (methods, n, t); 0 for a method without history or with larger errors than the last value has."""
+    due = np.full_like(forecasts, np.nan)
+    due[:, :, lead:] = forecasts[:, :, : forecasts.shape[2] - lead]
+    errors = np.abs(due - values)
+    valid = known & ~np.isnan(errors)
+    errors = recent_mean(errors, valid, max(MEMORY_INTERVALS, 4.0 * lead))
+    errors[(np.cumsum(valid, axis=2) < MIN_ERRORS) | np.isnan(forecasts)] = np.inf
+    bound = np.minimum(errors[naive], np.finfo(float).max)
+    best = np.minimum(errors.min(axis=0), bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights = np.where(errors <= best, 1.0, (best / errors) ** POWER)
+    weights[(errors > bound) | np.isinf(errors)] = 0.0
+    weights[naive, weights.sum(axis=0) == 0] = 1.0
+    return weights
+
+
+def weighted_median(values: Floats, weights: Floats) -> Floats:
+    """The lower weighted median along the first axis; values without weight may be NaN."""
+    order = np.argsort(np.where(weights > 0, values, np.inf), axis=0)
+    cumulative = np.cumsum(np.take_along_axis(weights, order, axis=0), axis=0)
+    middle = np.argmax(cumulative >= cumulative[-1] / 2, axis=0)
+    chosen = np.take_along_axis(order, middle[None], axis=0)
+    found: Floats = np.take_along_axis(values, chosen, axis=0)[0]
+    return found
+
+
+def error_quantiles(center: Floats, values: Floats, known: Bools, lead: int, levels: Sequence[float]) -> Floats:
+    """Quantiles of what comes, from the errors so far: shape (levels, n, t), NaN before `MIN_ERRORS` errors.
+
+    Args:
+        center: Shape (n, t), the forecast made at each interval.
+        values: Shape (n, t), without gaps.
+        known: Where there was a value.
+        lead: Intervals from the origin to the forecast.
+        levels: Within 0..1.
+    """
+    length = values.shape[1]
+    errors = np.where(known, values - lagged(center, lead), np.nan)
+    found = np.full((len(levels), *values.shape), np.nan)
+    block = max(MIN_BLOCK, length // UPDATES)
+    for begin in range(0, length, block):
+        oldest = max(int(begin * SKIPPED_SHARE), begin + 1 - WINDOW_INTERVALS)
+        offsets = _row_quantiles(errors[:, oldest : begin + 1], levels)
+        found[:, :, begin : begin + block] = center[:, begin : begin + block] + offsets[:, :, None]
+    return found
+
+
+def _row_quantiles(errors: Floats, levels: Sequence[float]) -> Floats:
+    """Conformal quantiles of each row, shape (levels, n): of k errors, rank level*(k+1), within the k."""
+    ordered = np.sort(errors, axis=1)  # NaN last
+    counts = np.sum(~np.isnan(errors), axis=1)
+    ranks = np.asarray(levels)[:, None] * (counts + 1) - 1
+    ranks = np.clip(ranks, 0, np.maximum(counts - 1, 0))
+    low = np.floor(ranks).astype(int)
+    high = np.minimum(low + 1, np.maximum(counts - 1, 0))
+    rows = np.arange(len(errors))[None]
+    below, above = ordered[rows, low], ordered[rows, high]
+    offsets: Floats = np.where(counts < MIN_ERRORS, np.nan, below + (above - below) * (ranks - low))
+    return offsets

@@ -1,0 +1,101 @@
+"""Statistics at every interval of a panel, each made of that interval and earlier ones only.
+
+All functions take and return float64 arrays of shape (n, t), series by intervals, the newest last. Linear recursions
+run as filters (scipy.signal.lfilter), so their cost does not depend on the interpreter.
+"""
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from scipy.signal import lfilter
+
+from kernelcast.predictor.forecasting.panel import Bools, Floats
+
+BYTES_AT_ONCE = 64 * 2**20
+"""A rolling median copies each window; rows are taken in groups whose copies have this size at most."""
+
+
+def forward_filled(values: Floats) -> Floats:
+    """Each gap filled with the value before it; gaps at the beginning with the first value, empty rows with 0."""
+    known = ~np.isnan(values)
+    newest = np.maximum.accumulate(np.where(known, np.arange(values.shape[1]), -1), axis=1)
+    newest = np.where(newest < 0, np.argmax(known, axis=1)[:, None], newest)
+    return np.nan_to_num(np.take_along_axis(values, newest, axis=1), nan=0.0)
+
+
+def lagged(values: Floats, lag: int) -> Floats:
+    """The value `lag` intervals earlier; NaN where there is none."""
+    found = np.full_like(values, np.nan)
+    if lag < values.shape[1]:
+        found[:, lag:] = values[:, : values.shape[1] - lag]
+    return found
+
+
+def exponential_mean(values: Floats, alpha: float) -> Floats:
+    """Simple exponential smoothing, begun at the first value."""
+    start = (1 - alpha) * values[:, :1]
+    smoothed: Floats = lfilter([alpha], [1, alpha - 1], values, axis=1, zi=start)[0]
+    return smoothed
+
+
+def damped_trend(values: Floats, alpha: float, beta: float, phi: float) -> tuple[Floats, Floats]:
+    """Level and slope of additive exponential smoothing with a damped trend, begun at the first value and slope 0.
+
+    The recursion `l = a*y + (1-a)*(l' + phi*b')`, `b = b*(l-l') + (1-b)*phi*b'` is linear: level and slope are
+    second-order filters of the values. Source: Hyndman and others, Forecasting with Exponential Smoothing, 2008,
+    table 2.1.
+
+    Args:
+        values: Without gaps.
+        alpha: Weight of a new value in the level.
+        beta: Weight of a new difference of levels in the slope.
+        phi: Damping of the slope.
+    """
+    own, cross = 1 - alpha, (1 - alpha) * phi
+    back, keep = -alpha * beta, phi * (1 - alpha * beta)
+    recursion = [1, -(own + keep), own * keep - cross * back]
+    centred = values - values[:, :1]
+    level = lfilter([alpha, -keep * alpha + cross * alpha * beta], recursion, centred, axis=1)
+    slope = lfilter([alpha * beta, back * alpha - own * alpha * beta], recursion, centred, axis=1)
+    return level + values[:, :1], slope
+
+
+def rolling_median(values: Floats, length: int) -> Floats:
+    """Median of the last `length` values; before there are as many, the first one stands for what is missing."""
+    length = min(length, values.shape[1])
+    found = np.empty_like(values)
+    group = max(1, BYTES_AT_ONCE // (8 * length * values.shape[1]))
+    for begin in range(0, len(values), group):
+        part = values[begin : begin + group]
+        padded = np.concatenate([np.repeat(part[:, :1], length - 1, axis=1), part], axis=1)
+        found[begin : begin + group] = np.median(sliding_window_view(padded, length, axis=1), axis=2)
+    return found
+
+
+def seasonal_mean(values: Floats, season: int, lead: int, cycles: int) -> Floats:
+    """Mean of the last `cycles` values that have the phase of `lead` intervals ahead; NaN before the first one."""
+    nearest = -(-lead // season)
+    total, count = np.zeros_like(values), np.zeros_like(values)
+    for cycle in range(nearest, nearest + cycles):
+        found = lagged(values, cycle * season - lead)
+        there = ~np.isnan(found)
+        total[there] += found[there]
+        count += there
+    with np.errstate(invalid="ignore"):
+        mean: Floats = total / count
+    return mean
+
+
+def recent_mean(values: Floats, valid: Bools, memory: float) -> Floats:
+    """Exponentially weighted mean of the valid values so far; NaN before the first. Any leading axes.
+
+    Args:
+        values: Shape (..., t).
+        valid: Which of them count.
+        memory: Intervals after which a value has lost 63 % of its weight.
+    """
+    decay = [1, 1 / memory - 1]
+    total = lfilter([1 / memory], decay, np.where(valid, values, 0.0), axis=-1)
+    weight = lfilter([1 / memory], decay, valid.astype(float), axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean: Floats = total / weight
+    return mean
