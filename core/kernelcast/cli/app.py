@@ -49,6 +49,7 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "exporter": Listing("The node's daemon: GPUs and programs to Kafka and /metrics.", "exporter", daemon=True),
         "bridge": Listing("Kafka to Prometheus, and Alertmanager's alerts to Kafka.", "bridge", daemon=True),
         "predictor": Listing("Forecasts, predicted degradation and tuning hints.", "predictor", daemon=True),
+        "backtest": Listing("Forecasts, anomalies and alerts of recorded series, from CSV.", "predictor"),
         "compile": Listing(
             "Compile what bridge and predictor run, before they start.",
             "bridge",

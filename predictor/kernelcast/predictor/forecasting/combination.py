@@ -24,8 +24,8 @@ WINDOW_INTERVALS: Final = 4096
 SKIPPED_SHARE: Final = 0.3
 """The first errors of a series were made with less history than the present forecast has: this share is left out."""
 UPDATES: Final = 128
-"""How often quantiles are made anew over the length of a panel, at least every `MIN_BLOCK` intervals."""
 MIN_BLOCK: Final = 8
+"""After t intervals the quantiles are computed again each `max(MIN_BLOCK, t / UPDATES)`, whatever comes later."""
 BYTES_AT_ONCE: Final = 256 * 2**20
 
 
@@ -74,7 +74,14 @@ def _forecast(
     for each in methods:
         found |= each(filled, lead, seasons)
     center = combined(found, filled, known, lead)
-    return LeadForecast(center, error_quantiles(center, filled, known, lead, levels), filled)
+    quantiles = error_quantiles(center, filled, known, lead, levels)
+    floor = lowest(filled)
+    return LeadForecast(np.maximum(center, floor), np.maximum(quantiles, floor), filled)
+
+
+def lowest(values: Floats) -> Floats:
+    """The least value of a forecast, at every interval: 0 for a series that was never negative, else -infinity."""
+    return np.where(np.minimum.accumulate(values, axis=1) >= 0, 0.0, -np.inf)
 
 
 def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: int) -> Floats:
@@ -87,11 +94,22 @@ def combined(found: Mapping[str, Floats], values: Floats, known: Bools, lead: in
         lead: Intervals from the origin to the forecast.
     """
     forecasts = np.stack(list(found.values()))
-    return weighted_median(forecasts, _weights(forecasts, list(found).index(NAIVE), values, known, lead))
+    return weighted_median(forecasts, method_weights(forecasts, list(found).index(NAIVE), values, known, lead))
 
 
-def _weights(forecasts: Floats, naive: int, values: Floats, known: Bools, lead: int) -> Floats:
-    """Shape (methods, n, t); 0 for a method without history or with larger errors than the last value has."""
+def method_weights(forecasts: Floats, naive: int, values: Floats, known: Bools, lead: int) -> Floats:
+    """Weights from errors so far: 0 for a method without history or with larger errors than the last value has.
+
+    Args:
+        forecasts: Shape (methods, n, t), made at each interval.
+        naive: Which of them is the last value.
+        values: Shape (n, t), without gaps.
+        known: Where there was a value.
+        lead: Intervals from the origin to the forecast.
+
+    Returns:
+        Shape (methods, n, t).
+    """
     due = np.full_like(forecasts, np.nan)
     due[:, :, lead:] = forecasts[:, :, : forecasts.shape[2] - lead]
     errors = np.abs(due - values)
@@ -127,14 +145,14 @@ def error_quantiles(center: Floats, values: Floats, known: Bools, lead: int, lev
         lead: Intervals from the origin to the forecast.
         levels: Within 0..1.
     """
-    length = values.shape[1]
     errors = np.where(known, values - lagged(center, lead), np.nan)
     found = np.full((len(levels), *values.shape), np.nan)
-    block = max(MIN_BLOCK, length // UPDATES)
-    for begin in range(0, length, block):
+    end = 0
+    while end < values.shape[1]:
+        begin, end = end, end + max(MIN_BLOCK, end // UPDATES)
         oldest = max(int(begin * SKIPPED_SHARE), begin + 1 - WINDOW_INTERVALS)
         offsets = _row_quantiles(errors[:, oldest : begin + 1], levels)
-        found[:, :, begin : begin + block] = center[:, begin : begin + block] + offsets[:, :, None]
+        found[:, :, begin:end] = center[:, begin:end] + offsets[:, :, None]
     return found
 
 

@@ -1,0 +1,88 @@
+"""`kernelcast backtest FILE... --output FILE`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelcast.predictor.backtest.durations import Duration, parse_duration
+from kernelcast.predictor.backtest.engine import Run, column_names
+from kernelcast.predictor.backtest.grid import GridOptions
+from kernelcast.predictor.backtest.output import write
+from kernelcast.predictor.backtest.run import RunOptions
+from kernelcast.predictor.backtest.table import read
+from kernelcast.runtime.command import command
+from kernelcast.wire.errors import ConfigurationError
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="CSV: timestamp, value and any label columns.", exists=True, dir_okay=False),
+]
+Output = Annotated[Path, typer.Option("--output", metavar="FILE", help="Where to write; replaced as a whole.")]
+Ahead = Annotated[
+    str, typer.Option("--ahead", metavar="TIME", help="How long before its row a forecast is made: 5m, or 3 intervals.")
+]
+Horizon = Annotated[
+    str | None, typer.Option("--horizon", metavar="TIME", help="Forecast this far after the last row of each series.")
+]
+IntervalOption = Annotated[
+    str | None, typer.Option("--interval", metavar="TIME", help="Distance of the rows; default: inferred by series.")
+]
+Season = Annotated[
+    str | None, typer.Option("--season", metavar="TIME", help="Length of the season; default: a day and a week.")
+]
+Quantiles = Annotated[
+    str, typer.Option("--quantiles", metavar="LIST", help="Further quantiles as columns, such as 0.1,0.9.")
+]
+Report = Annotated[bool, typer.Option("--report", help="Print scores, with naive forecasts beside them.")]
+
+
+@command
+def backtest(  # noqa: PLR0913  typer makes an option of each
+    files: Files,
+    *,
+    output: Output,
+    ahead: Ahead = "1",
+    horizon: Horizon = None,
+    interval: IntervalOption = None,
+    season: Season = None,
+    quantiles: Quantiles = "",
+    report: Report = False,
+) -> None:
+    """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
+    grid = GridOptions(_duration("--interval", interval), _duration("--season", season))
+    if grid.interval is not None and grid.interval.counted:
+        raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
+    options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
+    table = read(files)
+    run = Run(table, grid, options, scored=report, progress=_progress)
+    results, futures = run.results()
+    write(output, table, column_names(options), results, futures)
+    for line in run.scores.lines() if report else ():
+        typer.echo(line)
+
+
+def _duration(option: str, text: str | None) -> Duration | None:
+    return None if text is None else parse_duration(option, text)
+
+
+def _levels(text: str) -> tuple[float, ...]:
+    """The quantile levels of an option.
+
+    Raises:
+        ConfigurationError: One lies outside 0..1, or is no number.
+    """
+    try:
+        levels = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        levels = (-1.0,)
+    if any(not 0 < level < 1 for level in levels):
+        raise ConfigurationError(f"--quantiles is {text!r}; write numbers between 0 and 1, such as 0.1,0.9")
+    return levels
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{done} of {total} series" + ("\n" if done == total else ""))
+        sys.stderr.flush()

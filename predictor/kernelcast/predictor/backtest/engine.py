@@ -1,0 +1,83 @@
+"""All series of a table through the engine, batch by batch."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches, spread
+from kernelcast.predictor.backtest.report import Scores
+from kernelcast.predictor.backtest.run import (
+    SCORED_LEVELS,
+    Future,
+    RunOptions,
+    forecasts,
+    futures,
+    naive_forecasts,
+    quantile_columns,
+)
+from kernelcast.predictor.backtest.table import SeriesKey, Table
+from kernelcast.predictor.forecasting.combination import forecast
+from kernelcast.predictor.forecasting.rolling import lagged
+
+ROWS_AT_ONCE: Final = 256
+"""Series of a batch that are computed together: bounds the memory, and gives progress."""
+
+
+def column_names(options: RunOptions) -> list[str]:
+    """Names of the columns after `value`."""
+    return ["mean", "lower", "upper", *quantile_columns(options.levels)]
+
+
+class Run:
+    """One backtest.
+
+    Attributes:
+        scores: Filled by `results` where `scored` is set.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        grid: GridOptions,
+        options: RunOptions,
+        *,
+        scored: bool = False,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> None:
+        """Prepare a run.
+
+        Args:
+            table: The rows.
+            grid: Interval and season, where the user gave them.
+            options: Everything else.
+            scored: Whether to fill `scores`.
+            progress: Called with the series that are done, and all.
+
+        Raises:
+            ConfigurationError: A series does not fit on a grid.
+        """
+        self._options, self._scored, self._progress = options, scored, progress
+        self._batches = [part for batch in batches(table, grid) for part in batch.parts(ROWS_AT_ONCE)]
+        self.scores = Scores()
+
+    def results(self) -> tuple[Mapping[int, Mapping[str, float]], Mapping[SeriesKey, Future]]:
+        """By number of a row its columns, and by series what follows its last row."""
+        rows: dict[int, dict[str, float]] = {}
+        after: dict[SeriesKey, Future] = {}
+        total, done = sum(batch.panel.rows for batch in self._batches), 0
+        for batch in self._batches:
+            rows |= spread(batch, forecasts(batch, self._options))
+            after |= {future.series.key: future for future in futures(batch, self._options)}
+            if self._scored:
+                self._score(batch)
+            done += batch.panel.rows
+            self._progress(done, total)
+        return rows, after
+
+    def _score(self, batch: Batch) -> None:
+        lead = self._options.ahead.intervals(batch.interval_seconds)
+        found = forecast(batch.panel, lead, SCORED_LEVELS, batch.seasons)
+        quantiles = np.stack([lagged(values, lead) for values in found.quantiles])
+        centers = {"mean": lagged(found.center, lead)} | naive_forecasts(batch, self._options)
+        self.scores.add(batch, centers, quantiles)

@@ -1,0 +1,155 @@
+"""Rows of a series on a grid of equal intervals, and series with equal grids together in panels."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.backtest.durations import Duration
+from kernelcast.predictor.backtest.table import Row, SeriesKey, Table
+from kernelcast.predictor.forecasting.panel import Floats, Ints, Panel
+from kernelcast.wire.errors import ConfigurationError
+
+DAY_SECONDS: Final = 86400.0
+CYCLES: Final = (1, 7)
+"""A day and a week; for a season that is given, itself and seven of it."""
+MAX_INTERVALS: Final = 5_000_000
+NANOSECONDS: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class GridOptions:
+    """Options of the command that a grid depends on; None where they are inferred for each series.
+
+    Attributes:
+        interval: Length of an interval.
+        season: Length of the shortest season.
+    """
+
+    interval: Duration | None = None
+    season: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GriddedSeries:
+    """One series.
+
+    Attributes:
+        key: Its file and labels.
+        rows: Numbers of its rows in the table, in input order.
+        at: int64, the interval of each row.
+        values: float64, shape (t,), NaN for gaps; of several rows in an interval the last one counts.
+        start_seconds: Unix time of the first interval.
+        interval_seconds: Length of an interval.
+        seasons: Candidate lengths of seasons, intervals.
+    """
+
+    key: SeriesKey
+    rows: Sequence[int]
+    at: Ints
+    values: Floats
+    start_seconds: float
+    interval_seconds: float
+    seasons: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Series of equal length, interval and seasons.
+
+    Attributes:
+        series: The series, by row of the panel.
+        panel: Their values.
+    """
+
+    series: Sequence[GriddedSeries]
+    panel: Panel
+
+    @property
+    def interval_seconds(self) -> float:
+        """Length of an interval."""
+        return self.series[0].interval_seconds
+
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """Candidate lengths of seasons, intervals."""
+        return self.series[0].seasons
+
+    def parts(self, rows: int) -> Iterator["Batch"]:
+        """The batch in parts of at most `rows` series."""
+        for begin in range(0, len(self.series), rows):
+            part = slice(begin, begin + rows)
+            panel = replace(self.panel, values=self.panel.values[part], season=self.panel.season[part])
+            yield Batch(self.series[part], panel)
+
+
+def batches(table: Table, options: GridOptions) -> list[Batch]:
+    """Put every series on its grid, and those with equal grids together.
+
+    Raises:
+        ConfigurationError: A grid would be too long.
+    """
+    groups: dict[tuple[float, int, tuple[int, ...]], list[GriddedSeries]] = {}
+    for key, numbers in table.series().items():
+        one = _gridded(key, numbers, table.rows, options)
+        groups.setdefault((one.interval_seconds, len(one.values), one.seasons), []).append(one)
+    return [_batch(group) for group in groups.values()]
+
+
+def _gridded(key: SeriesKey, numbers: Sequence[int], rows: Sequence[Row], options: GridOptions) -> GriddedSeries:
+    times = np.array([rows[number].seconds for number in numbers])
+    values = np.array([rows[number].value for number in numbers])
+    interval = inferred_interval(times) if options.interval is None else options.interval.seconds(1.0)
+    at = np.rint((times - times.min()) / interval).astype(np.int64)
+    length = int(at.max()) + 1
+    if length > MAX_INTERVALS:
+        raise ConfigurationError(
+            f"series {','.join(key[1]) or key[0]} spans {length} intervals of {interval:g} s, the limit is "
+            f"{MAX_INTERVALS}; give a longer --interval"
+        )
+    grid = np.full(length, np.nan)
+    there = ~np.isnan(values)
+    grid[at[there]] = values[there]
+    return GriddedSeries(key, numbers, at, grid, float(times.min()), interval, _seasons(interval, options.season))
+
+
+def inferred_interval(times: Floats) -> float:
+    """The most frequent distance between neighbouring rows, seconds; 60 where there is none."""
+    distances = np.diff(np.unique(times))
+    if not len(distances):
+        return 60.0
+    found, counts = np.unique(np.round(distances, 3), return_counts=True)
+    return float(found[np.argmax(counts)])
+
+
+def _seasons(interval_seconds: float, season: Duration | None) -> tuple[int, ...]:
+    if season is not None:
+        shortest = season.intervals(interval_seconds)
+        return tuple(shortest * cycles for cycles in CYCLES) if shortest > 1 else ()
+    found = (round(DAY_SECONDS * cycles / interval_seconds) for cycles in CYCLES)
+    return tuple(length for length in found if length > 1)
+
+
+def _batch(group: Sequence[GriddedSeries]) -> Batch:
+    first = group[0]
+    end_seconds = first.start_seconds + len(first.values) * first.interval_seconds
+    season = np.full(len(group), first.seasons[0] if first.seasons else 0)
+    values = np.stack([one.values for one in group])
+    panel = Panel(values, int(end_seconds * NANOSECONDS), int(first.interval_seconds * NANOSECONDS), season)
+    return Batch(group, panel)
+
+
+def spread(batch: Batch, columns: Mapping[str, Floats]) -> dict[int, dict[str, float]]:
+    """By number of a row, its columns.
+
+    Args:
+        batch: The series.
+        columns: float64, shape (n, t), by name.
+    """
+    found: dict[int, dict[str, float]] = {}
+    for index, one in enumerate(batch.series):
+        picked = {name: values[index, one.at].tolist() for name, values in columns.items()}
+        for place, number in enumerate(one.rows):
+            found[number] = {name: column[place] for name, column in picked.items()}
+    return found

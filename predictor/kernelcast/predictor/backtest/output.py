@@ -1,0 +1,97 @@
+"""The file that a backtest writes: one row per input row, and the rows of `--horizon` after each series."""
+
+import csv
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from kernelcast.predictor.backtest.run import Future
+from kernelcast.predictor.backtest.table import TIME, VALUE, Row, SeriesKey, Table
+from kernelcast.wire.errors import ConfigurationError
+
+FLAGS: Final = frozenset({"alert"})
+Cell = float | str
+
+
+def write(
+    path: Path,
+    table: Table,
+    columns: Sequence[str],
+    results: Mapping[int, Mapping[str, Cell]],
+    futures: Mapping[SeriesKey, Future],
+) -> None:
+    """Write the file whole, or leave the one that is there.
+
+    Args:
+        path: The file.
+        table: The input.
+        columns: Names of the columns after `value`.
+        results: By number of a row, cells by column; NaN and absent ones are left empty.
+        futures: By series, what follows its last row.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([TIME, *table.labels, VALUE, *columns])
+            writer.writerows(_lines(table, columns, results, futures))
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise ConfigurationError(f"--output {path} cannot be written: {error}") from None
+
+
+def _lines(
+    table: Table,
+    columns: Sequence[str],
+    results: Mapping[int, Mapping[str, Cell]],
+    futures: Mapping[SeriesKey, Future],
+) -> Iterator[list[str]]:
+    last = {numbers[-1]: key for key, numbers in table.series().items()}
+    labels: dict[SeriesKey, list[str]] = {}
+    for number, (row, key) in enumerate(zip(table.rows, table.keys, strict=True)):
+        if key not in labels:
+            labels[key] = table.label_values(key)
+        cells = results[number]
+        yield [row.time, *labels[key], row.text, *(cell(name, cells.get(name, math.nan)) for name in columns)]
+        if last.get(number) == key and key in futures:
+            yield from _future(futures[key], row, labels[key], columns)
+
+
+def _future(future: Future, last: Row, labels: Sequence[str], columns: Sequence[str]) -> Iterable[list[str]]:
+    for lead in range(len(future.columns["mean"])):
+        seconds = last.seconds + (lead + 1) * future.series.interval_seconds
+        cells = {name: float(values[lead]) for name, values in future.columns.items()}
+        yield [time_text(seconds, last.time), *labels, "", *(cell(name, cells.get(name, math.nan)) for name in columns)]
+
+
+def time_text(seconds: float, like: str) -> str:
+    """A time as the input writes its own.
+
+    Args:
+        seconds: Unix time.
+        like: A timestamp of the input.
+    """
+    try:
+        float(like)
+    except ValueError:
+        time = datetime.fromtimestamp(seconds, UTC)
+        if "T" not in like:
+            return time.strftime("%Y-%m-%d %H:%M:%S")
+        return time.isoformat().replace("+00:00", "Z")
+    return f"{seconds:g}" if seconds != int(seconds) else str(int(seconds))
+
+
+def cell(name: str, value: Cell) -> str:
+    """The text of a cell: empty for NaN, 0 or 1 for a flag, nine digits for a number."""
+    if isinstance(value, str):
+        return value
+    if math.isnan(value):
+        return ""
+    return str(int(value)) if name in FLAGS else f"{value:.9g}"

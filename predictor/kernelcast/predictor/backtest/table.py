@@ -1,0 +1,133 @@
+"""CSV files of recorded series: `timestamp,value` and any label columns."""
+
+import csv
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from kernelcast.wire.errors import ConfigurationError
+
+TIME: Final = "timestamp"
+VALUE: Final = "value"
+EMPTY: Final = frozenset({"", "nan", "NaN", "null", "None"})
+SeriesKey: TypeAlias = tuple[int, tuple[str, ...]]
+"""Number of the file, and the values of its label columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a file.
+
+    Attributes:
+        time: The timestamp as it was written.
+        seconds: Unix time.
+        value: The value; NaN where it is empty.
+        text: The value as it was written.
+    """
+
+    time: str
+    seconds: float
+    value: float
+    text: str
+
+
+@dataclass(slots=True)
+class Table:
+    """All rows of all files, in the order of the files.
+
+    Attributes:
+        labels: Names of the label columns of all files, each once.
+        rows: The lines.
+        keys: The series of each line.
+        columns: By file, its label columns.
+    """
+
+    labels: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    keys: list[SeriesKey] = field(default_factory=list)
+    columns: list[tuple[str, ...]] = field(default_factory=list)
+
+    def series(self) -> dict[SeriesKey, list[int]]:
+        """By series, the numbers of its rows in input order."""
+        found: dict[SeriesKey, list[int]] = {}
+        for number, key in enumerate(self.keys):
+            found.setdefault(key, []).append(number)
+        return found
+
+    def label_values(self, key: SeriesKey) -> list[str]:
+        """The values of a series in the order of `labels`; empty where its file has no such column."""
+        own = dict(zip(self.columns[key[0]], key[1], strict=True))
+        return [own.get(name, "") for name in self.labels]
+
+
+def read(paths: Sequence[Path]) -> Table:
+    """Read all files.
+
+    Raises:
+        ConfigurationError: A file cannot be read, or a line of it is wrong; the message names file and line.
+    """
+    table = Table()
+    for number, path in enumerate(paths):
+        before = len(table.rows)
+        try:
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                _read(csv.reader(file), path, number, table)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise ConfigurationError(f"{path} cannot be read: {error}") from None
+        if len(table.rows) == before:
+            raise ConfigurationError(f"{path} has no rows; it needs lines of {TIME},{VALUE} below its header")
+    return table
+
+
+def _read(lines: Iterator[list[str]], path: Path, number: int, table: Table) -> None:
+    header = [name.strip() for name in next(lines, [])]
+    for name in (TIME, VALUE):
+        if header.count(name) != 1:
+            raise ConfigurationError(f"{path} needs one column {name}; its header is {','.join(header) or 'empty'}")
+    at, of = header.index(TIME), header.index(VALUE)
+    others = [index for index, name in enumerate(header) if name not in {TIME, VALUE}]
+    names = tuple(header[index] for index in others)
+    table.columns.append(names)
+    table.labels += [name for name in names if name not in table.labels]
+    for count, line in enumerate(lines, 2):
+        if not line:
+            continue
+        if len(line) != len(header):
+            raise ConfigurationError(f"{path}, line {count}: {len(line)} columns, the header has {len(header)}")
+        try:
+            row = Row(line[at], unix_seconds(line[at]), _value(line[of]), line[of])
+        except ValueError as error:
+            raise ConfigurationError(f"{path}, line {count}: {error}") from None
+        table.rows.append(row)
+        table.keys.append((number, tuple(line[index] for index in others)))
+
+
+def unix_seconds(text: str) -> float:
+    """Unix time of `YYYY-MM-DD HH:MM:SS` (UTC), RFC 3339, or a number of seconds.
+
+    Raises:
+        ValueError: It is none of them.
+    """
+    with suppress(ValueError):
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError(f"{TIME} {text!r} is no YYYY-MM-DD HH:MM:SS, RFC 3339 or Unix time") from None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _value(text: str) -> float:
+    if text.strip() in EMPTY:
+        return math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{VALUE} {text!r} is no number") from None
+    return value if math.isfinite(value) else math.nan

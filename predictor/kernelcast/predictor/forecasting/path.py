@@ -1,0 +1,82 @@
+"""Forecasts for many leads from the end of a panel."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.forecasting.combination import (
+    MIN_ERRORS,
+    error_quantiles,
+    lowest,
+    method_weights,
+    weighted_median,
+)
+from kernelcast.predictor.forecasting.methods import NAIVE, installed
+from kernelcast.predictor.forecasting.panel import Floats, Panel
+from kernelcast.predictor.forecasting.rolling import forward_filled
+
+EACH_LEAD: Final = 48
+"""Up to this lead each has its own weights; beyond it only leads that grow by `GROWTH`, others use the last one's."""
+GROWTH: Final = 1.15
+BYTES_AT_ONCE: Final = 256 * 2**20
+
+
+def forecast_path(panel: Panel, leads: int, levels: Sequence[float], seasons: Sequence[int]) -> tuple[Floats, Floats]:
+    """Forecast the intervals after the last one.
+
+    Args:
+        panel: The series.
+        leads: How many intervals.
+        levels: Quantile levels within 0..1.
+        seasons: Candidate lengths of seasons, intervals.
+
+    Returns:
+        Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
+    """
+    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
+    parts = [
+        _path(panel.values[begin : begin + group], leads, levels, seasons) for begin in range(0, panel.rows, group)
+    ]
+    return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts], axis=1)
+
+
+def own_leads(leads: int) -> list[int]:
+    """Leads whose weights and errors are computed."""
+    found = list(range(1, min(leads, EACH_LEAD) + 1))
+    while found[-1] < leads:
+        found.append(min(leads, int(found[-1] * GROWTH) + 1))
+    return found
+
+
+def _path(values: Floats, leads: int, levels: Sequence[float], seasons: Sequence[int]) -> tuple[Floats, Floats]:
+    filled, known, methods = forward_filled(values), ~np.isnan(values), installed()
+    center = np.empty((len(values), leads))
+    own = [lead for lead in own_leads(leads) if lead == 1 or values.shape[1] > lead + MIN_ERRORS]
+    offsets = np.full((len(levels), len(values), len(own)), np.nan)
+    weights: dict[str, Floats] = {}
+    for lead in range(1, leads + 1):
+        found: dict[str, Floats] = {}
+        for each in methods:
+            found |= each(filled, lead, seasons)
+        if lead in own:
+            stacked = np.stack(list(found.values()))
+            weight = method_weights(stacked, list(found).index(NAIVE), filled, known, lead)
+            weights = dict(zip(found, weight[:, :, -1], strict=True))
+            whole = weighted_median(stacked, weight)
+            quantiles = error_quantiles(whole, filled, known, lead, levels)
+            offsets[:, :, own.index(lead)] = quantiles[:, :, -1] - whole[:, -1]
+        last = np.stack([found[name][:, -1:] for name in weights if name in found])
+        present = np.stack([weights[name][:, None] for name in weights if name in found])
+        center[:, lead - 1] = weighted_median(last, np.where(np.isnan(last), 0.0, present))[:, 0]
+    floor = lowest(filled)[:, -1:]
+    return np.maximum(center, floor), np.maximum(center + _between(offsets, own, leads), floor)
+
+
+def _between(offsets: Floats, own: Sequence[int], leads: int) -> Floats:
+    """Offsets of all leads from those of some, linear between them; the last one's are held."""
+    places = np.interp(np.arange(1, leads + 1), own, np.arange(len(own)))
+    low = np.floor(places).astype(int)
+    high = np.minimum(low + 1, len(own) - 1)
+    between: Floats = offsets[:, :, low] + (offsets[:, :, high] - offsets[:, :, low]) * (places - low)
+    return between

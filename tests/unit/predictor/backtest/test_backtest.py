@@ -1,0 +1,187 @@
+"""`kernelcast backtest`: what it reads, refuses and writes."""
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernelcast.cli.app import run
+from kernelcast.predictor.backtest.durations import parse_duration
+from kernelcast.predictor.backtest.grid import inferred_interval
+from kernelcast.predictor.backtest.output import time_text
+from kernelcast.predictor.backtest.table import unix_seconds
+from kernelcast.predictor.forecasting.combination import forecast
+from kernelcast.predictor.forecasting.panel import Panel
+from kernelcast.predictor.forecasting.path import forecast_path, own_leads
+from kernelcast.wire.errors import ConfigurationError
+
+START = 1_700_000_000
+NAMES = ["mean", "lower", "upper"]
+
+
+def lines(count: int, *, every: int = 60, seed: int = 1) -> list[str]:
+    values = np.random.default_rng(seed).normal(50, 5, count)
+    return [f"{START + every * index},{value:.3f}" for index, value in enumerate(values)]
+
+
+def written(path: Path, rows: Sequence[str], header: str = "timestamp,value") -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+def backtest(tmp_path: Path, *arguments: str | Path, code: int = 0) -> list[dict[str, str]]:
+    output = tmp_path / "out.csv"
+    assert run(["backtest", *map(str, arguments), "--output", str(output)]) == code
+    return list(csv.DictReader(output.read_text().splitlines())) if code == 0 else []
+
+
+def test_every_row_comes_back_in_order_with_its_own_text(tmp_path: Path) -> None:
+    rows = ["1700000060,1.50", "1700000000,2", "1700000060,7e0", "1700000180,", "1700000240,3"]
+    found = backtest(tmp_path, written(tmp_path / "in.csv", rows), "--interval", "60s")
+
+    assert [f"{row['timestamp']},{row['value']}" for row in found] == rows
+    assert list(found[0]) == ["timestamp", "value", *NAMES]
+
+
+def test_rows_of_several_series_and_files_keep_their_labels(tmp_path: Path) -> None:
+    mixed = [
+        f"{host},{line}"
+        for pair in zip(lines(40), lines(40, seed=2), strict=True)
+        for host, line in zip("ab", pair, strict=True)
+    ]
+    first = written(tmp_path / "first.csv", mixed, "host,timestamp,value")
+    second = written(tmp_path / "second.csv", lines(40))
+    found = backtest(tmp_path, first, second)
+    alone = backtest(tmp_path, written(tmp_path / "alone.csv", lines(40)))
+
+    assert [row["host"] for row in found] == ["a", "b"] * 40 + [""] * 40
+    assert [row["mean"] for row in found if row["host"] == "a"] == [row["mean"] for row in alone]
+    assert [row["upper"] for row in found[80:]] == [row["upper"] for row in alone]
+
+
+def test_a_row_is_judged_from_the_rows_before_it_alone(tmp_path: Path) -> None:
+    whole = backtest(tmp_path, written(tmp_path / "whole.csv", lines(300)))
+    part = backtest(tmp_path, written(tmp_path / "part.csv", lines(200)))
+
+    assert whole[:200] == part
+
+
+def test_a_forecast_further_ahead_is_an_earlier_one(tmp_path: Path) -> None:
+    changed = lines(100)
+    changed[90] = changed[90].partition(",")[0] + ",99999"
+    found = [backtest(tmp_path, written(tmp_path / "in.csv", rows), "--ahead", "5m") for rows in (lines(100), changed)]
+
+    same = [
+        before["mean"] == after["mean"] and before["upper"] == after["upper"]
+        for before, after in zip(*found, strict=True)
+    ]
+    assert all(same[:95])
+
+
+def test_the_horizon_follows_the_last_row_of_each_series(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "in.csv", [f"{line},{host}" for host in "ab" for line in lines(60)], "timestamp,value,host"
+    )
+    found = backtest(tmp_path, path, "--horizon", "3", "--quantiles", "0.1,0.9")
+
+    after = [row for row in found if not row["value"]]
+    assert [(row["host"], int(row["timestamp"])) for row in after] == [
+        (host, START + 60 * (60 + lead)) for host in "ab" for lead in range(3)
+    ]
+    assert [row["host"] for row in found] == ["a"] * 63 + ["b"] * 63
+    for row in after:
+        bounds = [float(row[name]) for name in ("lower", "q0.1", "mean", "q0.9", "upper")]
+        assert bounds == sorted(bounds)
+
+
+def test_intervals_cover_what_they_say(tmp_path: Path) -> None:
+    found = backtest(tmp_path, written(tmp_path / "in.csv", lines(2000)))
+    later = [row for row in found[200:] if row["lower"]]
+
+    share = np.mean([float(row["lower"]) <= float(row["value"]) <= float(row["upper"]) for row in later])
+    assert len(later) == 1800
+    assert 0.92 < share < 0.97
+
+
+def test_the_report_scores_forecasts_beside_naive_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    backtest(tmp_path, written(tmp_path / "in.csv", lines(3000)), "--report")
+    text = capsys.readouterr().out
+
+    skill = float(text.split("skill")[1].split()[0])
+    assert 0.2 < skill < 0.35  # of a mean against the last value, for white noise: 1 - 1/sqrt(2)
+    assert "coverage of 95% bounds 0.9" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "problem"),
+    [
+        (["1,2"], "time,value", "needs one column timestamp"),
+        (["yesterday,2"], "timestamp,value", "line 2: timestamp 'yesterday'"),
+        (["1,2", "2,much"], "timestamp,value", "line 3: value 'much' is no number"),
+        (["1,2,3"], "timestamp,value", "line 2: 3 columns, the header has 2"),
+        ([], "timestamp,value", "has no rows"),
+        (["1,2", "2,2", "9999999999,3"], "timestamp,value", "give a longer --interval"),
+    ],
+)
+def test_bad_input_is_refused_with_its_place_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: list[str], header: str, problem: str
+) -> None:
+    (tmp_path / "out.csv").write_text("kept")
+    backtest(tmp_path, written(tmp_path / "in.csv", rows, header), code=2)
+
+    assert problem in capsys.readouterr().err
+    assert (tmp_path / "out.csv").read_text() == "kept"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--ahead", "soon"], ["--horizon", "0"], ["--interval", "5"], ["--quantiles", "0.5,2"]]
+)
+def test_bad_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    backtest(tmp_path, written(tmp_path / "in.csv", lines(5)), *arguments, code=2)
+
+    assert arguments[0] in capsys.readouterr().err
+
+
+def test_durations_are_seconds_or_intervals() -> None:
+    assert parse_duration("--x", "1.5h").intervals(60) == 90
+    assert parse_duration("--x", "12").intervals(300) == 12
+    assert parse_duration("--x", "12").seconds(300) == 3600
+    with pytest.raises(ConfigurationError, match="--x is '5y'"):
+        parse_duration("--x", "5y")
+
+
+def test_three_spellings_of_a_time_are_one() -> None:
+    spellings = ["2023-11-14 22:13:20", "2023-11-14T23:13:20+01:00", "2023-11-14T22:13:20Z", "1700000000"]
+
+    assert {unix_seconds(text) for text in spellings} == {float(START)}
+    assert [time_text(START, text) for text in spellings[:1] + spellings[2:]] == spellings[:1] + spellings[2:]
+
+
+def test_an_interval_is_inferred_though_rows_are_missing_and_late() -> None:
+    times = np.array([0, 300, 600, 1500, 1800, 1801, 2100, 2400.0])
+
+    assert inferred_interval(times) == 300
+
+
+def test_a_path_is_the_forecast_of_each_lead() -> None:
+    values = np.random.default_rng(1).normal(size=(3, 200)).cumsum(axis=1)
+    panel = Panel(values, 0, 1, np.zeros(3, np.int64))
+    center, quantiles = forecast_path(panel, 5, [0.1, 0.9], [10])
+
+    for lead in range(1, 6):
+        alone = forecast(panel, lead, [0.1, 0.9], [10])
+        np.testing.assert_allclose(center[:, lead - 1], alone.center[:, -1])
+        np.testing.assert_allclose(quantiles[:, :, lead - 1], alone.quantiles[:, :, -1])
+
+
+def test_a_long_path_is_whole_and_its_bounds_hold_between_leads() -> None:
+    values = np.random.default_rng(1).normal(size=(2, 400))
+    center, quantiles = forecast_path(Panel(values, 0, 1, np.zeros(2, np.int64)), 200, [0.1, 0.9], [24])
+
+    assert own_leads(200)[-1] == 200
+    assert not np.isnan(center).any()
+    assert (quantiles[0] <= center).all()
+    assert math.isclose(float(np.mean(quantiles[1] - quantiles[0])), 2.56, rel_tol=0.15)
