@@ -1,4 +1,4 @@
-"""Delta points of a batch into cumulative ones; what has none passes untouched."""
+"""Converts the delta points of a batch to cumulative points; all other points pass unchanged."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -32,42 +32,43 @@ from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 from kernelcast.columnar import Decoded, HistogramColumns, NumberColumns, SeriesIdentity, Temporality
 
 KEPT_WORDS: Final = 4096
-"""The shortest output of buckets that is made."""
+"""Smallest output buffer for buckets, in 64-bit words."""
 
 
 class DeltaIdentitySource(Protocol):
-    """The part of an input that is needed here."""
+    """The identities of an input's series; every input has them."""
 
     def identity(self, number: int) -> object:
-        """What a series number stands for; a `SeriesIdentity` where it can be a delta series."""
+        """Returns the identity behind a series number: a `SeriesIdentity` if it can be a delta series."""
         ...
 
 
 @runtime_checkable
 class KnowsDeltas(Protocol):
-    """An input that tells delta series without parsing their identities."""
+    """An input that recognises delta series without parsing their identities."""
 
     def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
-        """Which series numbers stand for delta series."""
+        """Returns a mask: True for each series number that belongs to a delta series."""
         ...
 
 
 class Accumulator:
-    """The running totals of delta series; for one thread.
+    """Keeps the running totals of delta series and adds points to them. Only the consuming thread uses it.
 
     Attributes:
         rows: The totals.
         producers: Lost points by producer.
-        positions: By partition number, the offset as of which its totals are valid: below, nothing is added.
+        positions: By partition number, the offset up to which its totals include all messages. Points of messages
+            below this offset are not added again.
         scopes: By partition number, WHOLE_TOPIC, PART_OF_TOPIC or GROWN_TOPIC.
     """
 
     def __init__(self, order: Order, *, max_series: int) -> None:
-        """Begin with nothing.
+        """Start without totals.
 
         Args:
-            order: What points are judged by.
-            max_series: Delta series held at most; points of others are refused and counted.
+            order: Limits by which points are put in order.
+            max_series: Largest number of delta series. Points of further series are refused and counted.
         """
         self._order = order
         self._of_wire: dict[DeltaIdentitySource, Int32Array] = {}
@@ -79,16 +80,16 @@ class Accumulator:
     def accumulate(
         self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource
     ) -> tuple[Decoded, Int64Array]:
-        """Turn delta points into cumulative ones.
+        """Convert delta points to cumulative points.
 
         Args:
             decoded: A batch.
-            messages: Where each message came from.
+            messages: Partition, offset and append time of each message.
             source: The input that decoded it.
 
         Returns:
-            The same points in the same places with totals in place of deltas, and without a value where there is no
-            total; and, of shape (PASSED + 1,), how many points came to what.
+            The same points at the same indices, with totals in place of deltas, and without a value where there is no
+            total; and the number of points by outcome code, of shape (PASSED + 1,).
         """
         counts: Int64Array = np.zeros(PASSED + 1, np.int64)
         numbers, histograms = decoded.numbers, decoded.histograms
@@ -105,7 +106,7 @@ class Accumulator:
         return replace(decoded, numbers=numbers, histograms=histograms), counts
 
     def forget(self, source: DeltaIdentitySource, numbers: Iterable[int] | Int32Array) -> None:
-        """Series numbers that may stand for other series from now on."""
+        """Forget series numbers: the input may give them to other series from now on."""
         of_wire = self._of_wire.get(source)
         if of_wire is not None:
             known = np.asarray(numbers, np.int32)
@@ -113,7 +114,7 @@ class Accumulator:
             self.producers.forget(source, known)
 
     def free(self, rows: Int64Array) -> None:
-        """Drop totals; their series begin anew should they return."""
+        """Drop totals. If such a series returns, its total restarts at 0."""
         if not len(rows):
             return
         gone = np.zeros(self.rows.used, np.bool_)
@@ -125,10 +126,10 @@ class Accumulator:
         self.rows.free(rows)
 
     def expired(self, oldest_ms: Mapping[int, int], kept_ms: int = 0) -> Int64Array:
-        """Rows whose series have ended, which rest from now on; gives those that have rested for long enough.
+        """Mark rows of ended series as resting; return the rows that have rested long enough to be dropped.
 
-        A series has ended when it was last seen before its partition's limit. A row without a total does not rest, nor
-        does one that is scattered and has stayed where it is.
+        A series has ended when it was last seen before its partition's limit. An ended row without a total does not
+        rest. A scattered row is returned once it has ended, or has stayed in one partition since the limit.
 
         Args:
             oldest_ms: By partition number, the append time before which a series is too old.
@@ -147,12 +148,12 @@ class Accumulator:
         return np.flatnonzero(rested | settled)
 
     def at(self, partition: int, offset: int) -> None:
-        """Totals of a partition are valid as of an offset."""
+        """Set the offset up to which a partition's totals include all messages."""
         self._make_room_for(partition)
         self.positions[partition] = offset
 
     def set_scope(self, partition: int, scope: int) -> int:
-        """Set which partitions of a partition's topic are read, see `Standing`; gives what was set before."""
+        """Set which partitions of a partition's topic are read, see `Standing`; returns the previous value."""
         self._make_room_for(partition)
         before = int(self.scopes[partition])
         self.scopes[partition] = scope
@@ -166,11 +167,11 @@ class Accumulator:
 
     @property
     def forgotten_gaps(self) -> int:
-        """Gaps given up for want of room, ever."""
+        """Number of gaps dropped because the gap table was full, since the start."""
         return int(self.rows.gaps.control[FORGOTTEN_GAPS])
 
     def _look_up(self, source: DeltaIdentitySource, numbers: Int32Array) -> Int32Array | None:
-        """The row of each point; None where no point is a delta."""
+        """Return the row of each point; None if no point is a delta."""
         if not len(numbers):
             return None
         of_wire = self._of_wire.get(source)
@@ -191,9 +192,9 @@ class Accumulator:
         return rows if (rows != NOT_DELTA).any() else None
 
     def _give_up_resting(self, needed: int, in_use: Int32Array) -> None:
-        """Where there is no room for so many series more, drop resting totals, the longest resting first.
+        """Make room for new series by dropping resting totals, the one that has rested longest first.
 
-        None of those in use: points that are being added refer to them.
+        Rows in `in_use` are kept, because points of the present batch refer to them.
         """
         missing = len(self.rows) + needed - self.rows.most
         if missing <= 0:
@@ -205,7 +206,7 @@ class Accumulator:
         self.free(rows[np.argsort(columns.append_ms[rows], kind="stable")][:missing])
 
     def _meet(self, source: DeltaIdentitySource, of_wire: Int32Array, numbers: Int32Array) -> None:
-        """Find out which new series are deltas, and give those rows."""
+        """Classify new series numbers and assign a row to each delta series."""
         of_wire[numbers] = NOT_DELTA
         likely = numbers[source.deltas(numbers)] if isinstance(source, KnowsDeltas) else numbers
         for number in likely.tolist():
@@ -223,7 +224,7 @@ class Accumulator:
         return outcomes, times
 
     def _counted(self, source: DeltaIdentitySource, numbers: Int32Array, outcomes: UInt8Array) -> Int64Array:
-        """Shape (PASSED + 1,), how many points came to what; noted by producer, too."""
+        """Count points by outcome, of shape (PASSED + 1,), and by producer."""
         self.producers.count(source, numbers, outcomes)
         return np.bincount(outcomes, minlength=PASSED + 1)
 
@@ -290,5 +291,5 @@ def _incoming(
 
 
 def named(counts: Int64Array) -> Sequence[tuple[str, int]]:
-    """Counts of outcomes that came about, by their names."""
+    """Return (name, count) of each outcome that occurred."""
     return [(name, int(counts[code])) for code, name in OUTCOMES.items() if counts[code]]

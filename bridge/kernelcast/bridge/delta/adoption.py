@@ -1,15 +1,16 @@
-"""Totals that follow a series to the partition of another replica.
+"""Adoption of totals: a series that moves to the partition of another replica keeps its total.
 
-After a topic has grown, a series may go on in a partition of another replica. That replica sees a series that is new to
-it, and does not know what the former owner has counted. It finds that in the former owner's snapshot and adds it.
+After partitions were added to a topic, a series may continue in a partition of another replica. To that replica the
+series is new, and it does not have the total of the former owner. It reads that total from the former owner's snapshot
+and adds it.
 
-Invariant: the totals that are added count different points, because the former one ends before the other one begins;
-and no total changes by an addition once it has been exposed. So a total that began in a grown topic is PENDING: it
-counts, and gives no value, until one of these has happened.
+Invariants: two totals that are added count different points, because the former one ends before the other one begins;
+and no exposed total is changed by such an addition. So a total that began in a grown topic is PENDING: points are added
+to it, but it is not exposed, until one of these has happened.
 
 * A snapshot of another partition has a total that ends exactly where this one begins: the series came from there.
-* The former owner must have withdrawn the series by now, as `series.held` says. Then the newest total that ends before
-  this one begins is added; without any the series is a new one.
+* The former owner has withdrawn the series by now (`series.held` has the time). Then the newest total that ends before
+  this one begins is added. If there is none, the series is new.
 
 A former owner that fails leaves its partition, with its snapshot, to another replica. Totals of one series that meet in
 that way are joined by the same rule, `restore`.
@@ -47,25 +48,25 @@ from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 from kernelcast.wire.errors import BrokerError, WireError
 
 Columns = Mapping[str, NDArray[Any]]
-"""Of a snapshot."""
+"""Columns of a snapshot, by name."""
 READ_SECONDS: Final = 10.0
-"""Between two looks at the snapshots of other replicas, and between two snapshots while a topic's growth is recent."""
+"""Interval between two reads of other replicas' snapshots, and between two writes while a topic has grown recently."""
 MAX_JOINED_GAPS: Final = 128
 LARGEST_INTEGER: Final = 2**63 - 1
 KEPT_WORDS: Final = 4096
 
 
 class Adoption:
-    """Finds the former totals of pending ones in other replicas' snapshots; for the consuming thread."""
+    """Finds the former totals of pending rows in other replicas' snapshots. Only the consuming thread uses it."""
 
     def __init__(self, rows: TotalRows, state: StateTopic, clock: Clock, *, hold_seconds: float) -> None:
-        """Begin with nothing pending.
+        """Start with nothing pending.
 
         Args:
             rows: The totals.
-            state: Where other replicas write theirs.
-            clock: Says when to look again.
-            hold_seconds: After how long a former owner has withdrawn a series at the earliest.
+            state: The topic to which other replicas write their totals.
+            clock: Schedules the reads.
+            hold_seconds: Shortest time after which a former owner has withdrawn a series.
         """
         self._rows, self._state, self._clock = rows, state, clock
         self._hold_ms = round(hold_seconds * 1e3)
@@ -75,7 +76,7 @@ class Adoption:
     def settle(
         self, owned: Mapping[Key, int], others: Iterable[Key], topic_ids: Mapping[str, str], newest_append_ms: int
     ) -> None:
-        """Add former totals to pending ones, and end the wait of those that have waited long enough.
+        """Add former totals to pending rows, and expose the rows that have waited long enough.
 
         Args:
             owned: Our partitions and their numbers.
@@ -102,7 +103,7 @@ class Adoption:
             self._log.info("totals of delta series continued from other replicas", series=adopted)
 
     def give_up(self, rows: Int64Array) -> None:
-        """Have pending totals give values, with what was found of former ones."""
+        """Expose pending totals, with or without a former total."""
         self._rows.columns.flags[rows] &= np.uint8(255 - PENDING)
 
     def _pending(self) -> Int64Array:
@@ -127,7 +128,7 @@ class Adoption:
 
 
 def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
-    """Add the former total of a series, the only one in `former`, to its present one; whether that was possible."""
+    """Add the only total in `former` to the present total of its series; returns whether that was possible."""
     columns, before = rows.columns, former.columns
     kind = int(columns.kind[row])
     if kind != before.kind[0] or before.last_ns[0] > columns.start_ns[row]:
@@ -147,10 +148,10 @@ def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
 
 
 def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> int:
-    """Put a snapshot's totals back, as `thaw`; a pending total and the one that ends before it begins are joined.
+    """Restore a snapshot's totals, as `thaw` does; a pending total and the one that ends before it begins are joined.
 
     Raises:
-        WireError: The snapshot says what no writer writes.
+        WireError: The snapshot has content that no writer produces.
     """
     joins: list[tuple[bytes, TotalRows]] = []
     replaced: list[int] = []
@@ -171,7 +172,7 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
 
 
 def _newest_former(rows: TotalRows, pending: Int64Array, snapshots: list[Columns]) -> dict[int, TotalRows]:
-    """By pending row, the total with the latest end among those that end before it begins."""
+    """Return, by pending row, the total with the latest end among those that end before it begins."""
     digests = {rows.columns.digest[row].tobytes(): row for row in pending.tolist()}
     best: dict[int, tuple[int, Columns, int]] = {}
     for columns in snapshots:
@@ -184,13 +185,13 @@ def _newest_former(rows: TotalRows, pending: Int64Array, snapshots: list[Columns
     for row, (_, columns, i) in best.items():
         try:
             former[row] = _alone(columns, i)
-        except WireError:  # its writer is another bridge: a damaged snapshot costs the addition only
+        except WireError:  # another bridge wrote it: a damaged snapshot costs only this addition
             continue
     return former
 
 
 def _alone(columns: Columns, i: int) -> TotalRows:
-    """One total of a snapshot, as row 0."""
+    """Load one total of a snapshot as row 0."""
     chosen = {name: columns[name][i : i + 1] for name in columns if len(columns[name]) == len(columns["kind"])}
     for name, count in (("gap_begin_ns", "gaps"), ("gap_end_ns", "gaps"), ("blocks", "words")):
         stop = int(columns[count][: i + 1].sum())
@@ -201,7 +202,7 @@ def _alone(columns: Columns, i: int) -> TotalRows:
 
 
 def _copy(rows: TotalRows, row: int) -> TotalRows:
-    """One total, as row 0."""
+    """Copy one total to row 0."""
     return _alone(freeze(rows, np.array([row]), {int(rows.columns.partition[row]): 0}), 0)
 
 
@@ -224,7 +225,7 @@ def _same_bounds(rows: TotalRows, row: int, former: TotalRows) -> bool:
 
 
 def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
-    """Add a former total as if it were one more point."""
+    """Add a former total by converting it to a point first, so that both are merged by the same code."""
     one: UInt8Array = np.array([DUPLICATE], np.uint8)
     scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
     times: Int64Array = np.ones(1, np.int64)
@@ -244,7 +245,7 @@ def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
 
 
 def _join_gaps(rows: TotalRows, row: int, former: TotalRows) -> None:
-    """Put the former total's gaps, and what lies between both totals, before the gaps of the present one."""
+    """Prepend the former total's gaps, and the interval between both totals, to the gaps of the present one."""
     columns, chosen = rows.columns, np.array([row])
     begins, ends = gather_gaps(columns, rows.gaps, chosen)
     older, older_ends = gather_gaps(former.columns, former.gaps, np.array([0]))

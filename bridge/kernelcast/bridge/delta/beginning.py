@@ -1,11 +1,11 @@
-"""The beginning of totals: snapshots that are used or refused, and where reading begins without one.
+"""Restores totals at an assignment, or refuses their snapshots, and determines the offset at which reading starts.
 
-Every message of a topic that brings delta points is counted, from where the totals are valid. So reading does not begin
-one time-to-live ago there, as it does for cumulative series, but
+Every message of a topic with delta points counts, from the offset up to which the totals are valid. So reading does not
+start one time-to-live ago, as it does for cumulative series, but
 
 * at the offset of the partition's snapshot;
-* without a snapshot, where the group has read to, or at the partition's first message if the group has never read it,
-  as after partitions were added while no bridge ran.
+* without a snapshot, at the group's committed offset, or at the partition's first message if the group has never read
+  it, as after partitions were added while no bridge ran.
 
 In both cases `snapshot_max_age_seconds` is the limit, measured in Kafka's time: from the append time of the snapshot,
 or of the message, to the newest append time of the topics. The clocks of the machines are not compared.
@@ -31,18 +31,19 @@ ALL: Final = "all"
 
 
 def name_of(key: Key) -> str:
-    """Name of the snapshot of one partition."""
+    """Return the name of the snapshot of one partition."""
     return f"{key[0]}/{key[1]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What Kafka says beside the assignment.
+    """Facts that Kafka gives beside the assignment itself.
 
     Attributes:
         newest_append_ms: The newest append time of the topics; 0 where Kafka does not name it.
         numbers: By topic, the numbers of all its partitions.
-        offsets_since: Gives the first offsets at or after a time in milliseconds; absent where Kafka does not answer.
+        offsets_since: Returns the first offsets at or after a time in milliseconds; a partition is absent if Kafka does
+            not answer for it.
     """
 
     newest_append_ms: int = 0
@@ -52,10 +53,10 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The beginning of some partitions.
+    """Offsets at which the reading of some partitions starts.
 
     Attributes:
-        restored: The offsets as of which restored totals are valid.
+        restored: By partition with restored totals, the offset up to which they are valid.
         unread: By partition without a snapshot, of topics that bring delta points: the first offset to be read.
     """
 
@@ -64,10 +65,10 @@ class Begun:
 
 
 class Beginnings:
-    """Restores totals at an assignment; for the consuming thread.
+    """Restores totals at an assignment. Only the consuming thread uses it.
 
     Attributes:
-        topic_ids: Kafka's ids of topics: a snapshot belongs to the topic with the same one.
+        topic_ids: Kafka's ids of topics. A snapshot is used only for the topic with the same id.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class Beginnings:
         by_partition: bool,
         most_age_seconds: float,
     ) -> None:
-        """Prepare.
+        """Prepare; reads nothing yet.
 
         Args:
-            rows: Where totals go.
-            state: Where snapshots are.
-            instruments: Count what became of snapshots.
-            clock: The age of a snapshot where Kafka names no times.
-            by_partition: Whether each partition has a snapshot; else there is one of all.
+            rows: Receives the totals.
+            state: The topic with the snapshots.
+            instruments: Count used and refused snapshots.
+            clock: Gives the age of a snapshot if Kafka does not stamp messages.
+            by_partition: Whether each partition has a snapshot; otherwise one snapshot covers all partitions.
             most_age_seconds: Age of the oldest snapshot that is used.
         """
         self._rows, self._state, self._instruments, self._clock = rows, state, instruments, clock
@@ -97,12 +98,12 @@ class Beginnings:
         self.topic_ids: dict[str, str] = {}
 
     def begin(self, partitions: Sequence[Partition], around: Surroundings, bringing: Iterable[str]) -> Begun:
-        """Put totals back, and find where partitions without any are read from.
+        """Restore totals, and find the offsets at which partitions without totals are read from.
 
         Args:
-            partitions: Those that are assigned.
-            around: What Kafka says beside.
-            bringing: Topics that are known to bring delta points.
+            partitions: The assigned partitions.
+            around: Facts that Kafka gives beside the assignment.
+            bringing: Topics that are known to have delta points.
         """
         by_key = {partition.key: partition for partition in partitions}
         if self._by_partition:
@@ -129,11 +130,11 @@ class Beginnings:
     def _found(self, names: list[str], by_key: Mapping[Key, Partition]) -> dict[str, TotalsSnapshot | WireError]:
         found = self._state.read(names, lambda one: not self._foreign(one, by_key)) if names else {}
         if len(found) < len(names):
-            self._log.info("no totals of delta series are kept, so any begin anew", partitions=len(names) - len(found))
+            self._log.info("no snapshot of delta totals found; totals start at 0", partitions=len(names) - len(found))
         return found
 
     def _topics_of(self, found: Mapping[str, TotalsSnapshot | WireError]) -> set[str]:
-        """Topics of which there is a total in one of the snapshots."""
+        """Return the topics that have a total in one of the snapshots."""
         topics = set()
         for snapshot in found.values():
             if isinstance(snapshot, TotalsSnapshot):
@@ -141,7 +142,7 @@ class Beginnings:
         return topics
 
     def _unread(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> dict[Key, int]:
-        """Where partitions without a snapshot are read from, if their topic brings delta points."""
+        """Return the start offsets of partitions without a snapshot whose topic has delta points."""
         if self._by_partition:
             topics = topics | self._topics_of_others(partitions, around, topics)
         unread = {
@@ -156,7 +157,7 @@ class Beginnings:
         return {key: max(offset, oldest.get(key, 0)) for key, offset in unread.items()}
 
     def _topics_of_others(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> set[str]:
-        """Topics that bring delta points to partitions that are not assigned: those have a snapshot."""
+        """Return the topics that have delta points in partitions of other replicas; their snapshots show it."""
         asked = {partition.key[0] for partition in partitions} - topics
         others = {name_of((topic, number)): topic for topic in asked for number in around.numbers.get(topic, ())}
         try:
@@ -188,10 +189,10 @@ class Beginnings:
     def _refused(self, cause: str, reason: str, partitions: Mapping[Key, object]) -> None:
         self._instruments.beginnings.labels(cause).inc(len(partitions))
         if cause != "missing" and partitions:
-            self._log.warning("totals of delta series begin anew", cause=cause, reason=reason)
+            self._log.warning("totals of delta series restart at 0", cause=cause, reason=reason)
 
     def _foreign(self, found: TotalsSnapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
-        """Partitions whose totals in a snapshot are those of another log of the same name, and how that shows."""
+        """Return partitions whose totals in a snapshot belong to another log of the same name, with the evidence."""
         foreign = {}
         for key, offset in found.positions:
             ours, topic = partitions.get(key), key[0]
@@ -206,7 +207,7 @@ class Beginnings:
     def _unfit(
         self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
     ) -> tuple[str, str]:
-        """Why a snapshot cannot be used: cause and reason; empty where it can."""
+        """Return cause and reason why a snapshot cannot be used; both empty if it can."""
         if found is None:
             return "missing", ""
         if isinstance(found, WireError):
@@ -218,9 +219,9 @@ class Beginnings:
         return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
 
     def _age_seconds(self, found: TotalsSnapshot | WireError | None, around: Surroundings) -> float:
-        """For how long messages were written after a snapshot: those are read again before anything is exposed.
+        """Return the time during which messages were written after a snapshot; they are read again before exposure.
 
-        By Kafka's times, or by the clocks of both bridges where Kafka does not name them.
+        Measured by Kafka's append times, or by the clocks of both bridges if Kafka does not stamp messages.
         """
         if not isinstance(found, TotalsSnapshot):
             return 0.0

@@ -1,4 +1,4 @@
-"""The arrays that hold the running totals, and the codes of what becomes of a delta point."""
+"""Arrays of the running totals, and the outcome codes of delta points."""
 
 from typing import Any, Final, NamedTuple
 
@@ -6,35 +6,35 @@ import numpy as np
 
 from kernelcast.bridge.tables.columns import FloatArray, Int32Array, Int64Array, UInt8Array, grown
 
-# What `DeltaColumns.of_wire` holds of a series number, beside its row.
+# `Accumulator._of_wire` maps a series number to its row, or to one of these codes.
 UNSEEN: Final = -1
-"""Not looked at yet."""
+"""Not classified yet."""
 NOT_DELTA: Final = -2
 REFUSED: Final = -3
-"""A delta series for which there is no room."""
+"""A delta series beyond `max_series`."""
 
-# What becomes of a point.
+# Outcomes of a point. The order counts: codes up to LAST_ADDED mean that the value is in the total.
 ADDED: Final = 0
 FIRST: Final = 1
-"""It began its series' total."""
+"""Added as the first point of its series' total."""
 GAP: Final = 2
-"""Added; between it and the one before something is missing, or the producer was started again."""
+"""Added; points before it are missing, or the producer was restarted."""
 FILLED: Final = 3
-"""Added; it came late and fitted into a known gap."""
+"""Added; it came late and lies within a known gap."""
 OVERLAP: Final = 4
 """Added; it begins before the last one ended and ends after it."""
 CLOCK_SET: Final = 5
 """Added; the last one lay in the future by Kafka's clock, so the producer's clock has been put right."""
 BOUNDS_CHANGED: Final = 6
-"""The total began anew: a histogram has other bounds."""
+"""Added to a total that restarted at 0, because the histogram has other bounds."""
 OVERFLOW: Final = 7
-"""The total began anew: it no longer fitted into 64 bits."""
+"""Added to a total that restarted at 0, because the sum would exceed 64 bits."""
 REPLAYED: Final = 8
-"""Not added: its message stands before the offset as of which the total is valid."""
+"""Not added: its message's offset is below the one up to which the total is valid, so it is in the total already."""
 DUPLICATE: Final = 9
-"""Not added: start and time of the last one."""
+"""Not added: it has start and time of the last point."""
 OLDER: Final = 10
-"""Not added: it ends before the last one and fits into no known gap."""
+"""Not added: it ends before the last point and lies in no known gap."""
 NO_VALUE: Final = 11
 """Nothing to add: OTLP's no-recorded-value."""
 MALFORMED: Final = 12
@@ -42,7 +42,7 @@ SPREAD: Final = 13
 """Not added: its series comes from several partitions, which are read at different speeds."""
 LIMIT: Final = 14
 PASSED: Final = 15
-"""No delta point, passed on as it is."""
+"""Not a delta point; passed on unchanged."""
 
 OUTCOMES: Final = {
     ADDED: "added",
@@ -64,10 +64,10 @@ OUTCOMES: Final = {
 """Values of the label `outcome` of the counter of delta points."""
 
 LOST: Final = (OLDER, MALFORMED, SPREAD, LIMIT)
-"""Codes that say that a point's value is in no total and never will be."""
+"""Codes of points whose value is in no total and never will be."""
 
 LAST_ADDED: Final = OVERFLOW
-"""Codes up to this one say that the point's value is in the total."""
+"""Codes up to this one mean that the point's value is in the total."""
 
 # Kinds of a row.
 FREE: Final = 0
@@ -81,22 +81,22 @@ INTEGER: Final = 2
 """The total is `integer`, exact."""
 HAS_SUM: Final = 4
 SCATTERED: Final = 8
-"""It moves between partitions: nothing of it is exposed."""
+"""The series moves between partitions, so it is not exposed."""
 PENDING: Final = 16
-"""It may continue a total of another replica, which is looked for: nothing of it is exposed yet; see `adoption`."""
+"""It may continue a total of another replica; it is not exposed while that total is looked for, see `adoption`."""
 RESTING: Final = 32
 """Its series has ended; the total is kept for when the series returns."""
 
-# Which partitions of a topic this replica reads, as far as one of them is concerned.
+# Scope of a partition: how many partitions of its topic this replica reads.
 WHOLE_TOPIC: Final = 0
-"""All of them: nothing of its series is anywhere else."""
+"""All of them: no other replica has points of its series."""
 PART_OF_TOPIC: Final = 1
-"""Not all: its series may have gone on in a partition of another replica."""
+"""Not all: its series may continue in a partition of another replica."""
 GROWN_TOPIC: Final = 2
-"""Not all, and partitions were added lately: series come from partitions of other replicas."""
+"""Not all, and partitions were added recently: series arrive from partitions of other replicas."""
 
 NOTHING: Final = -1
-"""`last_ns` of a row without a total; a block, a gap or a partition that is none."""
+"""Null value: `last_ns` of a row without a total, and the index of an absent block, gap or partition."""
 
 # Slots of `Gaps.control`.
 FREE_GAP: Final = 0
@@ -106,30 +106,31 @@ GAP_CONTROLS: Final = 3
 
 
 class DeltaColumns(NamedTuple):
-    """One row per delta series.
+    """Totals of delta series, one row per series.
 
     Attributes:
         kind: FREE, NUMBER, EXPLICIT or EXPONENTIAL.
         flags: MONOTONIC, INTEGER, HAS_SUM, SCATTERED, PENDING, RESTING.
-        digest: Shape (rows, 16): its identity, see `identity.digest`.
-        partition: Where it was read last.
-        key_hash: Key of the message that it was read in last, as in `series.columns.MessageColumns`.
-        moved_ms: Append time at which it last came from another partition, 0 for never; of a PENDING one, that of its
-            first point here.
+        digest: Shape (rows, 16): hash of its identity, see `identity.digest`.
+        partition: Number of the partition that its newest message came from.
+        key_hash: Hash of the key of its newest message, as in `tables.columns.MessageColumns`.
+        moved_ms: Append time at which it last moved from another partition, 0 for never; of a PENDING row, the append
+            time of its first point here.
         append_ms: Newest append time of its messages.
         start_ns: When accumulation began.
         begin_ns: Start of the newest point.
         last_ns: Time of the newest point; NOTHING without a total.
-        right_ns: Time of the newest point before the producer's clock ran ahead; 0 where none is known. What ends
-            before it has been counted, so it does not show that the clock was put right.
-        shown_ns: Time that its total was last shown with: that of the newest point, and a nanosecond more each time a
-            late one has changed the total, so that the store takes the newer total for the newer one.
+        right_ns: Time of the newest point before the producer's clock ran ahead; 0 if none is known. A point that ends
+            before it has been counted, so such a point does not mean that the clock was corrected.
+        shown_ns: Time with which its total was last passed on: the time of the newest point, plus one nanosecond for
+            each late point that changed the total. The store orders points by time, so the newer total must have the
+            later time.
         total: float64, running total; of a histogram, its sum.
         integer: int64, running total where INTEGER; of a histogram, its count.
-        gap: First of its gaps, the newest, or NOTHING.
-        gaps: How many it has.
-        block: Where its buckets start, or NOTHING.
-        capacity: Words of its block.
+        gap: Index of its newest gap, the head of a linked list, or NOTHING.
+        gaps: Number of its gaps.
+        block: Index of the first word of its buckets, or NOTHING.
+        capacity: Number of words in its block.
     """
 
     kind: UInt8Array
@@ -153,12 +154,13 @@ class DeltaColumns(NamedTuple):
 
 
 class Gaps(NamedTuple):
-    """Intervals of which nothing has come, linked per series from the newest to the oldest.
+    """Intervals without points: one linked list per series, newest first, and a list of free entries.
 
     Attributes:
-        begin_ns, end_ns: What is missing.
-        next: The series' next older gap, or NOTHING; of a free one, the next free one.
-        control: First free one or NOTHING, how many were ever used, how many were forgotten for want of room.
+        begin_ns, end_ns: The missing interval.
+        next: Index of the series' next older gap, or NOTHING; of a free entry, the next free entry.
+        control: FREE_GAP: first free entry or NOTHING; USED_GAPS: entries ever used; FORGOTTEN_GAPS: gaps dropped
+            because the table was full.
     """
 
     begin_ns: Int64Array
@@ -168,7 +170,7 @@ class Gaps(NamedTuple):
 
 
 def empty_columns(capacity: int) -> DeltaColumns:
-    """Rows, all free."""
+    """Make rows that are all free."""
     kinds: dict[str, Any] = dict.fromkeys(DeltaColumns._fields, np.int64)
     kinds |= dict.fromkeys(("kind", "flags", "digest"), np.uint8)
     kinds |= dict.fromkeys(("partition", "gap", "gaps", "capacity"), np.int32)
@@ -178,7 +180,7 @@ def empty_columns(capacity: int) -> DeltaColumns:
 
 
 def longer_columns(columns: DeltaColumns, needed: int) -> DeltaColumns:
-    """The same rows with free ones after them."""
+    """Copy rows into larger arrays, with free rows after them."""
     longer = empty_columns(grown(len(columns.kind), needed))
     for name in columns._fields:
         source = getattr(columns, name)
@@ -187,14 +189,14 @@ def longer_columns(columns: DeltaColumns, needed: int) -> DeltaColumns:
 
 
 def empty_gaps(capacity: int) -> Gaps:
-    """Room for gaps."""
+    """Make a gap table without gaps."""
     control: Int64Array = np.zeros(GAP_CONTROLS, np.int64)
     control[FREE_GAP] = NOTHING
     return Gaps(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(capacity, np.int32), control)
 
 
 def longer_gaps(gaps: Gaps, needed: int) -> Gaps:
-    """The same gaps with room after them."""
+    """Copy gaps into larger arrays."""
     longer = empty_gaps(needed)
     for name in ("begin_ns", "end_ns", "next"):
         source = getattr(gaps, name)

@@ -1,13 +1,13 @@
-"""Running totals that follow partitions: restored when they come, kept while they are ours, written when they go.
+"""Running totals of the assigned partitions: restored at assignment, updated while owned, written at revocation.
 
-Totals of a partition and the offset as of which they are valid are kept together, so that whatever is read twice is
-added once. Where a partition without a snapshot begins: `beginning`. How totals follow series to other replicas:
-`adoption`.
+The totals of a partition and the offset up to which they are valid are kept together, so that a message that is read
+twice is added once. `beginning` determines where a partition without a snapshot is read from; `adoption` moves totals
+between replicas.
 
-A total outlasts its series: when the series has ended, the total rests, and goes on should the series return.
+A total outlives its series: after the series has ended, the total rests, and continues if the series returns.
 
-Where all replicas read everything, a series may come from any partition. Its points then meet in one total, with one
-snapshot for all partitions, which all replicas share: each is as far as its offsets say.
+If all replicas read everything, a series may come from any partition. Its points are then added to one total. One
+snapshot covers all partitions, and all replicas share it; its offsets say how far each partition is included.
 """
 
 import secrets
@@ -39,19 +39,19 @@ from kernelcast.wire.errors import BrokerError
 
 MAX_GAPS_PER_SERIES: Final = 128
 HELD: Final = 2**62
-"""Position of a partition that is not read from where it should be yet: nothing of it is added."""
+"""Position of a partition whose start offset is not known yet: none of its points is added."""
 FLUSH_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaPolicy:
-    """How totals are kept.
+    """Rules for keeping totals.
 
     Attributes:
-        settings: What can be set.
+        settings: The section `bridge.deltas`.
         ttl_seconds: How long a series stays after its last point.
         tolerance_ns: How far ahead of its append time a time may lie.
-        by_partition: Whether a series stays in one partition, which goes from one replica to another.
+        by_partition: Whether each series stays in one partition, which replicas hand over to each other.
         hold_seconds: How long a series that is new in a grown topic is hidden at least, see `series.held`.
     """
 
@@ -63,14 +63,14 @@ class DeltaPolicy:
 
 
 class Deltas:
-    """The running totals of the partitions that are ours; for the consuming thread.
+    """Running totals of the partitions that this replica owns. Only the consuming thread uses it.
 
     Attributes:
-        topics: Those that have brought delta points, of which no message may be skipped.
+        topics: Topics that have had delta points; no message of them may be skipped.
     """
 
     def __init__(self, policy: DeltaPolicy, state: StateTopic, instruments: DeltaInstruments, clock: Clock) -> None:
-        """Begin with nothing."""
+        """Start without partitions."""
         settle_ms = round(policy.ttl_seconds * 1e3) if policy.by_partition else 0
         self._policy, self._state, self._instruments, self._clock = policy, state, instruments, clock
         self._totals = Accumulator(
@@ -99,14 +99,14 @@ class Deltas:
         self.topics: set[str] = set()
 
     def assigned(self, partitions: Sequence[Partition], around: Surroundings) -> dict[Key, int]:
-        """Take partitions over, with their totals where there are any.
+        """Take partitions over, and restore their totals from snapshots.
 
         Args:
-            partitions: Those that are new, with where they are read from and up to where others have read them.
-            around: What Kafka says beside.
+            partitions: The new partitions, with their start offsets and the offsets up to which others have read them.
+            around: Facts that Kafka gives beside the assignment.
 
         Returns:
-            Where reading has to begin at the latest, for those of topics that bring delta points.
+            The latest offset at which reading may start, for partitions of topics with delta points.
         """
         begun = self._beginnings.begin(partitions, around, self._bringing())
         self._written |= {name_of(key) if self._policy.by_partition else ALL for key in begun.restored}
@@ -115,7 +115,7 @@ class Deltas:
             number, key = partition.number, partition.key
             self._owned[key] = number
             position = begins.get(key, partition.judged_to)
-            if partition.gate == 0 and partition.position >= 0:  # nothing there: where it begins is where it ends
+            if partition.gate == 0 and partition.position >= 0:  # an empty partition: its first offset is its end
                 position = min(position, partition.position)
             self._totals.at(number, HELD if partition.waits else position)
             if partition.waits:
@@ -123,11 +123,11 @@ class Deltas:
         return begins
 
     def identify(self, topic_ids: Mapping[str, str]) -> None:
-        """Note Kafka's ids of topics: totals that are kept belong to the topic with the same one."""
+        """Note Kafka's ids of topics. A snapshot is used only for the topic with the same id."""
         self._beginnings.topic_ids.update(topic_ids)
 
     def note_sharing(self, others: Iterable[Key], grown: Iterable[int]) -> None:
-        """Note which partitions of our topics other replicas read, and which of ours are of a topic that has grown."""
+        """Note the partitions of our topics that other replicas read, and those of ours in a topic that has grown."""
         self._others, lately = frozenset(others), frozenset(grown)
         shared = {topic for topic, _ in self._others}
         self._grown = bool(lately)
@@ -138,7 +138,7 @@ class Deltas:
                 self._adoption.give_up(self._totals.rows.of_partition(number))
 
     def clamp(self, partition: Partition) -> None:
-        """Note where a partition ends: totals that are valid as of an offset beyond that are of another log."""
+        """Note the end of a partition; totals that are valid beyond it belong to another log and are dropped."""
         gate, key, number = partition.gate, partition.key, partition.number
         position = self._waiting.get(key, int(self._totals.positions[number]))
         if not gate or position <= gate:
@@ -148,7 +148,7 @@ class Deltas:
         self.start_over(partition, partition.judged_to)
 
     def begun(self, partition: Partition, start: int) -> int:
-        """Note that a partition that waited can be read from where it should have been; returns where that is."""
+        """Note that the start offset of a waiting partition is known; returns the offset to read from."""
         position = self._waiting.pop(partition.key, None)
         if position is None:
             return start
@@ -156,7 +156,7 @@ class Deltas:
         return min(start, position) if partition.key[0] in self._bringing() else start
 
     def accumulate(self, decoded: Decoded, messages: MessageColumns, source: DeltaIdentitySource) -> Decoded:
-        """A batch with totals in place of deltas; see `Accumulator.accumulate`."""
+        """Return a batch with totals in place of deltas; see `Accumulator.accumulate`."""
         self._torn = True
         cumulative, counts = self._totals.accumulate(decoded, messages, source)
         for outcome, count in named(counts):
@@ -164,10 +164,10 @@ class Deltas:
         return cumulative
 
     def advance(self, reached: Iterable[tuple[Partition, int]]) -> None:
-        """Note that all of a batch has been accumulated.
+        """Note that a whole batch has been accumulated.
 
         Args:
-            reached: Partitions that had a part in it, with the offset after its last message.
+            reached: Partitions in the batch, with the offset after the last message of each.
         """
         for partition, position in reached:
             if partition.key not in self._waiting:
@@ -175,30 +175,30 @@ class Deltas:
         self._torn = False
 
     def start_over(self, partition: Partition, first: int) -> None:
-        """Note that a partition's offsets have begun anew."""
+        """Note that a partition's offsets have restarted: its topic was deleted and created again."""
         if partition.key in self._waiting:
             self._waiting[partition.key] = first
         else:
             self._totals.at(partition.number, first)
 
     def forget(self, source: DeltaIdentitySource, numbers: NDArray[np.int32]) -> None:
-        """Series numbers that may stand for other series from now on."""
+        """Forget series numbers: the input may give them to other series from now on."""
         self._totals.forget(source, numbers)
 
     def end(self, tombstones: Sequence[Tombstone]) -> None:
-        """Drop the totals of series that came under keys that have ended.
+        """Drop the totals of series whose message key has ended.
 
-        A tombstone from before the offset as of which totals are valid has done so already: what there is of its key
-        has come after it.
+        A tombstone below the offset up to which totals are valid has been applied already: any total of its key began
+        after it.
         """
         self._torn = True
         fresh = [one.key_hash for one in tombstones if one.offset >= self._totals.positions[one.partition]]
         self._totals.free(self._totals.rows.seen_under(np.array(fresh, np.int64)))
 
     def expire(self, oldest_ms: Mapping[int, int]) -> None:
-        """Have totals rest that were last seen before their partition's limit.
+        """Mark totals as resting that were last seen before their partition's limit.
 
-        They are dropped when they have rested until the oldest snapshot that is used would no longer hold them.
+        A resting total is dropped once it is older than the oldest snapshot that would be used.
         """
         self._totals.free(self._totals.expired(oldest_ms, self._kept_ms))
 
@@ -221,12 +221,12 @@ class Deltas:
         self._forgotten_gaps = self._totals.forgotten_gaps
 
     def take_conflicts(self) -> Conflicts:
-        """Signs that live producers share an identity, since the last call: points that overlap."""
+        """Return the conflicts since the last call: overlapping points show that live producers share an identity."""
         conflicts, self._overlaps = self._overlaps, []
         return conflicts
 
     def revoked(self, partitions: Sequence[Partition], *, lost: bool) -> None:
-        """Write what partitions hold, unless others own them already, and drop it."""
+        """Write the totals of partitions, unless other replicas own them already, and drop the totals."""
         gone = {partition.key for partition in partitions}
         if not lost:
             self._write_all({what: keys for what, keys in self._snapshots().items() if gone & set(keys)})
@@ -239,11 +239,11 @@ class Deltas:
                 self._due.pop(name_of(partition.key), None)
 
     def close(self) -> None:
-        """Write everything that is still ours."""
+        """Write the totals of all owned partitions."""
         self._write_all(self._snapshots())
 
     def _bringing(self) -> set[str]:
-        """Topics of which there are totals."""
+        """Return the topics that have totals."""
         rows = self._totals.rows
         brought = set(np.unique(rows.columns.partition[rows.in_use()]).tolist())
         return {topic for (topic, _), number in self._owned.items() if number in brought}
@@ -256,7 +256,7 @@ class Deltas:
                 self._instruments.lost.count(producer, OUTCOMES[outcome], count)
 
     def _snapshots(self) -> dict[str, list[Key]]:
-        """What is written, and the partitions in it; nothing of those that are not read from their start yet."""
+        """Return the snapshots to write, by name, with the partitions in each; waiting partitions are left out."""
         keys = [key for key in self._owned if key not in self._waiting]
         if self._policy.by_partition:
             return {name_of(key): [key] for key in keys}
@@ -268,9 +268,9 @@ class Deltas:
             self._state.flush(FLUSH_SECONDS)
 
     def _write(self, what: str, keys: list[Key]) -> bool:
-        """Write a snapshot, or take the last one away where there is nothing left to keep; whether one was written.
+        """Write a snapshot, or remove the last one if there are no totals left; returns whether one was written.
 
-        None is written in the middle of a batch that failed: its totals would belong to no offset.
+        After a batch that failed half-way nothing is written, because the totals would match no offset.
         """
         if self._torn:
             return False
@@ -298,4 +298,4 @@ class Deltas:
     def _settled(self, trouble: str | None) -> None:
         self._instruments.snapshots.labels("failed" if trouble else "written").inc()
         if trouble:
-            self._log.warning("totals of delta series not written; a restart now begins them anew", reason=trouble)
+            self._log.warning("totals of delta series not written; after a restart now they begin at 0", reason=trouble)

@@ -1,4 +1,4 @@
-"""A delta series' identity in 16 bytes that are the same in every process."""
+"""Digest of a delta series' identity: 16 bytes, the same in every process."""
 
 import hashlib
 import json
@@ -10,10 +10,10 @@ DIGEST_BYTES: Final = 16
 
 
 def digest(identity: SeriesIdentity) -> bytes:
-    """A hash of everything that tells two series apart; 128 bits, so that two never meet by chance.
+    """Hash everything that distinguishes two series; 128 bits, so that collisions can be neglected.
 
-    Not of the description, which may change in a series' life. A snapshot keeps digests, not attributes: a restart, or
-    another replica with other series numbers, finds its totals by them.
+    The description is left out, because it may change during a series' life. A snapshot keeps digests instead of
+    attributes: after a restart, and on another replica with other series numbers, totals are found by their digest.
     """
     text = json.dumps(
         [

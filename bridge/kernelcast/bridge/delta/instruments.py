@@ -1,4 +1,4 @@
-"""What is counted about delta points, made from the catalogue's rows; every counter starts at 0."""
+"""Metrics of delta points, made from the catalogue's rows; every counter starts at 0."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Delta points that are lost, or that two producers seem to send, by job and instance of their series."""
+"""Counts of delta points that are lost or that overlap, by job and instance of their series."""
 
 from collections import Counter
 from typing import Final
@@ -20,7 +20,7 @@ _COUNTED: Final = np.isin(np.arange(PASSED + 1), [*LOST, OVERLAP])
 
 
 class DeltaProducers:
-    """Counts points by producer, whose names it keeps by input and series number; for one thread."""
+    """Counts points by producer; keeps each producer's name by input and series number. Only one thread uses it."""
 
     def __init__(self) -> None:
         self._interning: Interning[Name] = Interning()
@@ -58,7 +58,7 @@ class DeltaProducers:
             self._counts[self._names[producer], outcome] += count
 
     def take(self) -> list[tuple[Name, int, int]]:
-        """Job and instance, outcome and count of each that was counted since the last call."""
+        """Return (producer, outcome, count) of everything counted since the last call."""
         counts = [(*pair, count) for pair, count in self._counts.items()]
         self._counts.clear()
         return counts

@@ -1,4 +1,4 @@
-"""The rows of running totals: found by identity, given, taken back, and their blocks."""
+"""Table of running totals: assigns, finds and frees rows, and their gaps and bucket blocks."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ from kernelcast.bridge.tables.schemas import Blocks
 from kernelcast.columnar import PointType, SeriesIdentity
 
 MAX_GAPS: Final = 1_000_000
-"""Of all series together: 20 MB; beyond, gaps are forgotten and counted."""
+"""Largest number of gaps of all series together, 20 MB; further gaps are dropped and counted."""
 
 _KINDS: Final = {
     PointType.SUM: NUMBER,
@@ -33,21 +33,21 @@ _KINDS: Final = {
 
 
 class TotalRows:
-    """Everything that belongs to rows; not thread-safe.
+    """Table of running totals; not thread-safe.
 
     Attributes:
         columns: The rows.
-        used: How many have ever been used.
-        most: Series held at most.
-        gaps: What is missing of them.
+        used: Number of rows that were ever used; rows from here on are unused.
+        most: Largest number of series.
+        gaps: Missing intervals of the series.
         blocks: Buckets of histograms.
     """
 
     def __init__(self, most: int) -> None:
-        """Make room.
+        """Make an empty table.
 
         Args:
-            most: Series held at most.
+            most: Largest number of series.
         """
         self.most = most
         self._by_digest: dict[bytes, int] = {}
@@ -61,16 +61,16 @@ class TotalRows:
         return len(self._by_digest)
 
     def find(self, digest: bytes) -> int:
-        """The row of an identity, or NOTHING."""
+        """Return the row of an identity, or NOTHING."""
         return self._by_digest.get(digest, NOTHING)
 
     def admit(self, digest: bytes, identity: SeriesIdentity) -> int:
-        """The row of a series, a new one if need be; NOTHING where there is no room."""
+        """Return the row of a series, a new one if needed; NOTHING if the table is full."""
         known = self.find(digest)
         return known if known != NOTHING else self.new(digest, _KINDS[identity.type], monotonic=identity.monotonic)
 
     def new(self, digest: bytes, kind: int, *, monotonic: bool) -> int:
-        """A row for an identity that has none; NOTHING where there is no room."""
+        """Return a new row for an identity that has none; NOTHING if the table is full."""
         if len(self._by_digest) >= self.most:
             return NOTHING
         row = self._free.pop() if self._free else self.used
@@ -99,7 +99,7 @@ class TotalRows:
         return row
 
     def free(self, rows: Int64Array) -> None:
-        """Take rows back."""
+        """Free rows, with their gaps and blocks."""
         columns = self.columns
         release(columns, self.gaps, rows)
         for row in rows.tolist():
@@ -110,13 +110,13 @@ class TotalRows:
         self._free.extend(rows.tolist())
 
     def make_room_for_gaps(self, points: int) -> None:
-        """Have room for as many gaps as points could leave, within MAX_GAPS."""
+        """Enlarge the gap table for one gap per point, up to MAX_GAPS."""
         needed = min(int(self.gaps.control[1]) + points, MAX_GAPS)
         if needed > len(self.gaps.next):
             self.gaps = longer_gaps(self.gaps, min(max(needed, 2 * len(self.gaps.next)), MAX_GAPS))
 
     def enlarge_block(self, row: int, words: int) -> None:
-        """Give a histogram a block of at least so many words, with what it holds."""
+        """Move a histogram to a block of at least `words` words, with its content."""
         columns = self.columns
         before, capacity = int(columns.block[row]), int(columns.capacity[row])
         larger = 1 << max(words - 1, 3).bit_length()
@@ -128,24 +128,24 @@ class TotalRows:
 
     @property
     def words(self) -> Int64Array:
-        """The blocks of all histograms."""
+        """Words of all blocks; `columns.block` indexes them."""
         return self.blocks.counts
 
     def in_use(self) -> Int64Array:
-        """Rows that are not free."""
+        """Return the rows that are not free."""
         return np.flatnonzero(self.columns.kind[: self.used] != FREE)
 
     def of_partition(self, partition: int) -> Int64Array:
-        """Rows that a partition brought last."""
+        """Return the rows whose newest message came from a partition."""
         columns, used = self.columns, self.used
         return np.flatnonzero((columns.kind[:used] != FREE) & (columns.partition[:used] == partition))
 
     def seen_under(self, keys: Int64Array) -> Int64Array:
-        """Rows last read in messages with one of some keys, given by their hashes."""
+        """Return the rows whose newest message had one of some keys, given as hashes."""
         columns, used = self.columns, self.used
         return np.flatnonzero((columns.kind[:used] != FREE) & np.isin(columns.key_hash[:used], keys))
 
     def with_total(self, rows: Int64Array) -> Int64Array:
-        """Those that have a total."""
+        """Return those of some rows that have a total."""
         held: Int64Array = rows[self.columns.last_ns[rows] != NOTHING]
         return held

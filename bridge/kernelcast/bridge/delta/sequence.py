@@ -1,10 +1,15 @@
-"""Where each delta point belongs in its series: next, after a gap, into a gap, again, too late; no Python per point.
+"""Compiled functions that put each delta point in its place in its series, and decide whether it is added.
 
-A delta point covers `(start, time]`. A series' points are expected end to end. One that begins where the last one ended
-is added; one that begins later leaves a gap, which is remembered, and a late one that lies within a gap is added and
-takes its part of the gap away. So every interval is added once however its points are shuffled, as long as the gap is
-remembered. Without a start time only the order is known: what is later than the last one is added, what is not is
-refused.
+A delta point covers `(start, time]`, and a series' points are expected end to end. Example, after a point that covers
+(0, 10]:
+
+    (10, 20]  begins where the last one ended: ADDED; the series ends at 20
+    (30, 40]  begins later: GAP; the gap (20, 30] is remembered and the series ends at 40
+    (22, 25]  lies within the gap: FILLED; the gap becomes (20, 22] and (25, 30]
+    (22, 25]  again: the gap no longer contains it: OLDER, not added
+
+So every interval is added once, whatever the order of its points, as long as its gap is remembered. Without a start
+time only the order is known: a point that is later than the last one is added, any other is refused.
 
 Source of the terms: opentelemetry-specification, metrics/data-model.md, "Temporality" and "Overlap".
 """
@@ -51,14 +56,14 @@ NO_LIMIT_NS = 2**63 - 1
 
 
 class Incoming(NamedTuple):
-    """What is needed of points to order them; all arrays of one length but the last four, which are per message.
+    """Delta points to be put in order; the last four arrays have one item per message, all others one per point.
 
     Attributes:
-        row: Row of the series; UNSEEN, NOT_DELTA or REFUSED where it has none.
+        row: Row of the series; UNSEEN, NOT_DELTA or REFUSED if it has none.
         message: Index of the message.
-        start_ns, time_ns: int64; times beyond are negative.
-        flags: As `columnar` has them.
-        sound: 0 where the value cannot be added.
+        start_ns, time_ns: int64; a time beyond 2**63 - 1 appears as a negative number.
+        flags: Flags of the point, as in `columnar`.
+        sound: 0 if the value cannot be added.
         partition: By message, the partition's number.
         offset: By message.
         append_ms: By message.
@@ -78,10 +83,10 @@ class Incoming(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What is known of partitions, by their numbers.
+    """State of the partitions, indexed by partition number.
 
     Attributes:
-        positions: The offset as of which the totals of a partition are valid.
+        positions: The offset up to which the totals of a partition are valid.
         scopes: WHOLE_TOPIC, PART_OF_TOPIC or GROWN_TOPIC.
     """
 
@@ -90,13 +95,13 @@ class Standing(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What points are judged by.
+    """Limits by which points are put in order.
 
     Attributes:
         tolerance_ns: How far ahead of its append time a time may lie.
-        settle_ms: How long a series must come from one partition only to be trusted again; 0 where it may come from
-            any, because all partitions are read and kept together.
-        max_gaps: Gaps remembered of one series.
+        settle_ms: Time for which a series must come from one partition only before it is trusted again; 0 if it may
+            come from any, because all partitions are read and kept together.
+        max_gaps: Largest number of gaps of one series.
     """
 
     tolerance_ns: int
@@ -106,7 +111,14 @@ class Order(NamedTuple):
 
 @routine
 def remember_gap(columns: DeltaColumns, gaps: Gaps, row: int, begin_ns: int, end_ns: int, most: int) -> None:
-    """Put a gap before the others of its series; without room, the oldest one is forgotten, or this one."""
+    """Prepend a gap to the list of its series.
+
+    If the list is full, its oldest gap is dropped; if the table is full, the new gap is dropped.
+
+    Invariant of a list: from `columns.gap[row]` along `gaps.next` it has `columns.gaps[row]` entries, newest first,
+        that
+    do not overlap.
+    """
     control, following = gaps.control, gaps.next
     if columns.gaps[row] >= most:
         previous, oldest = NOTHING, columns.gap[row]
@@ -133,7 +145,7 @@ def remember_gap(columns: DeltaColumns, gaps: Gaps, row: int, begin_ns: int, end
 
 @routine
 def take_gap(gaps: Gaps) -> int:
-    """A free gap, or NOTHING."""
+    """Take an entry off the free list, or an unused one; NOTHING if the table is full."""
     control = gaps.control
     found = control[FREE_GAP]
     if found != NOTHING:
@@ -146,7 +158,7 @@ def take_gap(gaps: Gaps) -> int:
 
 @routine
 def fill(columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int) -> int:
-    """FILLED where a point lies within a known gap, whose part it takes away; else OLDER."""
+    """Cut the interval of a point out of the gap that contains it and return FILLED; return OLDER if there is none."""
     begins, ends, following, control = gaps.begin_ns, gaps.end_ns, gaps.next, gaps.control
     previous, at = NOTHING, columns.gap[row]
     while at != NOTHING and begins[at] > start_ns:
@@ -165,7 +177,7 @@ def fill(columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: in
         begins[at] = time_ns
     elif ends[at] == time_ns:
         ends[at] = start_ns
-    else:
+    else:  # in the middle: `at` keeps the newer part, and a new entry after it the older part
         older = take_gap(gaps)
         if older == NOTHING:
             control[FORGOTTEN_GAPS] += 1
@@ -180,7 +192,7 @@ def fill(columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: in
 
 @routine
 def forget_gaps(columns: DeltaColumns, gaps: Gaps, row: int) -> None:
-    """Give all gaps of a series back."""
+    """Return all gaps of a series to the free list."""
     at = columns.gap[row]
     while at != NOTHING:
         after = gaps.next[at]
@@ -193,10 +205,10 @@ def forget_gaps(columns: DeltaColumns, gaps: Gaps, row: int) -> None:
 
 @inlined
 def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, settle_ms: int) -> bool:
-    """Note where a series comes from, and whether it keeps coming from elsewhere.
+    """Note the partition of a series; returns whether the series alternates between partitions.
 
-    One move is what a topic with more partitions brings; the next one within `settle_ms` shows that messages have no
-    key.
+    One move is normal after partitions were added to a topic. A second move within `settle_ms` means that the messages
+    have no key.
     """
     if columns.partition[row] != partition:
         if columns.moved_ms[row] > 0 and append_ms - columns.moved_ms[row] < settle_ms:
@@ -210,7 +222,11 @@ def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, s
 def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothing
     columns: DeltaColumns, gaps: Gaps, row: int, start_ns: int, time_ns: int, latest_ns: int, max_gaps: int
 ) -> int:
-    """Where a point belongs in its series, whose end moves with it."""
+    """Return the outcome of a point, and move the end of its series if the point is the newest.
+
+    `latest_ns` is the latest time that Kafka's clock allows. If the series ends beyond it and the point does not, the
+    producer's clock was ahead and has been corrected (CLOCK_SET): the series goes on from the earlier time.
+    """
     if time_ns <= 0 or start_ns < 0 or start_ns > time_ns:
         return MALFORMED
     last_ns = columns.last_ns[row]
@@ -240,7 +256,7 @@ def place(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for nothi
 
 @inlined
 def shown(outcome: int, last_ns: int, shown_times: Int64Array, row: int) -> int:
-    """The time to show a total with; NOTHING without a total."""
+    """Return the time with which a total is passed on; NOTHING without a total. See `DeltaColumns.shown_ns`."""
     if last_ns == NOTHING:
         return NOTHING
     if outcome in (FIRST, CLOCK_SET):
@@ -254,20 +270,20 @@ def shown(outcome: int, last_ns: int, shown_times: Int64Array, row: int) -> int:
 def returned(  # noqa: PLR0913, PLR0917  scalars only
     columns: DeltaColumns, gaps: Gaps, row: int, outcome: int, before_ns: int, start_ns: int, scope: int
 ) -> int:
-    """What becomes of a point that was added to the resting total of a series that had ended.
+    """Return the outcome of a point that was added to the resting total of an ended series.
 
-    The total goes on: what Prometheus has not seen of it is not lost. But the series may have gone on elsewhere in the
-    meantime, if other replicas read other partitions of its topic and the point does not begin where the last one
-    ended. Then its total begins anew, for Prometheus may have seen a greater one.
+    The total continues, so that increments that Prometheus has not seen yet are not lost. But if other replicas read
+    other partitions of the topic, and the point does not begin where the last one ended, the series may have continued
+    there in the meantime. Prometheus may then have seen a greater total, so this total restarts at 0.
 
     Args:
         columns: The totals.
-        gaps: What is known to be missing.
+        gaps: Missing intervals.
         row: The series.
-        outcome: What `place` says.
+        outcome: Outcome that `place` returned.
         before_ns: The end of the series' last point before this one.
         start_ns: The start of the point.
-        scope: Of the point's partition, see `Standing`.
+        scope: Scope of the point's partition, see `Standing`.
     """
     if outcome > LAST_ADDED or outcome == FILLED:
         return outcome
@@ -283,20 +299,20 @@ def returned(  # noqa: PLR0913, PLR0917  scalars only
 def sequence(  # noqa: C901  one loop over all columns, each a local
     columns: DeltaColumns, gaps: Gaps, points: Incoming, standing: Standing, order: Order, times: Int64Array
 ) -> UInt8Array:
-    """Judge points, in order.
+    """Decide the outcome of each point, in the order of the batch.
 
     Args:
-        columns: The totals, whose ends move.
-        gaps: What is known to be missing.
+        columns: The totals; their ends move.
+        gaps: Missing intervals.
         points: The points.
-        standing: What is known of partitions.
-        order: See `Order`.
-        times: Shape (n,); filled with the time to show each series' total with as of each point, and with NOTHING where
-            the series is PENDING, or a partition that it has left, or that does not have its newest message, is read
-            again: its total is that of the other partition, which may still be catching up.
+        standing: State of the partitions.
+        order: Limits, see `Order`.
+        times: Shape (n,); output: the time with which each series' total is passed on after each point. NOTHING if the
+            series is PENDING, or if the point comes from a partition that the series has left or whose old messages
+            are read again: the total then belongs to the other partition, which may still be catching up.
 
     Returns:
-        Shape (n,): what becomes of each point.
+        Shape (n,): the outcome code of each point.
     """
     # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     rows, point_messages, starts, ends = points.row, points.message, points.start_ns, points.time_ns
@@ -331,7 +347,7 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
         elif not sound[i]:
             outcomes[i] = MALFORMED
         else:
-            # A message that was appended before one that is known says nothing about the producer's present clock.
+            # An old message says nothing about the producer's present clock.
             latest_ns = append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns if newest else NO_LIMIT_NS
             before_ns = lasts[row]
             outcome = place(columns, gaps, row, starts[i], ends[i], latest_ns, max_gaps)
@@ -341,7 +357,8 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
                 row_flags[row] |= np.uint8(PENDING)
                 moves[row] = append_ms
             outcomes[i] = outcome
-        # Of what is read again, the newest message shows the total: one of another partition would make it look old.
+        # A message that is read again passes the total on only if it is the series' newest: one of another partition
+        # would give the total an old time.
         again = outcomes[i] == REPLAYED and not newest and row_partitions[row] != partition
         hidden = left or again or row_flags[row] & PENDING != 0
         times[i] = NOTHING if hidden else shown(outcomes[i], lasts[row], shown_times, row)
@@ -350,13 +367,13 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
 
 @kernel
 def release(columns: DeltaColumns, gaps: Gaps, rows: Int64Array) -> None:
-    """Give back the gaps of rows."""
+    """Return all gaps of some rows to the free list."""
     for row in rows:
         forget_gaps(columns, gaps, row)
 
 
 @kernel
 def remember_all(columns: DeltaColumns, gaps: Gaps, row: int, begins: Int64Array, ends: Int64Array) -> None:
-    """Give a row its gaps, oldest first."""
+    """Set the gaps of a row, given oldest first."""
     for i in range(len(begins)):
         remember_gap(columns, gaps, row, begins[i], ends[i], len(begins))

@@ -1,4 +1,4 @@
-"""What can be set about delta points: the section `bridge.deltas`."""
+"""Settings of delta points: the section `bridge.deltas`."""
 
 from typing import Annotated
 
@@ -11,10 +11,11 @@ class DeltaSettings(Section):
     """Settings of the running totals of delta series.
 
     Attributes:
-        max_series: Delta series held at most; points of others are refused and counted.
-        snapshot_seconds: How often totals are written to `kernelcast.state`; a restart reads that much more again.
-        snapshot_max_age_seconds: A snapshot is not used if messages were written so much later than it: all of them
-            would be read again before anything is exposed. The totals begin at 0. A total is kept for as long after its
+        max_series: Largest number of delta series; points of further series are refused and counted.
+        snapshot_seconds: Interval at which totals are written to `kernelcast.state`. A restart reads the messages of
+            up to one interval again.
+        snapshot_max_age_seconds: Age of the oldest snapshot that is used, because all messages after it are read again
+            before anything is exposed. Without a snapshot, totals begin at 0. A total is kept equally long after its
             series has ended.
     """
 

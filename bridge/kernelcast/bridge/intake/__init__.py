@@ -1,1 +1,1 @@
-"""Reading Kafka: partitions that come and go, batches, what is skipped or put aside."""
+"""Reads Kafka into the store: assignments, batches, skipped messages and dead letters."""

@@ -1,4 +1,4 @@
-"""A batch of messages, read from Kafka and decoded; one that cannot be decoded is put aside and stops nothing."""
+"""A batch of messages from Kafka and its decoding; a message that cannot be decoded becomes a dead letter."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ class Message(Protocol):
     """The part of confluent_kafka.Message that is needed here."""
 
     def topic(self) -> str | None:
-        """Where it was read."""
+        """Topic of the message."""
 
     def partition(self) -> int | None:
-        """In which partition."""
+        """Partition of the message."""
 
     def offset(self) -> int | None:
-        """At which offset."""
+        """Offset of the message."""
 
     def key(self) -> bytes | None:
         """Its key."""
@@ -42,22 +42,22 @@ class Message(Protocol):
         """Its headers, if it has any."""
 
     def timestamp(self) -> tuple[int, int]:
-        """Kind of timestamp, and milliseconds."""
+        """Type of the timestamp, and milliseconds."""
 
 
-class Aside(Protocol):
-    """Where messages go that could not be used."""
+class DeadLetterSink(Protocol):
+    """Takes messages that cannot be used."""
 
     def send(self, message: Message, error: Exception) -> None:
-        """Put a message aside."""
+        """Send a message to the dead letter topic."""
 
 
 @dataclass(slots=True)
 class Reached:
-    """How far a batch brings a partition.
+    """Progress of one partition by a batch.
 
     Attributes:
-        partition: Which.
+        partition: The partition.
         first: The offset of its first message.
         position: The offset after its last.
         append_ms: Its newest append time.
@@ -71,12 +71,12 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """Messages of partitions that are ours, with where each came from.
+    """Messages of assigned partitions, with the origin of each.
 
     Attributes:
-        messages: Those that have a value, and a key where one is needed.
-        columns: One row for each of them.
-        partitions: What brought something.
+        messages: Those with a value, and with a key if a key is required.
+        columns: One row per message: partition, offset, append time, hash of the key.
+        partitions: Progress of each partition that had messages.
         append_time: By topic, whether Kafka stamps its messages.
         unkeyed: By topic, messages left out because they have no key.
         tombstones: Messages without a value.
@@ -93,16 +93,16 @@ class MessageBatch:
     def of(
         cls, received: Sequence[Message], ownership: Ownership, now_ms: int, *, keyed: bool = False
     ) -> "MessageBatch":
-        """Sort what was received.
+        """Make a batch of received messages.
 
-        Messages of partitions that went in the meantime are left out. Producers' own timestamps are used where Kafka
-        adds none, but never from the future: they would age everything else.
+        Messages of partitions that were revoked in the meantime are left out. If Kafka does not stamp messages, the
+        producer's timestamp is used, at most the present time: a later one would make all other series look old.
 
         Args:
-            received: As Kafka gave them.
-            ownership: The partitions that are ours.
-            now_ms: Unix time here.
-            keyed: Whether messages without a key are left out, because their series may lie in several partitions.
+            received: Messages in Kafka's order.
+            ownership: The assigned partitions.
+            now_ms: Unix time by the local clock.
+            keyed: Whether messages without a key are left out, because their series may be in several partitions.
         """
         kept: list[Message] = []
         rows: list[tuple[int, int, int, int]] = []
@@ -136,7 +136,7 @@ class MessageBatch:
         return cls(tuple(kept), columns, tuple(reached.values()), append_time, unkeyed, tombstones)
 
     def segments(self) -> "Iterator[tuple[MessageBatch, tuple[Tombstone, ...]]]":
-        """The batch in order: messages, and the tombstones that stand right after them."""
+        """Yield the batch in order: messages, and the tombstones that follow them."""
         if not self.tombstones.keyed:
             yield self, ()
             return
@@ -147,7 +147,7 @@ class MessageBatch:
         yield self.some(range(begin, len(self.messages))), ()
 
     def some(self, indices: Sequence[int]) -> "MessageBatch":
-        """The batch of some of its messages."""
+        """Return a batch of some of its messages."""
         if len(indices) == len(self.messages):
             return self
         rows = np.array(indices, np.intp)
@@ -170,10 +170,12 @@ class DecodedPart(NamedTuple):
     source: Input
 
 
-def decode(batch: MessageBatch, selection: Selection, aside: Aside, instruments: Instruments) -> list[DecodedPart]:
-    """Decode a batch; a part for each format in it.
+def decode(
+    batch: MessageBatch, selection: Selection, dead_letters: DeadLetterSink, instruments: Instruments
+) -> list[DecodedPart]:
+    """Decode a batch; returns one part for each format in it.
 
-    Should an input itself fail, its messages are decoded one by one, so that only those are lost that make it fail.
+    If an input raises, its messages are decoded one by one, so that only the messages that make it raise are lost.
     """
     parts: list[DecodedPart] = []
     for group in selection.groups(batch.messages):
@@ -182,32 +184,34 @@ def decode(batch: MessageBatch, selection: Selection, aside: Aside, instruments:
             count = sum(message.topic() == topic for message in messages.messages)
             instruments.formats.labels(topic, group.format).inc(count)
         for message, failure in zip(messages.messages, group.failures, strict=False):
-            _send_to_dead_letters(message, failure, aside, instruments)
+            _send_to_dead_letters(message, failure, dead_letters, instruments)
         if group.input is not None:
-            parts += _decode(messages, group.bodies, group.input, aside, instruments)
+            parts += _decode(messages, group.bodies, group.input, dead_letters, instruments)
     return parts
 
 
 def _decode(
-    batch: MessageBatch, bodies: Sequence[bytes], source: Input, aside: Aside, instruments: Instruments
+    batch: MessageBatch, bodies: Sequence[bytes], source: Input, dead_letters: DeadLetterSink, instruments: Instruments
 ) -> list[DecodedPart]:
     try:
         decoded = source.decode(bodies)
-    except Exception as error:  # noqa: BLE001  a fault of ours must not become everybody's: see above
+    except Exception as error:  # noqa: BLE001  a defect of one input must not stop the others
         if len(bodies) == 1:
-            _send_to_dead_letters(batch.messages[0], error, aside, instruments)
+            _send_to_dead_letters(batch.messages[0], error, dead_letters, instruments)
             return []
         return [
             part
             for index, body in enumerate(bodies)
-            for part in _decode(batch.some([index]), [body], source, aside, instruments)
+            for part in _decode(batch.some([index]), [body], source, dead_letters, instruments)
         ]
     for index, failure in decoded.failures:
-        _send_to_dead_letters(batch.messages[index], failure, aside, instruments)
+        _send_to_dead_letters(batch.messages[index], failure, dead_letters, instruments)
     return [DecodedPart(batch, timed(decoded, batch.columns.append_ms), source)]
 
 
-def _send_to_dead_letters(message: Message, error: Exception, aside: Aside, instruments: Instruments) -> None:
+def _send_to_dead_letters(
+    message: Message, error: Exception, dead_letters: DeadLetterSink, instruments: Instruments
+) -> None:
     kind = type(error).__name__ if isinstance(error, DecodeError) else "internal"
     instruments.decode_failures.labels(message.topic() or "", kind).inc()
-    aside.send(message, error)
+    dead_letters.send(message, error)

@@ -1,4 +1,4 @@
-"""From Kafka into the store: partitions that come and go, batches, ages."""
+"""Reads Kafka into the store: assignments, batches, and the expiry of series."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.aside import FirstTime
-from kernelcast.bridge.intake.batch import Aside, Message, MessageBatch, decode
+from kernelcast.bridge.intake.batch import DeadLetterSink, Message, MessageBatch, decode
+from kernelcast.bridge.intake.dead_letters import FirstTimeDeadLetters
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry, OffsetConsumer
 from kernelcast.bridge.intake.membership import SESSION_SECONDS, GroupMembership
@@ -28,11 +28,11 @@ from kernelcast.wire.errors import BrokerError
 MESSAGES_AT_ONCE: Final = 200
 """At 512 KiB each, 100 MiB at most are in flight."""
 POLL_SECONDS: Final = 0.05
-"""`consume` waits this long for a full batch: what a point waits at most before it is stored."""
+"""Longest time that `consume` waits for a full batch, and so the longest delay of a point before it is stored."""
 UPKEEP_SECONDS: Final = 1.0
 PAUSED_SECONDS: Final = 5.0
-"""Whoever was stopped for longer, as a suspended machine is, does not know yet what has been written meanwhile: nothing
-expires before as much time has passed again."""
+"""A process that was suspended for longer has not read the messages of that time yet: nothing expires before the same
+time has passed again."""
 COMMIT_SECONDS: Final = 5.0
 EXPIRIES_PER_TTL: Final = 30
 
@@ -44,10 +44,10 @@ class IntakeConsumer(OffsetConsumer, Protocol):
         """Read messages, and errors apart from them."""
 
     def ends(self) -> list[TopicPartition]:
-        """Partitions read to their end since the last call, with the offset after it."""
+        """Return the partitions read to their end since the last call, with the end offset."""
 
     def known_high(self, partition: TopicPartition) -> int:
-        """The next offset to be written as far as is known; asks nobody."""
+        """Return the last known high watermark, without a query."""
 
     def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
         """Commit the offsets of the next messages to be read; with `wait`, a refusal is raised."""
@@ -55,12 +55,12 @@ class IntakeConsumer(OffsetConsumer, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IntakeParts:
-    """What an intake works with."""
+    """The objects that an intake uses."""
 
     source: IntakeConsumer
     selection: Selection
     store: SeriesStore
-    aside: Aside
+    dead_letters: DeadLetterSink
     instruments: Instruments
     clock: Clock
     deltas: Deltas
@@ -68,14 +68,15 @@ class IntakeParts:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How an intake works.
+    """Rules of an intake.
 
     Attributes:
         ttl_seconds: How long a series stays after its last point, by Kafka's clock.
         max_lag_seconds: How far reading may fall behind before messages are skipped; 0 skips none.
-        grouped: Whether a consumer group shares the partitions out, so that a series must stay in one.
+        grouped: Whether a consumer group assigns the partitions, so that a series must stay in one.
         share: The part of the series that this replica keeps; None for all.
-        session_seconds: After how long without a word from us the group gives our partitions to others.
+        session_seconds: Session time-out of the group: after this time without a poll it assigns our partitions to
+            others.
     """
 
     ttl_seconds: float = 300.0
@@ -86,13 +87,13 @@ class Policy:
 
 
 class Intake:
-    """Reads Kafka into the store; everything here runs on one thread, rebalancing included.
+    """Reads Kafka into the store. All methods run on the consuming thread, including rebalances.
 
     Attributes:
-        ownership: The partitions that are ours.
-        freshness: Delays of points, told of every scrape.
-        skipper: Jumps to the tail.
-        membership: Whether what has been read may be exposed.
+        ownership: The assigned partitions.
+        freshness: Measures the delays of points; the threads that answer scrapes call its `scraped`.
+        skipper: Skips messages when reading is too far behind.
+        membership: Decides whether the partitions may be exposed.
     """
 
     def __init__(self, parts: IntakeParts, policy: Policy) -> None:
@@ -108,14 +109,16 @@ class Intake:
         self.ownership = Ownership(joint=not policy.grouped, ttl_seconds=policy.ttl_seconds)
         self.membership = GroupMembership(parts.clock, grouped=policy.grouped, session_seconds=policy.session_seconds)
         self.freshness = Freshness(parts.instruments, parts.clock)
-        self._aside = FirstTime(parts.aside, self.ownership, parts.instruments, share=policy.share)
+        self._dead_letters = FirstTimeDeadLetters(
+            parts.dead_letters, self.ownership, parts.instruments, share=policy.share
+        )
         self._inquiry = Inquiry(
             parts.source, self.ownership, parts.deltas, parts.instruments, parts.clock, ttl_ms=self._ttl_ms
         )
         self.skipper = Skipper(parts.source, self._inquiry.bounds, parts.instruments, parts.clock)
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Start reading partitions one time-to-live ago, hidden until they have caught up."""
+        """Take partitions over; they are read from one time-to-live ago and hidden until they have caught up."""
         self.membership.confirmed()
         self._instruments.rebalances.labels("assigned").inc()
         self.ownership.next_cohort()
@@ -146,10 +149,10 @@ class Intake:
         return [TopicPartition(*key, starts.get(key, OFFSET_END)) for key in keys]
 
     def _learn_committed(self, keys: Sequence[Key]) -> None:
-        """Ask for the offsets that former owners of partitions have committed.
+        """Query the offsets that former owners of partitions have committed.
 
-        In mode `replica` all replicas commit to one group. What another replica has read of a partition that has just
-        come is in its own totals, not in ours, so only the first partitions of a process are asked for.
+        In mode `replica` all replicas commit to one group. Messages that another replica has read are in its totals,
+        not in ours, so the offsets are used for the first partitions of a process only.
         """
         shared = not self._policy.grouped and self._policy.share is None
         if shared and self._has_begun:
@@ -176,11 +179,11 @@ class Intake:
         self._log.info("partitions revoked", partitions=len(partitions), lost=lost)
 
     def close(self) -> None:
-        """Keep what a restart needs; where a group takes the partitions away, `revoked` has done so."""
+        """Write the totals for a restart; in a consumer group `revoked` has done so already."""
         self._deltas.close()
 
     def readiness(self) -> tuple[bool, str]:
-        """Whether every partition has caught up and is certainly ours; and what is missing."""
+        """Return whether every partition has caught up and is certainly ours; if not, the reason."""
         confirmed = self.membership.readiness()
         return self.ownership.readiness() if confirmed[0] else confirmed
 
@@ -188,7 +191,7 @@ class Intake:
         """Read and store one batch; returns how many messages it had.
 
         Raises:
-            BrokerError: An error that will not pass.
+            BrokerError: A permanent error.
         """
         self.membership.polling()
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, POLL_SECONDS)
@@ -232,14 +235,14 @@ class Intake:
         self._open_gates()
 
     def _store_points(self, batch: MessageBatch, exposed: frozenset[int]) -> None:
-        for part, decoded, source in decode(batch, self._selection, self._aside, self._instruments):
+        for part, decoded, source in decode(batch, self._selection, self._dead_letters, self._instruments):
             cumulative = self._deltas.accumulate(decoded, part.columns, source)
             outcomes = self._store.apply(cumulative, part.columns, source)
             self._instruments.count_points(outcomes, decoded.unsupported)
             self.freshness.note(part, decoded, exposed)
 
     def _end(self, tombstones: Sequence[Tombstone]) -> None:
-        """Remove the series of keys that have ended; what comes under them from now on makes new ones."""
+        """Remove the series of keys that have ended; later messages with these keys make new series."""
         removed, forgotten = self._store.end_keys([one.key_hash for one in tombstones])
         self._deltas.end(tombstones)
         self._instruments.removed.labels("tombstone").inc(removed)
@@ -283,7 +286,7 @@ class Intake:
         self._report()
 
     def _expire(self, partitions: Sequence[Partition]) -> None:
-        """Remove what has ended in some partitions."""
+        """Remove the series that have expired in some partitions."""
         numbers = {partition.number for partition in partitions}
         now_seconds = self._clock.monotonic()
         oldest_ms = _of(numbers, self.ownership.oldest_ms(self._ttl_ms, now_seconds))
@@ -293,7 +296,7 @@ class Intake:
         self._forget(forgotten)
 
     def _note_growth(self) -> None:
-        """Note which of our partitions were added lately; a group's members alone have anything to note."""
+        """Note which of our partitions were added recently; does nothing without a consumer group."""
         keys = [partition.key for partition in self.ownership.owned() if self._policy.grouped]
         states, known = self._inquiry.growth.states(keys), self._growth
         self._growth = {self.ownership.number(key): state for key, state in states.items() if state != UNCHANGED}
@@ -303,7 +306,7 @@ class Intake:
             self._release(holding=True)
 
     def _release(self, *, holding: bool = False) -> None:
-        """Expose what other replicas have withdrawn."""
+        """Expose series that other replicas have withdrawn."""
         if self._growth or holding:
             period_seconds = self._policy.ttl_seconds / EXPIRIES_PER_TTL
             margin_seconds = period_seconds + SILENT_SECONDS + 2 * UPKEEP_SECONDS
@@ -311,7 +314,7 @@ class Intake:
             self._store.release(heard_ms, ttl_ms=self._ttl_ms, margin_ms=round(margin_seconds * 1000))
 
     def _look_ahead(self, partition: Partition) -> None:
-        """Learn where a partition ends now, and jump there if that is too far away."""
+        """Update the known end of a partition, and skip messages if it is too far ahead."""
         topic, number = partition.key
         known = self._source.known_high(TopicPartition(topic, number))
         partition.high = max(partition.position, known if known >= 0 else partition.high)
@@ -340,9 +343,12 @@ class Intake:
             instruments.series.labels(state).set(count)
 
     def _open_gates(self) -> None:
-        """Expose partitions that have caught up, without what has ended in them: it may live on in other partitions."""
+        """Expose partitions that have caught up.
+
+        Expired series are removed first, because they may continue in other partitions.
+        """
         ready = self.ownership.ready_to_open(self._clock.monotonic())
-        if ready:  # asked before they count as passed: readiness must not be seen before the series are
+        if ready:  # queried before they are marked as passed, or /-/ready would succeed before the series are exposed
             self._inquiry.ask_for_time_again(ready)
         opened = self.ownership.opened(self._clock.monotonic()) if ready else []
         if opened:
@@ -352,7 +358,10 @@ class Intake:
             self._store.expose(partition.number, exposed=True)
 
     def _commit(self, partitions: Sequence[Partition]) -> None:
-        """For lag monitors, and so that no dead letter is sent twice; a restart reads one time-to-live again anyway."""
+        """Commit positions, for lag monitors and so that no dead letter is sent twice.
+
+        A restart rereads one time-to-live in any case.
+        """
         try:
             self._source.commit(self._offsets(partitions))
         except BrokerError as error:

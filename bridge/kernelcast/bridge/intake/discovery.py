@@ -1,4 +1,4 @@
-"""Without a consumer group: which partitions there are, looked up every few seconds."""
+"""Finds the partitions of topics every few seconds, for modes without a consumer group."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,39 +20,39 @@ class Readable(Protocol):
     """The part of a Kafka consumer that is needed here."""
 
     def leaders(self) -> Mapping[Key, int]:
-        """Every partition that we may see."""
+        """Return the leader of every visible partition."""
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these, too."""
+        """Start reading these as well."""
 
     def remove(self, partitions: Sequence[TopicPartition]) -> None:
         """Stop reading these."""
 
 
-class Taking(Protocol):
-    """What is told of partitions that come and go: an `Intake`."""
+class PartitionListener(Protocol):
+    """Receives assigned and revoked partitions; implemented by `Intake`."""
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Partitions that are new; gives the offsets to start from."""
+        """Take new partitions; returns the offsets to start from."""
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """Partitions that are there no more."""
+        """Drop partitions that no longer exist."""
 
 
 class Discovery:
-    """Reads every partition of some topics."""
+    """Reads every partition of some topics. Only the consuming thread uses it."""
 
-    def __init__(self, source: Readable, intake: Taking, topics: Iterable[str], *, clock: Clock) -> None:
-        """Prepare to look.
+    def __init__(self, source: Readable, intake: PartitionListener, topics: Iterable[str], *, clock: Clock) -> None:
+        """Prepare; queries nothing yet.
 
         Args:
-            source: Reads them.
-            intake: Is told of them.
+            source: The consumer.
+            intake: Receives new and deleted partitions.
             topics: Names, and regular expressions, which begin with `^`.
-            clock: Says when to look again.
+            clock: Schedules the queries.
 
         Raises:
-            re.error: A regular expression is none.
+            re.error: A regular expression is malformed.
         """
         self._source, self._intake, self._clock = source, intake, clock
         chosen = list(topics)
@@ -64,7 +64,7 @@ class Discovery:
         self._log = structlog.stdlib.get_logger("bridge.discovery")
 
     def look(self) -> None:
-        """Look, when it is time to."""
+        """Query Kafka for partitions if a query is due."""
         if self._clock.monotonic() < self._due:
             return
         try:
@@ -96,7 +96,7 @@ class Discovery:
                 del self._reading[key]
 
     def _wanted(self, topic: str) -> bool:
-        """Patterns leave Kafka's own topics out."""
+        """Whether a topic is to be read; patterns do not match Kafka's internal topics."""
         if topic in self._names:
             return True
         return not topic.startswith("__") and any(pattern.search(topic) for pattern in self._patterns)

@@ -1,4 +1,4 @@
-"""How old points are when they can be scraped, and when they are."""
+"""Measures the age of points when they become available to scrapes, and when they are scraped."""
 
 import contextlib
 from collections import deque
@@ -12,23 +12,23 @@ from kernelcast.bridge.intake.batch import MessageBatch
 from kernelcast.columnar import Decoded
 
 MAX_UNSCRAPED_BATCHES: Final = 4096
-"""Batches that wait for a scrape; when nobody scrapes for so long, later ones are not observed."""
+"""Largest number of batches that wait for a scrape; without scrapes, later batches are not observed."""
 
 
 class Freshness:
-    """Measures delays; `note` is called by the reading thread, `scraped` by those that answer scrapes."""
+    """Measures delays; the reading thread calls `note`, the threads that answer scrapes call `scraped`."""
 
     def __init__(self, instruments: Instruments, clock: Clock) -> None:
         self._instruments, self._clock = instruments, clock
         self._awaited: deque[tuple[float, str, int]] = deque()
 
     def note(self, batch: MessageBatch, decoded: Decoded, exposed: frozenset[int]) -> None:
-        """Count messages and points by topic, and how old the newest points were.
+        """Count messages and points by topic, and observe the age of the newest points.
 
         Args:
             batch: The messages.
             decoded: Their points.
-            exposed: Numbers of the partitions that are exposed; what others bring is hidden, so it has no delay yet.
+            exposed: Numbers of the exposed partitions; points of hidden ones have no delay yet.
         """
         now_ns = self._clock.now_ns()
         topics = [message.topic() or "" for message in batch.messages]
@@ -52,7 +52,7 @@ class Freshness:
         self._await(slowest)
 
     def scraped(self, seconds: float, size: int) -> None:
-        """Note an encoding that has just ended: what was stored before it began has been scraped."""
+        """Note an encoding that has just ended: points that were stored before it began have been scraped."""
         self._instruments.scraped(seconds, size)
         began_seconds, now_ns = self._clock.monotonic() - seconds, self._clock.now_ns()
         with contextlib.suppress(IndexError):  # none is left

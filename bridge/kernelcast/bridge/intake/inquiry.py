@@ -1,4 +1,4 @@
-"""Questions to Kafka beside reading: where partitions begin and end, its time, the ids of topics, the group's state."""
+"""Queries to Kafka beside reading: begin and end of partitions, its time, the ids of topics, the group's state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
@@ -17,35 +17,36 @@ from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError
 
 REWIND_MARGIN_SECONDS: Final = 5.0
-"""How much more than a time-to-live is read again, for messages that were on their way."""
+"""Time that is read again beyond a time-to-live, for messages that were in transit."""
 IDS_SECONDS: Final = 10.0
-"""Interval of the question for the ids of topics."""
+"""Interval between queries for the ids of topics."""
 SILENT_SECONDS: Final = 5.0
-"""Time without a message after which Kafka is asked for its newest append time."""
+"""Time without a message after which Kafka is queried for its newest append time."""
 STALE_SECONDS: Final = 1.0
-"""Age of the newest append time at which it is asked for again before partitions are exposed."""
+"""Age of the newest append time at which it is queried again before partitions are exposed."""
 SHARE_OF_TIME_FOR_QUESTIONS: Final = 0.1
-"""A broker that hangs takes seconds to be given up; whatever can be read is to be read meanwhile."""
+"""Largest share of the consuming thread's time for queries. A query to a hanging broker fails after seconds; reading
+must go on meanwhile."""
 
 
 class OffsetConsumer(Answering, Protocol):
     """The part of a Kafka consumer that is needed here."""
 
     def settled(self) -> bool:
-        """Whether the group has given this member just what it has; False where it will say so unasked."""
+        """Return whether the group confirms our present assignment; False if its protocol reports it by a rebalance."""
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on reading an assigned partition at another offset."""
 
 
 class Inquiry:
-    """Asks Kafka, and notes its answers in the ownership and the totals; for the consuming thread.
+    """Queries Kafka and passes the answers to the ownership and the totals. Only the consuming thread uses it.
 
-    While Kafka does not answer, questions take a bounded share of the time.
+    While Kafka does not answer, queries take a bounded share of the thread's time.
 
     Attributes:
-        bounds: Where partitions begin and end.
-        growth: Which partitions were added to topics.
+        bounds: Queries for begin and end of partitions.
+        growth: Partitions that were added to topics.
     """
 
     def __init__(
@@ -67,32 +68,32 @@ class Inquiry:
         self.growth = PartitionGrowth()
 
     def starts(self, keys: Sequence[Key]) -> dict[Key, int]:
-        """Where one time-to-live ago was, by Kafka's clock where that is known, else by ours."""
+        """Return the offsets of one time-to-live ago, by Kafka's clock if it is known, else by ours."""
         broker_ms = self._ownership.broker_ms(self._clock.monotonic())
         now_ns = self._clock.now_ns() if broker_ms is None else round(broker_ms * 1e6)
         return self.bounds.starts(keys, now_ns - self._ttl_ms * 1_000_000 - round(REWIND_MARGIN_SECONDS * 1e9))
 
     def offsets_since(self, keys: Sequence[Key], since_ms: int) -> dict[Key, int]:
-        """The first offset of each partition at or after a time; negative where there is none or Kafka cannot say."""
+        """Return the first offset of each partition at or after a time; negative if Kafka does not know it."""
         return self.bounds.starts(keys, since_ms * 1_000_000)
 
     def surroundings(self, topics: set[str]) -> Surroundings:
-        """What is known of topics when some of their partitions are assigned."""
+        """Return the facts about topics that are needed when some of their partitions are assigned."""
         numbers = {topic: self.growth.known(topic) or frozenset() for topic in topics}
         return Surroundings(self._ownership.newest_append_ms, numbers, self.offsets_since)
 
     def note_append_time(self, available: Mapping[str, bool]) -> None:
-        """Note by topic whether Kafka stamps its messages, as they were read."""
+        """Note by topic whether Kafka stamps its messages."""
         for topic, stamped in available.items():
             (self._stamped.add if stamped else self._stamped.discard)(topic)
 
     def learn_time(self, topics: set[str]) -> set[Key]:
-        """Learn Kafka's newest append time of some topics; a producer's time from the future counts as now.
+        """Query the newest append times of some topics; a producer's time in the future counts as the present.
 
-        The clock of this machine may be behind Kafka's, so it is not compared with times that Kafka has stamped.
+        The clock of this machine may be behind Kafka's, so times that Kafka has stamped are not limited by it.
 
         Returns:
-            Partitions, ours and others, of which Kafka has named it.
+            The partitions, ours and those of others, for which Kafka has answered.
         """
         self._time_asked_at, now_ms = self._clock.monotonic(), self._clock.now_ns() // 1_000_000
         newest_ms = self.bounds.newest_ms(topics) if topics else {}
@@ -105,10 +106,10 @@ class Inquiry:
         return set(newest_ms)
 
     def ask_for_time(self, owned: Sequence[Partition]) -> None:
-        """Ask for the newest append time where nothing is read, so that what has moved to other replicas ends here.
+        """Query the newest append time while nothing is read, so that series that moved to other replicas expire here.
 
-        It also shows whether Kafka answers at all: without an answer nothing ends. This question has a share of the
-        time of its own, so that others cannot keep it from being asked.
+        The query also shows whether Kafka answers at all: without an answer nothing expires. It has a separate time
+        budget, so that other queries cannot prevent it.
         """
         began_seconds = self._clock.monotonic()
         silent = began_seconds - self._ownership.read_at_seconds >= SILENT_SECONDS
@@ -120,9 +121,9 @@ class Inquiry:
         self._time_due = self._due_after(began_seconds)
 
     def ask_for_time_again(self, opened: Sequence[Partition]) -> None:
-        """Ask for the newest append time right before partitions are exposed that took a while to catch up.
+        """Query the newest append time again right before partitions are exposed.
 
-        The answer at their assignment is older than that, and this bridge may have read nothing but old messages.
+        The answer from their assignment may be old by then, and this bridge may have read only old messages.
         """
         began_seconds = self._clock.monotonic()
         stale = began_seconds - self._time_asked_at >= STALE_SECONDS
@@ -131,9 +132,9 @@ class Inquiry:
             self._time_due = self._due_after(began_seconds)
 
     def _note_answers(self, asked: Sequence[Partition], named: set[Key]) -> None:
-        """Note for which partitions Kafka has answered; those that have no newest append time are asked for their end.
+        """Note the partitions for which Kafka has answered; for those without a newest append time, query the end.
 
-        Brokers before Kafka 3.0 name none, and none is named of a partition that retention has emptied.
+        Brokers before Kafka 3.0 do not answer with an append time, and a partition emptied by retention has none.
         """
         ends = self.bounds.gates([partition.key for partition in asked if partition.key not in named])
         now_seconds = self._clock.monotonic()
@@ -145,9 +146,9 @@ class Inquiry:
                 partition.contact.failed = True
 
     def ask_again(self, partitions: Sequence[Partition]) -> None:
-        """Ask again where that failed before; a partition that is read to its end needs no gate.
+        """Repeat failed queries for start offsets and gates; a partition that is read to its end needs no gate.
 
-        Until Kafka has said where a partition is to be read from, it is read from its end, hidden.
+        Until its start offset is known, a partition is read from its end and hidden.
         """
         began_seconds = self._clock.monotonic()
         if not partitions or began_seconds < self._questions_due:
@@ -162,7 +163,7 @@ class Inquiry:
         self._budget(began_seconds)
 
     def ask_for_ids(self, owned: Sequence[Partition]) -> None:
-        """Find out now and then whether topics have been deleted and created again: the offset need not show it."""
+        """Check periodically whether topics were deleted and created again, which offsets do not always show."""
         began_seconds = self._clock.monotonic()
         if began_seconds >= max(self._ids_due, self._questions_due):
             self._ids_due = began_seconds + IDS_SECONDS
@@ -171,7 +172,7 @@ class Inquiry:
             self._budget(began_seconds)
 
     def identify(self, topics: set[str]) -> None:
-        """Learn the ids of topics; one that was deleted and created again is read from its beginning."""
+        """Query the ids of topics; one that was deleted and created again is read from its beginning."""
         topic_ids = self.bounds.topic_ids(topics)
         created = self._ownership.identify(topic_ids)
         self._deltas.identify(topic_ids)
@@ -181,7 +182,7 @@ class Inquiry:
                 self._read_new_log(partition)
 
     def learn_partitions(self, topics: set[str]) -> None:
-        """Find out whether partitions were added to some topics, of which we read a part."""
+        """Detect partitions that were added to topics that we read partly."""
         partitions, now_seconds = self.bounds.partitions(), self._clock.monotonic()
         if not partitions:
             return
@@ -206,17 +207,17 @@ class Inquiry:
         self.note_restart(partition, 0)
 
     def note_restart(self, partition: Partition, first: int) -> None:
-        """Count and log that a partition is of another log; the topic's id is asked for as soon as possible.
+        """Count and log that a partition has a new log; the topic's id is queried as soon as possible.
 
-        Until it is known, snapshots would say that their totals are of the topic that has gone.
+        Until the new id is known, snapshots would carry the id of the deleted topic.
         """
         self._ids_due = 0.0
         topic, number = partition.key
         self._instruments.offset_restarts.labels(topic).inc()
-        self._log.warning("offsets begin anew", topic=topic, partition=number, offset=first)
+        self._log.warning("offsets restart; the topic was created again", topic=topic, partition=number, offset=first)
 
     def ask_whether_settled(self) -> None:
-        """Ask the group where its protocol does not say that there is nothing (more) for this member."""
+        """Query the group's state: its protocol does not report an assignment that stays as it is."""
         began_seconds = self._clock.monotonic()
         if self._ownership.stable or began_seconds < self._questions_due:
             return
@@ -227,16 +228,16 @@ class Inquiry:
         self._budget(began_seconds)
 
     def _budget(self, began_seconds: float) -> None:
-        """Ask nothing for a while: as many times as long as the question took."""
+        """Delay further queries in proportion to the time that this one took."""
         self._questions_due = self._due_after(began_seconds)
 
     def _due_after(self, began_seconds: float) -> float:
-        """When questions may be asked again after one that has just ended."""
+        """Return the time of the next query after one that has just ended."""
         spent_seconds = self._clock.monotonic() - began_seconds
         return began_seconds + spent_seconds / SHARE_OF_TIME_FOR_QUESTIONS
 
     def _begin(self, partition: Partition, start: int) -> None:
-        """Read a partition from where it should have been read from when it was assigned."""
+        """Start reading a waiting partition at its start offset, which is known now."""
         partition.young = start == 0
         start = self._deltas.begun(partition, start)
         try:

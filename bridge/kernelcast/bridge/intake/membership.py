@@ -1,8 +1,8 @@
-"""Whether this member of a consumer group may still expose its partitions after a pause without a poll.
+"""Decides whether this member of a consumer group may still expose its partitions after a pause without a poll.
 
 A process that was suspended (SIGSTOP, a frozen container, a suspended machine) for longer than the group's session has
-lost its partitions to other members, and does not know it: its consumer finds out at its next poll or later, and a
-scrape can be answered before. So after such a pause series are hidden until Kafka has confirmed the membership.
+lost its partitions to other members. Its consumer learns that at its next poll or later, and a scrape can be answered
+before. So after such a pause series are hidden until Kafka has confirmed the membership.
 """
 
 from typing import Final
@@ -14,22 +14,22 @@ SESSION_SECONDS: Final = 10.0
 SHARE_OF_SESSION: Final = 0.9
 """The rest is a margin for clocks that differ a little, and for a scrape that is being answered."""
 CONFIRMATION_SECONDS: Final = 1.0
-"""Between two attempts."""
+"""Interval between two attempts."""
 
 
 class GroupMembership:
-    """Notes polls; the consuming thread writes, threads that answer scrapes read `doubtful`.
+    """Records polls. The consuming thread writes; threads that answer scrapes read `doubtful`.
 
-    A pause is noted by the first poll after it, or seen by a scrape before that. It makes the membership doubtful until
-    the group has given or taken partitions, or has accepted a commit: it refuses those of a member that it has removed.
+    The first poll after a pause detects it, or a scrape before that. The membership is doubtful from then until the
+    group has assigned or revoked partitions, or has accepted a commit: it refuses commits of a removed member.
     """
 
     def __init__(self, clock: Clock, *, grouped: bool, session_seconds: float = SESSION_SECONDS) -> None:
-        """Begin without a poll: nothing is doubtful before the first.
+        """Start without a poll; before the first one nothing is doubtful.
 
         Args:
-            clock: Whose monotonic time goes on while the process is suspended.
-            grouped: Without a group no other member takes partitions away, so membership is always certain.
+            clock: Its monotonic time continues while the process is suspended.
+            grouped: Whether there is a group. Without one, no other member takes partitions, so nothing is doubtful.
             session_seconds: The group's session time-out.
         """
         self._clock, self._grouped = clock, grouped
@@ -40,13 +40,13 @@ class GroupMembership:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the group may have given our partitions to others without our knowing."""
+        """Whether the group may have assigned our partitions to other members without our knowledge."""
         # In this order: a poll sets `_unconfirmed` before it forgets the pause.
         return self._paused(self._clock.monotonic()) or self._unconfirmed
 
     @property
     def confirmation_due(self) -> bool:
-        """Whether Kafka is to be asked now; True once per `CONFIRMATION_SECONDS`."""
+        """Whether to query Kafka now; True once per `CONFIRMATION_SECONDS`."""
         now_seconds = self._clock.monotonic()
         if not self._unconfirmed or now_seconds < self._confirmation_due:
             return False
@@ -54,7 +54,7 @@ class GroupMembership:
         return True
 
     def readiness(self) -> tuple[bool, str]:
-        """Whether the membership is beyond doubt; and why not."""
+        """Return whether the membership is certain; if not, the reason."""
         if not self.doubtful:
             return True, ""
         seconds = self._clock.monotonic() - (self._polled_at_seconds or 0.0)

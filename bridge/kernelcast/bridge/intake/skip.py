@@ -1,6 +1,6 @@
-"""Jumping to the tail when reading has fallen too far behind; only cumulative data bears it.
+"""Jumps towards the end of a partition when reading has fallen too far behind; for cumulative data only.
 
-How far behind is asked of Kafka, in Kafka's own time: a wrong clock here, or a producer's, skips nothing.
+The lag is measured with Kafka's own times, so a wrong clock here or at a producer skips nothing.
 """
 
 from typing import Final, Protocol
@@ -15,7 +15,7 @@ from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Partition
 
 PAUSE_SECONDS: Final = 10.0
-"""Between two looks at one that lags by our clock."""
+"""Interval between two queries for a partition that lags by the local clock."""
 
 
 class Seeking(Protocol):
@@ -26,10 +26,10 @@ class Seeking(Protocol):
 
 
 class Skipper:
-    """Skips what is too old to be worth reading.
+    """Skips messages that are too old to be worth reading. Only the consuming thread uses it.
 
     Attributes:
-        kept_whole: Topics of which no message may be skipped, because their points are differences.
+        kept_whole: Topics of which no message may be skipped, because they have delta points.
     """
 
     def __init__(self, source: Seeking, bounds: Bounds, instruments: Instruments, clock: Clock) -> None:
@@ -39,15 +39,16 @@ class Skipper:
         self.kept_whole: set[str] = set()
 
     def look(self, ownership: Ownership, partition: Partition, *, max_seconds: float, back_seconds: float) -> bool:
-        """Jump if a partition is more than `max_seconds` behind; to what is `back_seconds` old.
+        """Skip messages if a partition is more than `max_seconds` behind; continue with those `back_seconds` old.
 
-        Where the partition ends is asked again: after a pause the last answer to a fetch may be as old as the pause.
+        The end of the partition is queried again: after a pause, the end from the last fetch may be as old as the
+            pause.
 
         Returns:
             Whether messages were skipped.
 
         Raises:
-            BrokerError: Kafka refuses to go there.
+            BrokerError: Kafka refuses the seek.
         """
         now_seconds, topic = self._clock.monotonic(), partition.key[0]
         if partition.waits or topic in self.kept_whole or partition.position >= partition.high:
@@ -63,7 +64,7 @@ class Skipper:
         return target is not None and self._jump(ownership, partition, target)
 
     def _target(self, partition: Partition, max_seconds: float, back_seconds: float) -> int | None:
-        """Where to go; None where Kafka has nothing that is so much younger than what was read last."""
+        """Return the offset to skip to; None if no message is at least `max_seconds` newer than the last one read."""
         too_young_ns = partition.newest_append_ms * 1_000_000 + round(max_seconds * 1e9)
         wanted_ns = self._clock.now_ns() - round(back_seconds * 1e9)
         confirmed = self._bounds.starts([partition.key], too_young_ns).get(partition.key, -1)

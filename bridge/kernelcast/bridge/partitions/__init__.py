@@ -1,1 +1,1 @@
-"""State of the partitions that a bridge reads: bounds, progress, exposure."""
+"""State of the partitions that a bridge reads: bounds, progress and exposure."""

@@ -1,6 +1,6 @@
-"""Where partitions are to be read from, and up to where before they are exposed: questions to Kafka.
+"""Queries Kafka for the offset at which reading starts, and the offset that must be reached before exposure.
 
-They are asked leader by leader, so that a broker that is away keeps waiting only the partitions it leads.
+Each leader is queried separately, so that an unavailable broker delays only the partitions that it leads.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,36 +16,36 @@ from kernelcast.wire.errors import BrokerError
 
 
 class Answering(Protocol):
-    """The part of a Kafka consumer that answers questions about offsets."""
+    """The part of a Kafka consumer that answers queries about offsets."""
 
     def leaders(self) -> dict[Key, int]:
-        """The broker that leads each partition; negative where none does."""
+        """Return the id of each partition's leader; negative if it has none."""
 
     def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
-        """The first offset kept, and the next to be written."""
+        """Return the low and the high watermark: the first offset kept, and the next one to be written."""
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], time_ns: int) -> list[TopicPartition]:
-        """Where each partition stood at a time."""
+        """Return the first offset at or after a time, for each partition."""
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids of topics; absent where there is no such topic or Kafka has no ids."""
+        """Return Kafka's ids of topics; absent if the topic does not exist or Kafka has no ids."""
 
     def newest_timestamps_ms(self, partitions: Sequence[TopicPartition]) -> dict[Key, int]:
-        """The newest timestamp in each partition; absent where there is none or Kafka does not say."""
+        """Return the newest timestamp in each partition; absent if there is none or Kafka does not support it."""
 
     def committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The group's committed offsets; negative where it has none."""
+        """Return the group's committed offsets; negative if it has none."""
 
 
 class Bounds:
-    """Asks; what is not answered is absent from the result, and logged."""
+    """Queries Kafka for offsets and times. A failed query is logged; its partitions are absent from the result."""
 
     def __init__(self, source: Answering) -> None:
         self._source = source
         self._log = structlog.stdlib.get_logger("bridge.bounds")
 
     def starts(self, keys: Sequence[Key], time_ns: int) -> dict[Key, int]:
-        """The first offset at or after a time; negative for the beginning, where Kafka keeps no time index."""
+        """Return the first offset at or after a time; negative for the beginning, if Kafka keeps no time index."""
         found: dict[Key, int] = {}
         for group in self._by_leader(keys):
             try:
@@ -57,7 +57,7 @@ class Bounds:
         return found
 
     def gates(self, keys: Sequence[Key]) -> dict[Key, int]:
-        """The present ends; 0 for a partition without messages."""
+        """Return the present ends (high watermarks); 0 for a partition without messages."""
         found: dict[Key, int] = {}
         for group in self._by_leader(keys):
             for partition in group:
@@ -70,7 +70,7 @@ class Bounds:
         return found
 
     def partitions(self) -> list[Key]:
-        """All partitions of all topics."""
+        """Return all partitions of all topics."""
         try:
             return sorted(self._source.leaders())
         except BrokerError as error:
@@ -78,7 +78,7 @@ class Bounds:
             return []
 
     def topic_ids(self, topics: set[str]) -> dict[str, str]:
-        """The ids of topics; a topic that is deleted and created again has another."""
+        """Return the ids of topics; a topic that is deleted and created again gets a new id."""
         try:
             return self._source.topic_ids(topics) if topics else {}
         except BrokerError as error:
@@ -86,7 +86,7 @@ class Bounds:
             return {}
 
     def newest_ms(self, topics: set[str]) -> dict[Key, int]:
-        """The newest timestamps of all partitions of some topics, other replicas' included."""
+        """Return the newest timestamps of all partitions of some topics, including those of other replicas."""
         try:
             led = [key for key, leader in self._source.leaders().items() if leader >= 0 and key[0] in topics]
             return self._source.newest_timestamps_ms([TopicPartition(*key) for key in led]) if led else {}
@@ -95,7 +95,7 @@ class Bounds:
             return {}
 
     def committed(self, keys: Sequence[Key], topic_ids: Mapping[str, str]) -> dict[Key, int]:
-        """The group's committed offsets, where it has any; none of a topic with another id."""
+        """Return the group's committed offsets, without those that were committed for a topic with another id."""
         try:
             found = self._source.committed([TopicPartition(*key) for key in keys]) if keys else []
         except BrokerError as error:

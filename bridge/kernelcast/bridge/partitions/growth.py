@@ -1,4 +1,4 @@
-"""Which partitions were added to topics: series may come to them from the partitions of other replicas."""
+"""Detects partitions that were added to topics; series may move to them from the partitions of other replicas."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -12,22 +12,22 @@ partitions every 300 s."""
 
 
 class PartitionGrowth:
-    """The partitions of all topics, as Kafka named them last, and those that were added lately."""
+    """Partitions of all topics by Kafka's last answer, and those added recently. Only the consuming thread uses it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, frozenset[int]] = {}
         self._added: dict[Key, float] = {}
 
     def known(self, topic: str) -> frozenset[int] | None:
-        """The partitions of a topic; None before Kafka has named them."""
+        """Return the partition numbers of a topic; None before Kafka has listed them."""
         return self._numbers.get(topic)
 
     def note(self, partitions: Iterable[Key], now_seconds: float) -> list[Key]:
-        """Note the partitions that Kafka has; gives those that were added since the last call.
+        """Note Kafka's list of partitions; returns those that were added since the last call.
 
         Args:
-            partitions: Of all topics.
-            now_seconds: A monotonic clock.
+            partitions: Partitions of all topics.
+            now_seconds: Time of a monotonic clock.
         """
         found: dict[str, set[int]] = {}
         for topic, number in partitions:
@@ -43,13 +43,13 @@ class PartitionGrowth:
         return added
 
     def note_starts(self, starts: Mapping[Key, int], now_seconds: float) -> list[Key]:
-        """Judge a topic that is seen for the first time by where its partitions were one time-to-live ago.
+        """Detect added partitions of a topic that is seen for the first time, by its offsets one time-to-live ago.
 
-        Added partitions have the highest numbers and hold nothing that is older, while others do.
+        Added partitions have the highest numbers and no messages older than that, while other partitions have some.
 
         Args:
-            starts: The offsets then, of all partitions of one topic.
-            now_seconds: A monotonic clock.
+            starts: The offsets at that time, of all partitions of one topic.
+            now_seconds: Time of a monotonic clock.
 
         Returns:
             The partitions that were added.
@@ -66,13 +66,13 @@ class PartitionGrowth:
         self._added = {key: until for key, until in self._added.items() if key[0] not in gone}
 
     def others(self, owned: Iterable[Key]) -> set[Key]:
-        """Partitions of the topics of ours that are not ours."""
+        """Return the partitions of our topics that other replicas own."""
         keys = set(owned)
         topics = {topic for topic, _ in keys}
         return {(topic, number) for topic in topics for number in self._numbers.get(topic, ())} - keys
 
     def states(self, owned: Iterable[Key]) -> dict[Key, int]:
-        """UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED where all of a topic are ours."""
+        """Return UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED if we own the whole topic."""
         ours: dict[str, set[int]] = {}
         for topic, number in owned:
             ours.setdefault(topic, set()).add(number)

@@ -1,4 +1,4 @@
-"""One assigned partition: how far it has been read, and what is known of its end."""
+"""State of one assigned partition: its position, its end, and the time of its messages."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -7,7 +7,7 @@ from kernelcast.bridge.partitions.contact import Contact
 
 UNKNOWN_OFFSET: Final = -1
 ANSWER_SLACK_MS: Final = 5_000
-"""The newest append time that Kafka names may belong to a marker of a transaction, a little after the last message."""
+"""Kafka's newest append time may belong to a transaction marker, a little after the last message."""
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -15,27 +15,27 @@ Key = tuple[str, int]
 
 @dataclass(slots=True)
 class Partition:
-    """One assigned partition.
+    """State of one assigned partition. Only the consuming thread changes it.
 
     Attributes:
         key: Topic and partition.
         number: Its number in the store.
         position: The next offset to be read.
         gate: The high watermark seen at assignment; None while it is not known.
-        cohort: What was assigned together has the same.
-        moved_at_seconds: When it was assigned, or last read; a monotonic clock.
-        judged_to: Messages before this offset have been judged already, here or by a former owner.
-        waits: Whether Kafka has not said yet where one time-to-live ago was, so that it is not read from there.
+        cohort: Number of its assignment; partitions that were assigned together have the same one.
+        moved_at_seconds: When it was assigned or last read, by a monotonic clock.
+        judged_to: Messages before this offset have been processed already, here or by a former owner.
+        waits: Whether its start offset is not known yet, because Kafka has not answered; it is read from its end then.
         high: The newest high watermark seen.
-        newest_append_ms: Of all messages read.
-        passed: Whether its series are exposed.
-        held_ms: The append time by which series are judged until `held_until` is reached, after messages were skipped.
-        held_until: Offset; negative where nothing was skipped.
-        young: Whether its whole log is younger than one time-to-live, as that of an added partition is.
-        behind_ms: By how much its append times are behind the newest of all partitions, because the clock of its broker
-            is; measured by what is read while it is exposed.
-        named_ms: Its newest append time as Kafka named it when asked; 0 before that.
-        contact: Whether Kafka answers for it.
+        newest_append_ms: Newest append time of all messages read.
+        passed: Whether it has passed the gate: its series are exposed.
+        held_ms: Append time used for the age of series until `held_until` is reached, after messages were skipped.
+        held_until: Offset at which skipping ends; negative if nothing was skipped.
+        young: Whether its whole log is younger than one time-to-live, like that of an added partition.
+        behind_ms: Difference between its newest append time and the newest of all partitions, caused by its broker's
+            clock; measured with the messages that are read while it is exposed.
+        named_ms: Its newest append time by Kafka's last answer; 0 before the first.
+        contact: Outages of Kafka for this partition.
     """
 
     key: Key
@@ -58,22 +58,22 @@ class Partition:
 
     @property
     def lag(self) -> int:
-        """Messages not read yet, as far as is known."""
+        """Known number of messages that have not been read yet."""
         return (
             max(0, max(self.high, self.gate or 0) - max(self.position, 0)) if self.position >= 0 else max(self.high, 0)
         )
 
     @property
     def at_end(self) -> bool:
-        """Whether everything has been read that is known to be there."""
+        """Whether all known messages have been read."""
         return self.passed and self.position >= self.high
 
     @property
     def caught_up(self) -> bool:
-        """Whether everything has been read that was there at assignment."""
+        """Whether all messages have been read that were there at assignment."""
         return not self.waits and self.gate is not None and self.position >= self.gate
 
     @property
     def silent(self) -> bool:
-        """Whether time passes for its series although nothing comes: all of it has been read, as far as is known."""
+        """Whether its series age although no message comes, because all of its messages have been read."""
         return self.at_end and self.named_ms <= self.newest_append_ms + ANSWER_SLACK_MS

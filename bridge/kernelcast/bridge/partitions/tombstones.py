@@ -1,4 +1,4 @@
-"""Keys that have ended: a message with a key and no value says so, as compaction means it; and keys as numbers."""
+"""Tombstones, messages with a key and no value that end the series of the key; and the hash of keys."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 from kernelcast.bridge.tables.columns import NO_KEY
 
 TOMBSTONE_KINDS: Final = ("keyed", "unkeyed")
-"""Those without a key mean nothing."""
+"""Kinds of tombstones; one without a key has no effect."""
 
 REMEMBERED_KEYS: Final = 65_536
-"""To hash a key takes ten times as long as to look it up."""
+"""Size of the cache of key hashes; hashing a key takes ten times as long as a look-up."""
 
 
 class Tombstone(NamedTuple):
     """A message without a value.
 
     Attributes:
-        before: How many of its batch's messages stand before it.
+        before: Number of messages with a value that precede it in its batch.
         partition: Number of its partition.
         offset: Its offset.
-        key_hash: As the function of that name makes it.
+        key_hash: Hash of its key, see the function `key_hash`.
     """
 
     before: int
@@ -32,18 +32,18 @@ class Tombstone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """Those of a batch.
+    """Tombstones of a batch.
 
     Attributes:
-        keyed: Those that have a key, which ends there; in the order of their batch.
-        counts: By topic and kind, how many there were.
+        keyed: Tombstones with a key, in the order of the batch.
+        counts: Number of tombstones by topic and kind.
     """
 
     keyed: list[Tombstone] = field(default_factory=list)
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, topic: str, tombstone: Tombstone) -> None:
-        """Note another one."""
+        """Add a tombstone."""
         keyed, unkeyed = TOMBSTONE_KINDS
         kind = unkeyed if tombstone.key_hash == NO_KEY else keyed
         self.counts[topic, kind] = self.counts.get((topic, kind), 0) + 1
@@ -57,7 +57,7 @@ def key_hash(topic: str, partition: int, key: bytes | None) -> int:
 
     Args:
         topic: The topic.
-        partition: The partition's number in it: a key that lies in two of them ends in each by itself.
+        partition: The partition's number in the topic; a key in two partitions ends in each of them separately.
         key: The message's key; NO_KEY without one.
     """
     if key is None:

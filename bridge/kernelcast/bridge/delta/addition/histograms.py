@@ -1,4 +1,4 @@
-"""Delta histograms into running totals, with explicit bounds and exponential; how their buckets are kept: `merging`."""
+"""Adds delta histograms, explicit and exponential, to running totals; `merging` describes the layout of buckets."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ LARGEST_COUNT = 2**63 - 1
 
 @routine
 def restart_reason(columns: DeltaColumns, row: int, points: DeltaHistogramPoints, i: int, words: Int64Array) -> int:
-    """BOUNDS_CHANGED or OVERFLOW where a total cannot take a point; else 0, which is ADDED."""
+    """Return BOUNDS_CHANGED or OVERFLOW if a total must restart for a point; else 0, which is ADDED."""
     if np.int64(points.rows[i].count) > LARGEST_COUNT - columns.integer[row]:
         return OVERFLOW
     if columns.kind[row] != EXPLICIT:
@@ -58,17 +58,17 @@ def restart_reason(columns: DeltaColumns, row: int, points: DeltaHistogramPoints
 def settled(
     columns: DeltaColumns, row: int, outcome: int, points: DeltaHistogramPoints, i: int, words: Int64Array
 ) -> int:
-    """What becomes of a point, now that the total is known; the start of a total that begins anew is set."""
+    """Return the final outcome of a point, given its total; sets the start of a total that restarts."""
     start_ns = points.rows[i].start_ns
     if outcome == FILLED and start_ns < columns.start_ns[row]:
         return OLDER
     if outcome not in (FIRST, BOUNDS_CHANGED, OVERFLOW):
-        anew = restart_reason(columns, row, points, i, words)
-        if anew and outcome == FILLED:
+        restart = restart_reason(columns, row, points, i, words)
+        if restart and outcome == FILLED:
             return OLDER
-        if anew:
+        if restart:
             columns.start_ns[row] = start_ns if start_ns > 0 else points.rows[i].time_ns
-            return anew
+            return restart
     return outcome
 
 
@@ -82,7 +82,7 @@ def add_point(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for n
     words: Int64Array,
     scratch: Int64Array,
 ) -> int:
-    """Add a point to its total; `begin`: there is none yet. Returns the words its block needs where they are more."""
+    """Add a point to its total; `begin`: the total is new. Returns 0, or the words needed if its block is too small."""
     block, capacity = columns.block[row], columns.capacity[row]
     if columns.kind[row] == EXPLICIT:
         buckets = points.ends[BUCKETS, i + 1] - points.ends[BUCKETS, i]
@@ -109,7 +109,7 @@ def add_point(  # noqa: PLR0913, PLR0917  scalars only: numba inlines them for n
 def has_room(
     columns: DeltaColumns, row: int, outcome: int, points: DeltaHistogramPoints, i: int, out: DeltaHistogramPoints
 ) -> bool:
-    """Whether the output has room for the buckets of one more row, whatever they will be."""
+    """Whether the output has room for the largest possible buckets of the next point."""
     most = np.int64(columns.capacity[row]) if row >= 0 else 0
     if outcome == PASSED:
         most = points.ends[BUCKETS, i + 1] - points.ends[BUCKETS, i]
@@ -121,7 +121,7 @@ def has_room(
 
 @routine
 def copy_buckets(points: DeltaHistogramPoints, out: DeltaHistogramPoints, i: int) -> None:
-    """Put a point's buckets into the output as they came."""
+    """Copy a point's buckets to the output unchanged."""
     for k in range(4):
         start, at = points.ends[k, i], out.ends[k, i]
         length = points.ends[k, i + 1] - start
@@ -132,14 +132,14 @@ def copy_buckets(points: DeltaHistogramPoints, out: DeltaHistogramPoints, i: int
 
 @inlined
 def no_buckets(out: DeltaHistogramPoints, i: int) -> None:
-    """End a row of the output without buckets."""
+    """Give a point of the output no buckets."""
     for k in range(4):
         out.ends[k, i + 1] = out.ends[k, i]
 
 
 @routine
 def show_total(columns: DeltaColumns, row: int, words: Int64Array, out: DeltaHistogramPoints, i: int) -> None:
-    """Put a total into the output, after `no_buckets` has ended its row."""
+    """Write a total's buckets to the output; `no_buckets` must have been called for the point."""
     block, doubles = columns.block[row], words.view(np.float64)
     data = out.data
     out.rows[i].count, out.rows[i].total = np.uint64(columns.integer[row]), columns.total[row]
@@ -182,7 +182,7 @@ def show(  # noqa: PLR0913, PLR0917  one row's scalars, and where they go
     words: Int64Array,
     out: DeltaHistogramPoints,
 ) -> None:
-    """Write a row of the output; without a total it says that its series has no value."""
+    """Write a point of the output; without a total it is flagged as having no recorded value."""
     if outcome == PASSED:
         copy_buckets(points, out, i)
         return
@@ -209,20 +209,20 @@ def add_histograms(  # noqa: PLR0913, PLR0917  one loop over all columns, each a
     scratch: Int64Array,
     begin: int,
 ) -> tuple[int, int]:
-    """Add what `sequence` lets through and write totals in place of deltas, from `begin` on, until room is short.
+    """Add the points that `sequence` accepted and write totals in place of deltas, until a buffer is too small.
 
     Args:
         columns: The totals.
         words: Their blocks.
         points: The points.
-        outcomes: Of `sequence`; FILLED, BOUNDS_CHANGED and OVERFLOW are settled here.
-        times: Of `sequence`.
-        out: The output: a copy of the points whose buckets are written anew.
-        scratch: Shape (2 * MAX_BUCKETS,), whatever is in it.
-        begin: Where to go on.
+        outcomes: Outcomes from `sequence`; FILLED, BOUNDS_CHANGED and OVERFLOW become final here.
+        times: Times from `sequence`.
+        out: The output: a copy of the points; their buckets are written here.
+        scratch: Working space of shape (2 * MAX_BUCKETS,); its content does not matter.
+        begin: Index of the first point to add.
 
     Returns:
-        The point to go on with, and the words that its block needs; 0 of them where the output is too short.
+        The index at which it stopped, and the words that this point's block needs; 0 words if the output is too short.
     """
     for i in range(begin, len(points.rows)):
         row, outcome = points.rows[i].row, outcomes[i]

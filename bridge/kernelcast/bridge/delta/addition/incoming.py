@@ -1,4 +1,4 @@
-"""Points as the kernels of deltas take them, and which histograms can be added at all."""
+"""Histogram points in the layout of the compiled functions of deltas, and the check whether they can be added."""
 
 from typing import Any, Final, NamedTuple
 
@@ -13,13 +13,13 @@ from kernelcast.columnar.compiled import allocating_kernel, inlined
 
 LOWEST_SCALE = -10
 LOWEST_INDEX, HIGHEST_INDEX = -2, 1
-"""Of buckets that doubles can be in, at the lowest scale; one more at the upper end, for producers that round up."""
+"""Bucket indices that doubles can have at the lowest scale; one more at the upper end, for producers that round up."""
 LARGEST_COUNT = np.uint64(2**63 - 1)
 
 POSITIVE, NEGATIVE, BOUNDS, BUCKETS = range(4)
 """The four parts of a point's buckets; of bounds, their bits."""
 _PARTS: Final = (("positive", "positive"), ("negative", "negative"), ("bounds", "bounds"), ("bucket", "buckets"))
-"""Their names in `columnar.HistogramColumns`: of row pointers and of data."""
+"""Field names in `columnar.HistogramColumns` of each part: prefix of the row pointers, and the data."""
 
 ROW: Final = np.dtype(
     [
@@ -37,16 +37,19 @@ ROW: Final = np.dtype(
     ],
     align=True,
 )
-"""A point as `columnar.HistogramColumns` has it, with the row of its series."""
+"""Scalars of a point, as in `columnar.HistogramColumns`, and the row of its series."""
 
 
 class DeltaHistogramPoints(NamedTuple):
-    """Histogram points as they came, and what becomes of them: few arrays, for compiled functions pass each along.
+    """Histogram points, as input and as output of the compiled functions.
+
+    There are only three arrays, because each array costs time wherever one compiled function passes it to another.
 
     Attributes:
         rows: ROW, one per point.
-        ends: int64, shape (4, m + 1): row pointers of POSITIVE, NEGATIVE, BOUNDS and BUCKETS.
-        data: uint64, shape (4, k): their data.
+        ends: int64, shape (4, m + 1): row pointers of POSITIVE, NEGATIVE, BOUNDS and BUCKETS. Point i has
+            `data[part, ends[part, i] : ends[part, i + 1]]`.
+        data: uint64, shape (4, k): counts, or the bits of bounds.
     """
 
     rows: NDArray[np.void]
@@ -55,7 +58,7 @@ class DeltaHistogramPoints(NamedTuple):
 
     @classmethod
     def of(cls, rows: Int32Array, points: HistogramColumns) -> "DeltaHistogramPoints":
-        """Points and the rows of their series."""
+        """Make them from decoded points and the rows of their series."""
         made = np.zeros(len(rows), ROW)
         made["row"] = rows
         for name in ROW.names or ():
@@ -69,19 +72,19 @@ class DeltaHistogramPoints(NamedTuple):
         return cls(made, ends, data)
 
     def blank(self, words: int) -> "DeltaHistogramPoints":
-        """A copy of the rows with room for so many words of buckets of each kind, of which none is used."""
+        """Copy the rows, with empty buckets and room for `words` words of each part."""
         return DeltaHistogramPoints(
             self.rows.copy(), np.zeros_like(self.ends), np.zeros((len(_PARTS), words), np.uint64)
         )
 
     def longer(self) -> "DeltaHistogramPoints":
-        """The same with twice the room for buckets."""
+        """Copy them with twice the room for buckets."""
         longer: UInt64Array = np.zeros((len(_PARTS), 2 * self.data.shape[1]), np.uint64)
         longer[:, : self.data.shape[1]] = self.data
         return self._replace(data=longer)
 
     def columns(self, points: HistogramColumns) -> HistogramColumns:
-        """As what the decoder yields, with series and message of the points they came from."""
+        """Convert to the decoder's columns, with series and message of the original points."""
         made: dict[str, Any] = {name: self.rows[name].copy() for name in ROW.names or () if name != "row"}
         for name in ("start_ns", "time_ns"):
             made[name] = made[name].view(np.uint64)
@@ -94,7 +97,7 @@ class DeltaHistogramPoints(NamedTuple):
 
 @inlined
 def sum_of(counts: UInt64Array, start: int, stop: int, total: np.uint64, most: np.uint64) -> np.uint64:
-    """The total plus the counts from start to stop; `most` plus 1 where they exceed it, for no sum wraps around."""
+    """Add the counts from start to stop to a total. A sum beyond `most` gives `most` plus 1, so that it cannot wrap."""
     for j in range(start, stop):
         if total > most or counts[j] > most - total:
             return most + np.uint64(1)
@@ -104,7 +107,7 @@ def sum_of(counts: UInt64Array, start: int, stop: int, total: np.uint64, most: n
 
 @inlined
 def in_range(offset: int, length: int, scale: int) -> bool:
-    """Whether buckets are some that doubles can be in."""
+    """Whether doubles can have these bucket indices."""
     if length == 0:
         return True
     shift = scale - LOWEST_SCALE
@@ -113,7 +116,7 @@ def in_range(offset: int, length: int, scale: int) -> bool:
 
 @allocating_kernel
 def sound_histograms(points: DeltaHistogramPoints) -> UInt8Array:
-    """Shape (m,): 0 where buckets do not add up to the count, or no total could hold them."""
+    """Return 1 for each point that can be added; 0 if its buckets do not add up to its count or are out of range."""
     sound = np.ones(len(points.rows), np.uint8)
     for i in range(len(points.rows)):
         count = points.rows[i].count

@@ -1,10 +1,14 @@
-"""Parts that add a delta histogram's buckets to its total.
+"""Compiled functions that add a delta histogram's buckets to its total.
 
-A total stands in a block of words. Explicit: how many bounds (NO_BUCKETS with count and sum alone), the bounds' bits,
-one count more than bounds. Exponential: as `tables.exponential` lays it out.
+A total is a block of 64-bit words. With explicit bounds: the number of bounds (NO_BUCKETS if there are only count and
+sum), the bits of the bounds, then one more count than bounds. Two bounds 0.1 and 1.0 with counts 3, 4, 5 are
 
-Exponential histograms are merged at the smaller scale: at one scale less, bucket i holds what 2i and 2i+1 held. Where
-zero thresholds differ the larger one counts, widened to the end of any bucket that it cuts.
+    [2, bits(0.1), bits(1.0), 3, 4, 5]
+
+`tables.exponential` describes the layout of exponential histograms.
+
+Exponential histograms are merged at the smaller scale: at one scale less, bucket i has the counts of buckets 2i and
+2i+1. If zero thresholds differ, the larger one is used, widened to the end of any bucket that it cuts.
 Source: opentelemetry-specification, metrics/data-model.md, "ExponentialHistogram", "Exponential Scale" and "Zero Count
 and Zero Threshold".
 """
@@ -34,7 +38,7 @@ LARGEST_DOUBLE = 1.7976931348623157e308
 
 @inlined
 def same_bounds(words: Int64Array, at: int, data: UInt64Array, low: int, high: int) -> bool:
-    """Whether a block's bounds are a point's."""
+    """Whether a block and a point have the same bounds."""
     for j in range(high - low):  # noqa: SIM110  numba has no generators here
         if words[at + j] != np.int64(data[BOUNDS, low + j]):
             return False
@@ -43,7 +47,7 @@ def same_bounds(words: Int64Array, at: int, data: UInt64Array, low: int, high: i
 
 @routine
 def merge_explicit(block: int, begin: bool, points: DeltaHistogramPoints, i: int, words: Int64Array) -> None:  # noqa: FBT001  scalars
-    """Add a point's buckets to a block, whose bounds are the point's; `begin`: the block holds nothing yet."""
+    """Add a point's buckets to a block with the same bounds; `begin`: the block is empty."""
     low, high = points.ends[BOUNDS, i], points.ends[BOUNDS, i + 1]
     first, last = points.ends[BUCKETS, i], points.ends[BUCKETS, i + 1]
     bounds = high - low if last - first > 1 else NO_BUCKETS
@@ -60,7 +64,7 @@ def merge_explicit(block: int, begin: bool, points: DeltaHistogramPoints, i: int
 
 @routine
 def used_range(counts: UInt64Array, start: int, stop: int) -> tuple[int, int]:
-    """First and last bucket that is not empty, counted from `start`; (0, -1) where all are."""
+    """Return the first and last non-empty bucket, counted from `start`; (0, -1) if all are empty."""
     while start < stop and counts[stop - 1] == 0:
         stop -= 1
     first = start
@@ -71,7 +75,7 @@ def used_range(counts: UInt64Array, start: int, stop: int) -> tuple[int, int]:
 
 @inlined
 def union(low: int, high: int, other_low: int, other_high: int) -> tuple[int, int]:
-    """The range over two ranges, of which either may be empty."""
+    """Return the smallest range that contains two ranges; either may be empty (high < low)."""
     if high < low:
         return other_low, other_high
     if other_high < other_low:
@@ -81,7 +85,7 @@ def union(low: int, high: int, other_low: int, other_high: int) -> tuple[int, in
 
 @routine
 def absorb(scratch: Int64Array, at: int, low: int, high: int, scale: int, threshold: float) -> tuple[float, int]:
-    """Empty the buckets that begin below a threshold; the threshold at the end of the last of them, and their count."""
+    """Clear the buckets that begin below a threshold; returns the widened threshold and the sum of their counts."""
     taken = 0
     for index in range(low, high + 1):
         if scratch[at + index - low] == 0:
@@ -104,7 +108,7 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
     words: Int64Array,
     scratch: Int64Array,
 ) -> int:
-    """Add a point to a block; `begin`: the block holds nothing yet. Returns the words needed where they are more."""
+    """Add a point to a block; `begin`: the block is empty. Returns the words needed if it is too small, else 0."""
     positive, negative = points.data[POSITIVE], points.data[NEGATIVE]
     start, negative_start = points.ends[POSITIVE, i], points.ends[NEGATIVE, i]
     point_scale, point_threshold = int(points.rows[i].scale), points.rows[i].zero_threshold
@@ -122,6 +126,8 @@ def merge_exponential(  # noqa: C901, PLR0913, PLR0917  two histograms' scalars,
         known_threshold = words.view(np.float64)[block + ZERO_THRESHOLD_WORD]
         differs = known_threshold != point_threshold
         threshold, zeros = max(known_threshold, point_threshold), zeros + words[block + ZERO_COUNT_WORD]
+    # Lower the scale until each range of buckets fits. Only then is anything written: a block that is too small is
+    # left unchanged, and the caller repeats the call with a larger one.
     scale = min(point_scale, known_scale) + 1
     low, high, low_negative, high_negative = 0, MAX_BUCKETS, 0, 0
     while high - low >= MAX_BUCKETS or high_negative - low_negative >= MAX_BUCKETS:

@@ -1,4 +1,4 @@
-"""Delta sums into running totals; integers stay exact."""
+"""Adds delta sums to running totals; integers stay exact."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from kernelcast.columnar import IS_INTEGER, NO_RECORDED_VALUE
 from kernelcast.columnar.compiled import inlined, kernel
 
 UNKNOWN_TIME_NS = 1
-"""Time of a point that only says that there is no value: before any other."""
+"""Time of a point that only marks the absence of a value; earlier than any real point."""
 
 
 class NumberTotals(NamedTuple):
@@ -43,7 +43,7 @@ class NumberTotals(NamedTuple):
 
 @inlined
 def too_large(total: int, increment: int) -> bool:
-    """Whether a sum of two int64 is none."""
+    """Whether the sum of two int64 exceeds int64."""
     if increment >= 0:
         return total > 9223372036854775807 - increment
     return total < -9223372036854775808 - increment
@@ -53,13 +53,13 @@ def too_large(total: int, increment: int) -> bool:
 def add_numbers(  # noqa: C901, PLR0912  one loop over all columns, each a local
     columns: DeltaColumns, points: NumberTotals, outcomes: UInt8Array, times: Int64Array
 ) -> None:
-    """Add what `sequence` lets through and put totals in place of deltas.
+    """Add the points that `sequence` accepted and put totals in place of deltas.
 
     Args:
         columns: The totals.
         points: Changed in place.
-        outcomes: Of `sequence`; FILLED and OVERFLOW are settled here.
-        times: Of `sequence`. Where there is no total, a point says that its series has no value.
+        outcomes: Outcomes from `sequence`; FILLED and OVERFLOW become final here.
+        times: Times from `sequence`. A point without a total is flagged as having no recorded value.
     """
     rows, starts, point_times = points.row, points.start_ns, points.time_ns
     values, integers, flags = points.value, points.integer, points.flags

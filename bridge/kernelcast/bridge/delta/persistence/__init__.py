@@ -1,1 +1,1 @@
-"""Running totals as snapshots on Kafka, and back."""
+"""Snapshots of running totals on Kafka: written, read, and restored."""

@@ -1,4 +1,4 @@
-"""Rows into the columns of a snapshot, and back."""
+"""Converts rows of totals to the columns of a snapshot (`freeze`) and back (`thaw`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,11 +40,11 @@ PLAIN = (
 
 
 def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) -> dict[str, NDArray[Any]]:
-    """The columns of a snapshot.
+    """Return the columns of a snapshot.
 
     Args:
         rows: All totals.
-        chosen: Which of them.
+        chosen: The rows to include.
         number_of: By partition number here, its number in the snapshot.
     """
     columns = rows.columns
@@ -60,20 +60,20 @@ def freeze(rows: TotalRows, chosen: Int64Array, number_of: Mapping[int, int]) ->
 
 
 def thaw(rows: TotalRows, columns: Mapping[str, NDArray[Any]], number_of: Mapping[int, int]) -> int:
-    """Put a snapshot's totals back.
+    """Restore a snapshot's totals.
 
-    A series that is known already, because it was seen in two partitions, keeps the total that reaches further.
+    If a series has a total already, because it was seen in two partitions, the total with the later end is kept.
 
     Args:
-        rows: Where to.
-        columns: Of the snapshot.
+        rows: Receives the totals.
+        columns: Columns of the snapshot.
         number_of: By partition number in the snapshot, its number here; rows of other partitions are left out.
 
     Returns:
-        How many were put back.
+        The number of restored totals.
 
     Raises:
-        WireError: The snapshot says what no writer writes.
+        WireError: The snapshot has content that no writer produces.
     """
     _check(columns)
     found = np.full(len(columns["kind"]), NOTHING, np.int64)
@@ -108,7 +108,7 @@ def _thaw_gaps(rows: TotalRows, columns: Mapping[str, NDArray[Any]], found: Int6
 
 
 def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> int:
-    """A new row for one of a snapshot, or NOTHING."""
+    """Return a new row for a total of a snapshot; NOTHING if the series has a later total already."""
     digest = columns["digest"][i].tobytes()
     known = rows.find(digest)
     if known != NOTHING:
@@ -120,7 +120,7 @@ def _row_for(rows: TotalRows, columns: Mapping[str, NDArray[Any]], i: int) -> in
 
 
 def _check(columns: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse what would have a kernel read beyond its block."""
+    """Refuse columns that would make a compiled function read beyond its block."""
     kind, words = columns["kind"], columns["words"]
     starts = np.cumsum(words) - words
     fits = np.isin(kind, (NUMBER, EXPLICIT, EXPONENTIAL)) & (words >= 0) & ((kind == NUMBER) == (words == 0))
@@ -130,7 +130,7 @@ def _check(columns: Mapping[str, NDArray[Any]]) -> None:
         for i in np.flatnonzero(kind != NUMBER).tolist():
             fits[i] = words[i] == _words_of(int(kind[i]), blocks[starts[i] : starts[i] + words[i]])
     if not fits.all():
-        raise WireError(f"snapshot has {int(np.count_nonzero(~fits))} totals that are none; {TOTALS_RESTART}")
+        raise WireError(f"snapshot has {int(np.count_nonzero(~fits))} malformed totals; {TOTALS_RESTART}")
 
 
 def _words_of(kind: int, block: Int64Array) -> int:
@@ -142,7 +142,7 @@ def _words_of(kind: int, block: Int64Array) -> int:
 
 @allocating_kernel
 def gather_gaps(columns: DeltaColumns, gaps: Gaps, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The gaps of rows, one row's after the other's, oldest first: begins and ends."""
+    """Concatenate the gaps of rows, oldest first within a row; returns begins and ends."""
     total = 0
     for row in rows:
         total += columns.gaps[row]
@@ -160,7 +160,7 @@ def gather_gaps(columns: DeltaColumns, gaps: Gaps, rows: Int64Array) -> tuple[In
 
 @allocating_kernel
 def used_words(columns: DeltaColumns, words: Int64Array, rows: Int64Array) -> Int64Array:
-    """How many words of its block each row uses."""
+    """Return the number of words that each row uses of its block."""
     used = np.zeros(len(rows), np.int64)
     for i in range(len(rows)):
         row = rows[i]
@@ -174,7 +174,7 @@ def used_words(columns: DeltaColumns, words: Int64Array, rows: Int64Array) -> In
 
 @allocating_kernel
 def gather_blocks(columns: DeltaColumns, words: Int64Array, rows: Int64Array, lengths: Int64Array) -> Int64Array:
-    """The used words of rows, one row's after the other's."""
+    """Concatenate the used words of rows."""
     total = 0
     for length in lengths:
         total += length

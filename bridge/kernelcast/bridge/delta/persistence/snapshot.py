@@ -1,7 +1,17 @@
-"""Running totals as bytes, and back: versioned, compressed, checksummed, in parts that Kafka takes.
+"""Encoding of snapshots of running totals: versioned, compressed, checksummed, in parts below Kafka's message limit.
 
-Every part says which snapshot it belongs to and how many there are, so that half a snapshot is never taken for a whole
-one, nor parts of two for one. Numbers are little-endian, histograms' blocks are words as `merging` describes them.
+Every part has the identity of its snapshot and the number of parts, so that neither an incomplete snapshot nor a
+mixture of two is read as one. Numbers are little-endian; `merging` describes the blocks of histograms.
+
+One part is a head of 34 bytes and a slice of the compressed content:
+
+    offset  0  magic "KCBD"                      offset 18  number of parts, uint32
+    offset  4  version, uint16                   offset 22  size of the content, uint64
+    offset  6  identity of the snapshot          offset 30  CRC-32 of the slice, uint32
+    offset 14  number of this part, uint32       offset 34  the slice
+
+The content, after joining and decompressing: 4 bytes length of a JSON head, the JSON head, then the arrays in the order
+of COLUMNS, TAILS and ADDITIONS.
 """
 
 import json
@@ -20,11 +30,11 @@ from kernelcast.wire.errors import WireError
 MAGIC: Final = b"KCBD"
 VERSION: Final = 2
 PART_BYTES: Final = 768 * 1024
-"""Below Kafka's default message limit of 1 MiB, should the topic have been made without its own."""
+"""Below Kafka's default message limit of 1 MiB, in case the topic was created without its own limit."""
 LONGEST_BYTES: Final = 4 * 1024**3
 COMPRESSION_LEVEL: Final = 1
 _HEAD: Final = struct.Struct("<4sH8sIIQI")
-"""Magic, version, which snapshot, number of the part, how many, bytes when inflated, checksum of the rest."""
+"""Magic, version, identity, number of the part, number of parts, decompressed bytes, checksum of the slice."""
 
 _DAMAGED: Final = (
     cramjam.DecompressionError,
@@ -37,9 +47,9 @@ _DAMAGED: Final = (
     MemoryError,
     struct.error,
 )
-"""What reading a snapshot that no bridge has written may raise; its checksum covers neither the head of a part nor the
-sense of the content."""
-TOTALS_RESTART: Final = "its totals begin anew"
+"""Exceptions that reading foreign bytes may raise. The checksum covers neither a part's head nor the meaning of the
+content."""
+TOTALS_RESTART: Final = "its totals restart at 0"
 
 COLUMNS: Final[dict[str, str]] = {
     "kind": "|u1",
@@ -57,11 +67,12 @@ COLUMNS: Final[dict[str, str]] = {
     "words": "<i4",
     "partition": "<i4",
 }
-"""What is kept of each row: `gaps` and `words` are how many it has of the two arrays after them."""
+"""One item per row, except `digest`, which has 16 bytes per row. `gaps` and `words` are the numbers of items that the
+row has in the arrays of TAILS."""
 TAILS: Final[dict[str, str]] = {"gap_begin_ns": "<i8", "gap_end_ns": "<i8", "blocks": "<i8"}
 
 ADDITIONS: Final[dict[str, str]] = {"right_ns": "<i8"}
-"""Columns behind the tails: a bridge that does not know them reads no further, and its snapshots do not have them."""
+"""Columns after the tails: an older bridge stops reading before them, and its snapshots do not have them."""
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -69,15 +80,15 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class TotalsSnapshot:
-    """Totals, and the offsets as of which they are valid.
+    """Totals, and the offsets up to which they are valid.
 
     Attributes:
-        identity: 8 bytes, other ones for each snapshot.
-        written_ns: When, by the writer's clock.
-        positions: Next offset by partition; `columns["partition"]` counts them.
+        identity: 8 random bytes, different for each snapshot.
+        written_ns: Time of writing, by the writer's clock.
+        positions: Next offset by partition; `columns["partition"]` has indices into it.
         columns: One array per name of COLUMNS, TAILS and ADDITIONS; `digest` of shape (n, 16).
-        topic_ids: Kafka's ids of the topics, where it has them: offsets count in the log of that topic only.
-        append_ms: When Kafka appended it, which is not part of its bytes; 0 where Kafka does not say.
+        topic_ids: Kafka's ids of the topics, if it has them: offsets are valid in the log of that topic only.
+        append_ms: Kafka's append time, which is not part of the bytes; 0 if Kafka does not stamp messages.
     """
 
     identity: bytes
@@ -89,11 +100,11 @@ class TotalsSnapshot:
 
     @property
     def progress(self) -> int:
-        """Rises with what was read: of two snapshots the one that knows more has more."""
+        """Sum of all offsets: of two snapshots, the more advanced one has the greater sum."""
         return sum(offset for _, offset in self.positions)
 
     def dump(self) -> list[bytes]:
-        """Its parts."""
+        """Encode the snapshot as parts."""
         head = {
             "written_ns": self.written_ns,
             "positions": [[topic, partition, offset] for (topic, partition), offset in self.positions],
@@ -124,10 +135,10 @@ class SnapshotPart:
 
     @classmethod
     def of(cls, message: bytes) -> "SnapshotPart":
-        """Read a part.
+        """Decode a part's head and verify its checksum.
 
         Raises:
-            WireError: It is none, of another version, or damaged.
+            WireError: The bytes are not a part, have another version, or are damaged.
         """
         if len(message) < _HEAD.size:
             raise WireError(
@@ -145,10 +156,10 @@ class SnapshotPart:
 
 
 def load(parts: Sequence[SnapshotPart]) -> TotalsSnapshot:
-    """The snapshot that parts make, which are all of one.
+    """Decode a snapshot from its parts.
 
     Raises:
-        WireError: One is missing, or they do not make a snapshot.
+        WireError: A part is missing, or the content is not a snapshot.
     """
     ordered = sorted(parts, key=lambda part: part.number)
     whole_count = bool(ordered) and ordered[0].count == len(ordered)  # compared first: a damaged head says billions

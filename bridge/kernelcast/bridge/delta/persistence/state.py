@@ -1,9 +1,10 @@
 """Snapshots of running totals on `kernelcast.state`.
 
-The key of a part is `bridge/<owner>/<what>/<writer>/<slot>/<number>`. A writer has two slots and uses them in turn, so
-that a snapshot that it did not finish never costs the one before; a process is a writer of its own, so that two that
-both believe to own a partition never mix theirs. All keys of one `bridge/<owner>/<what>` lie in one partition, so a
-restart reads that one only.
+The key of a part is `bridge/<owner>/<what>/<writer>/<slot>/<number>`, for example
+`bridge/kernelcast-bridge/kernelcast.metrics/3/a91f.../1/0`. A writer has two slots and alternates between them, so that
+an unfinished snapshot never destroys the one before. Each process is one writer, so that two processes that both
+believe to own a partition never mix their parts. All keys with one prefix `bridge/<owner>/<what>` are in one partition
+of the topic, so a restart reads only that partition.
 """
 
 import secrets
@@ -24,25 +25,25 @@ from kernelcast.wire.topics import STATE
 
 SLOTS: Final = 2
 RECENT_SECONDS: Final = 600.0
-"""Looked at first: the topic may hold hours of snapshots that nobody has compacted yet."""
+"""Period that is read first: the topic may hold hours of snapshots that Kafka has not compacted yet."""
 IDENTITY_BYTES: Final = 8
 LOG_APPEND_TIME: Final = 2
 """confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: Kafka stamped the message, not its producer."""
 
 
 class _Stored(NamedTuple):
-    """A part of a snapshot as Kafka has it; its append time is 0 where Kafka does not stamp messages."""
+    """A part of a snapshot as read from Kafka; `append_ms` is 0 if Kafka does not stamp messages."""
 
     body: bytes
     append_ms: int
 
 
 _Slots = dict[bytes, dict[int, _Stored]]
-"""By slot's key, the parts that lie there."""
+"""Parts by number, by the slot's key."""
 
 
 class Sender(Protocol):
-    """The part of a producer that is needed here."""
+    """The part of a Kafka producer that is needed here."""
 
     def send(
         self,
@@ -60,19 +61,19 @@ class Sender(Protocol):
 
 
 class StateReader(ReplayConsumer, Protocol):
-    """A consumer that also knows the topic by time."""
+    """A consumer that also finds offsets by time."""
 
     def offsets_for_time(self, partitions: Any, time_ns: int) -> list[Any]:
-        """Where each partition stood at a time."""
+        """Return the first offset at or after a time, for each partition."""
 
 
 @dataclass
 class _Writing:
-    """What is known of one `what`.
+    """Progress of writing one snapshot name (`what`).
 
     Attributes:
-        slot: The next one to be written.
-        parts: By own slot, how many parts lie there.
+        slot: The slot that is written next.
+        parts: Number of parts in each of this writer's slots.
         others: Keys of other writers.
     """
 
@@ -82,7 +83,10 @@ class _Writing:
 
 
 class StateTopic:
-    """Writes and reads the snapshots of one owner: a consumer group, or all replicas of a mode without one."""
+    """Writes and reads the snapshots of one owner: a consumer group, or all replicas of a mode without one.
+
+    Only the consuming thread uses it.
+    """
 
     def __init__(
         self,
@@ -95,9 +99,9 @@ class StateTopic:
         """Prepare to write and read.
 
         Args:
-            owner: Whose snapshots.
-            producer: Writes.
-            open_reader: Gives a consumer of its own, which is told of partitions' ends.
+            owner: Name of the consumer group, or of the set of replicas.
+            producer: Sends the parts.
+            open_reader: Returns a new consumer that reports the ends of partitions.
             now_ns: The wall clock.
         """
         self._owner, self._producer, self._open_reader, self._now_ns = owner, producer, open_reader, now_ns
@@ -107,15 +111,15 @@ class StateTopic:
         self._log = structlog.stdlib.get_logger("bridge.delta.state")
 
     def write(self, what: str, snapshot: TotalsSnapshot, settled: Callable[[str | None], None]) -> int:
-        """Queue a snapshot in place of the one before the last.
+        """Queue a snapshot; it replaces the one before the last.
 
         Args:
-            what: Which of the owner's.
+            what: Name of the snapshot.
             snapshot: The totals.
-            settled: Called once, when Kafka has all of it (None), or why it has not.
+            settled: Called once: with None when Kafka has acknowledged all parts, with the reason if it has not.
 
         Returns:
-            Its bytes; 0 where there is no topic to write to.
+            Size in bytes; 0 if the topic does not exist.
         """
         partition = self._partition(what)
         if partition is None:
@@ -136,23 +140,25 @@ class StateTopic:
         return sum(map(len, parts))
 
     def remove(self, what: str) -> None:
-        """Take all snapshots of this away."""
+        """Delete all snapshots of one name, by tombstones."""
         partition, writing = self._partition(what), self._known.pop(what, None)
         if partition is not None and writing is not None:
             own = {self._key(what, slot, number) for slot, parts in writing.parts.items() for number in range(parts)}
             self._drop(own | writing.others, partition)
 
     def flush(self, timeout_seconds: float) -> None:
-        """Wait until Kafka has what was written, at most so long."""
+        """Wait until Kafka has acknowledged all written parts, or until the time-out."""
         self._producer.flush(timeout_seconds)
 
     def read(self, what: list[str], fits: Callable[[TotalsSnapshot], bool]) -> dict[str, TotalsSnapshot | WireError]:
-        """The snapshot of each that knows most, or why none is of use; what has none is absent.
+        """Return the most advanced snapshot of each name, or the reason why none can be used.
+
+        Names without a snapshot are absent.
 
         Args:
-            what: Which of the owner's.
-            fits: Whether a snapshot is of the present log. One that is not, because its topic was deleted and created
-                again, is given only where there is no other: its offsets are beyond all others.
+            what: Names of snapshots.
+            fits: Whether a snapshot is of the present log. One of an old log (the topic was deleted and created again)
+                would win by its higher offsets, so it is returned only if there is no other.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -174,7 +180,7 @@ class StateTopic:
         return found
 
     def written(self, what: list[str]) -> set[str]:
-        """Which of the owner's snapshots there are, without reading their content.
+        """Return the names for which there is a snapshot, without reading the contents.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -221,7 +227,7 @@ class StateTopic:
         return found
 
     def _slots(self, reader: StateReader, partition: Any, what: list[str]) -> dict[str, _Slots]:
-        """What lies in a partition from an offset on, of each."""
+        """Read a partition from an offset to its end; return the slots by snapshot name."""
         prefixes = {self._prefix(one): one for one in what}
         slots: dict[str, _Slots] = {one: {} for one in what}
         for message in to_end(reader, [partition]):
@@ -239,7 +245,7 @@ class StateTopic:
         return slots
 
     def _partition(self, what: str) -> int | None:
-        """Where its keys lie; None where there is no topic."""
+        """Return the partition that holds a name's keys; None if the topic does not exist."""
         if not self._partitions:
             reader = self._open_reader()
             try:
@@ -260,7 +266,7 @@ class StateTopic:
 
 
 class _Tally:
-    """Waits for the last of several acknowledgements."""
+    """Reports once, after the last of several acknowledgements."""
 
     def __init__(self, parts: int, settled: Callable[[str | None], None]) -> None:
         self._left, self._settled, self._trouble = parts, settled, ""
@@ -273,7 +279,7 @@ class _Tally:
 
 
 def _best(slots: list[list[_Stored]], fits: Callable[[TotalsSnapshot], bool]) -> TotalsSnapshot | WireError | None:
-    """The snapshot that fits and knows most; the reason why there is none; None where there is nothing at all."""
+    """Return the most advanced snapshot that fits, the reason why none is usable, or None if there are no parts."""
     found: list[TotalsSnapshot] = []
     trouble: WireError | None = None
     for stored in slots:
@@ -287,7 +293,7 @@ def _best(slots: list[list[_Stored]], fits: Callable[[TotalsSnapshot], bool]) ->
 
 
 def _whole(parts: list[SnapshotPart]) -> TotalsSnapshot:
-    """The snapshot that the parts of one slot make; parts that an earlier one left behind it are passed over."""
+    """Assemble the snapshot in one slot; parts that an earlier, longer snapshot left there are ignored."""
     newest = [part for part in parts if part.number == 0]
     identity = newest[0].identity if newest else b""
     return load([part for part in parts if part.identity == identity])
