@@ -1,11 +1,11 @@
-"""Time, passed in."""
+"""The clock interface, so that tests can set the time."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time."""
+    """Monotonic and wall-clock time."""
 
     def monotonic(self) -> float:
         """Seconds that only rise."""
@@ -15,7 +15,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """This machine's."""
+    """The clock of this machine."""
 
     def monotonic(self) -> float:
         """Seconds that only rise."""

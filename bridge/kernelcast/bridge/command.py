@@ -11,13 +11,13 @@ from kernelcast.runtime.lifecycle import Shutdown
 
 LOOK_SECONDS: Final = 0.5
 YOUNG_OBJECTS: Final = 50_000
-"""Python's garbage collector looks at new objects each time there are this many more containers; its default of 700 is
-passed 100 times while one long message of JSON is read, although nothing of it is garbage yet."""
+"""Number of new container objects that starts a collection of young objects. Python's default of 700 is passed 100
+times while one long message of JSON is read, although none of its objects is garbage yet."""
 
 
 @daemon
 def bridge(options: DaemonOptions) -> None:
-    """Expose what is on Kafka to Prometheus, and write Alertmanager's notifications to Kafka."""
+    """Expose metrics from Kafka to Prometheus, and write Alertmanager's notifications to Kafka."""
     settings = options.settings("bridge", BridgeSettings, checks=(check,))
     set_up_garbage_collector()
     with Shutdown().signals() as shutdown, Bridge(settings) as service:

@@ -1,7 +1,7 @@
-"""Has machine code ready before the bridge is, on two cores where there are two.
+"""Compiles machine code before the bridge becomes ready, on two cores if there are two.
 
-numba compiles in one thread of a process at a time, so the second core takes a second process: it compiles other parts
-and writes them to disk, where this process finds them.
+numba compiles in one thread of a process at a time, so a second process uses the second core: it compiles other parts
+and writes them to disk, from where this process loads them.
 """
 
 import os
@@ -27,10 +27,10 @@ class SecondProcess(Protocol):
     """A process that compiles parts one after the other, and prints a line after each."""
 
     def lines(self) -> Iterator[str]:
-        """The lines that it prints, until it ends."""
+        """Yield the lines that it prints, until it ends."""
 
     def stop(self) -> None:
-        """End it, whatever it is doing; a second call changes nothing."""
+        """Stop it at once; a second call has no effect."""
 
 
 class CompilerProcess:
@@ -65,13 +65,13 @@ class CompilerProcess:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What compiling depends on.
+    """Properties of the machine that compiling depends on.
 
     Attributes:
-        cores: How many this process may use.
+        cores: Number of cores that this process may use.
         not_on_disk: Functions in modules, by the beginnings of their names, that have no machine code on disk.
         is_writable: Whether machine code can be written to disk.
-        start_second: Starts a process that compiles parts; raises OSError where there can be none.
+        start_second: Starts a process that compiles parts; raises OSError if it cannot be started.
     """
 
     cores: int
@@ -81,13 +81,13 @@ class Machine:
 
     @classmethod
     def this(cls) -> "Machine":
-        """The one that this process runs on."""
+        """Return the machine that this process runs on."""
         cores = len(os.sched_getaffinity(0))
         return cls(cores, code_cache.not_on_disk, code_cache.is_writable, CompilerProcess)
 
 
 class Compilation:
-    """Compiles what is not on disk, and loads what is.
+    """Compiles or loads the machine code of all parts: loads those on disk, compiles the others.
 
     Call `finish_what_readiness_needs` first and `finish_the_rest` after it, from any thread; `stop` from any thread at
     any time.
@@ -106,7 +106,7 @@ class Compilation:
         self._stopped = False
 
     def finish_what_readiness_needs(self) -> None:
-        """Return once everything that readiness needs can run."""
+        """Return when everything that readiness needs is compiled."""
         names = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
         self._missing = [name for name in names if self._machine.not_on_disk(self._parts[name].modules)]
         needed = [name for name in self._missing if name in NEEDED_TO_BE_READY]
@@ -116,11 +116,11 @@ class Compilation:
             self._finish(name)
 
     def finish_the_rest(self) -> None:
-        """Return once everything else can run, too."""
+        """Return when everything else is compiled as well."""
         for name in NEEDED_LATER:
             self._finish(name)
         for _ in self._lines:
-            pass  # nothing more is awaited of the second process: it ends
+            pass  # read to the end, so that the second process can exit
         not_kept = code_cache.not_kept()
         if not_kept:
             self._log.warning(
@@ -130,14 +130,14 @@ class Compilation:
             )
 
     def stop(self) -> None:
-        """Let no second process go on."""
+        """Stop the second process, and start none later."""
         with self._lock:
             self._stopped = True
             if self._second is not None:
                 self._second.stop()
 
     def _begin(self, others: Sequence[str]) -> None:
-        """Say what will take long, and have a second process compile parts of it."""
+        """Log what takes long, and let a second process compile some parts."""
         for_second = others if self._machine.cores > 1 and self._machine.is_writable() else ()
         self._log.info(
             "compiling, as these parts have no machine code on disk; it takes up to a minute of a core",

@@ -17,7 +17,7 @@ from kernelcast.wire.errors import ConfigurationError, KernelcastError
 
 WORKER: Final = (sys.executable, "-m", "kernelcast.bridge.warm_up")
 DECODER: Final = "decoder"
-"""The part that the predictor needs, too; it can be compiled where the bridge is not installed."""
+"""The part that the predictor needs as well; it can be compiled without the bridge's dependencies."""
 REMEDY: Final = "set NUMBA_CACHE_DIR to a directory that this user can write, and give the daemons the same value"
 
 
@@ -34,9 +34,9 @@ def compile_(
     """Compile the loops of bridge and predictor, and keep their machine code on disk.
 
     It takes a minute or two of a core, once per version, processor type and user. A daemon that finds no machine code
-    compiles by itself when it starts. Machine code lies in NUMBA_CACHE_DIR, or beside the installed files, or in the
-    cache directory of the user; it is for this processor, or for the one that NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
-    name.
+    compiles by itself when it starts. Machine code is stored in NUMBA_CACHE_DIR, or beside the installed files, or in
+    the cache directory of the user. It is made for this processor, or for the one that NUMBA_CPU_NAME and
+    NUMBA_CPU_FEATURES name.
     """
     chosen = _chosen(parts or ())
     if check:
@@ -55,16 +55,16 @@ def _chosen(names: Sequence[str]) -> Mapping[str, CompilationUnit]:
         raise ConfigurationError(f"{unknown[0]} is no part that can be compiled; parts are {', '.join(PARTS)}")
     chosen = {name: part for name, part in PARTS.items() if name in names or not names}
     if chosen.keys() != {DECODER}:
-        import_module("kernelcast.bridge.example_run")  # what is not imported is taken to need no machine code
+        import_module("kernelcast.bridge.example_run")  # the check knows only the functions of imported modules
     return chosen
 
 
 def _compile(names: Sequence[str], cores: int) -> None:
-    """Compile parts in processes of their own, as numba uses one thread of a process at a time.
+    """Compile each part in a separate process, because numba compiles in one thread of a process at a time.
 
     Raises:
-        ConfigurationError: There is no directory to write to.
-        KernelcastError: A part could not be compiled, or not be written.
+        ConfigurationError: No cache directory can be written.
+        KernelcastError: A part could not be compiled or written.
     """
     if not code_cache.is_writable():
         raise ConfigurationError(f"machine code cannot be written to disk; {REMEDY}")

@@ -1,4 +1,4 @@
-"""The three ways to run many replicas: what each needs of its settings, and of Kafka."""
+"""The three modes of running several replicas, and the settings and Kafka properties of each."""
 
 import re
 import socket
@@ -11,13 +11,13 @@ from kernelcast.runtime.kafka.connect import CONSUMER_PROPERTIES
 from kernelcast.wire.errors import ConfigurationError
 
 _ORDINAL: Final = re.compile(r"-(\d{1,4})(?:\.|$)")
-"""What a StatefulSet's pods have at the end of their name; a domain may follow."""
+"""The ordinal at the end of the name of a StatefulSet's pod; a domain may follow."""
 REPORT_PARTITION_ENDS: Final = {"enable.partition.eof": "true"}
-"""Only so is it known that all has been read where the last offsets hold no message."""
+"""Required to detect that a partition has been read to its end if its last offsets have no message."""
 
 
 def check(settings: BridgeSettings) -> None:
-    """Check what one setting says of another.
+    """Check settings that depend on each other.
 
     Raises:
         ConfigurationError: They contradict each other.
@@ -33,7 +33,7 @@ def check(settings: BridgeSettings) -> None:
 
 
 def share_of(settings: BridgeSettings, host_name: str) -> Share | None:
-    """The part of all series that this replica keeps; None where it keeps whatever it reads.
+    """Return the share of all series that this replica keeps; None if it keeps everything that it reads.
 
     Raises:
         ConfigurationError: The settings of the modes contradict each other, or the replica's index is not known.
@@ -63,14 +63,14 @@ def share_of(settings: BridgeSettings, host_name: str) -> Share | None:
 
 
 def group_of(settings: BridgeSettings, share: Share | None) -> str:
-    """The group to which offsets are committed: replicas that read the same partitions must not share one."""
+    """Return the group to which offsets are committed; replicas that read the same partitions must not share one."""
     if settings.mode == "sharded" and share is not None:
         return f"{settings.group_id}-sharded-{share.index}"
     return settings.group_id if settings.mode == "group" else f"{settings.group_id}-replica"
 
 
 def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
-    """Properties of librdkafka that a mode needs."""
+    """Return the properties of librdkafka that a mode needs."""
     properties = dict(REPORT_PARTITION_ENDS)
     if settings.group_protocol == "consumer":
         properties["group.protocol"] = "consumer"
@@ -80,13 +80,13 @@ def properties_of(settings: BridgeSettings) -> Mapping[str, str]:
 
 
 def session_seconds_of(settings: BridgeSettings) -> float:
-    """After how long without a heartbeat the group removes this member; with KIP-848 the broker decides, on more."""
+    """Return the time without a heartbeat after which the group removes a member; with KIP-848 the broker sets it."""
     ours = CONSUMER_PROPERTIES["session.timeout.ms"]
     return float(settings.kafka.properties.get("session.timeout.ms", ours)) / 1e3
 
 
 def max_lag_seconds_of(settings: BridgeSettings) -> float:
-    """How far reading may fall behind; a restart is one time-to-live behind, and must not skip what it came for.
+    """Return how far reading may fall behind; at least one time-to-live, because a restart begins that far behind.
 
     Raises:
         ConfigurationError: It is set below that.

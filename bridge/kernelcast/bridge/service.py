@@ -1,4 +1,4 @@
-"""The bridge as a whole: Kafka → store → `/metrics`, and Alertmanager → Kafka."""
+"""The bridge service: Kafka → store → `/metrics`, and Alertmanager → Kafka."""
 
 import socket
 import threading
@@ -58,17 +58,17 @@ WEBHOOK_PATH: Final = "/api/v1/alerts"
 
 
 class Bridge:
-    """Runs from `start()` to `stop()`; also a context manager."""
+    """The bridge's threads and server, which run from `start()` to `stop()`; also a context manager."""
 
     def __init__(self, settings: BridgeSettings, *, clock: Clock | None = None) -> None:
-        """Put the parts together; nothing connects yet.
+        """Create the components; nothing connects yet.
 
         Args:
-            settings: What to read and how much to hold.
+            settings: Settings of the bridge.
             clock: The clock; this machine's by default.
 
         Raises:
-            ConfigurationError: A setting that only its user can judge is wrong.
+            ConfigurationError: Settings contradict each other.
         """
         clock = clock or SystemClock()
         share = share_of(settings, socket.gethostname())
@@ -121,10 +121,10 @@ class Bridge:
         return self
 
     def wait(self, timeout_seconds: float) -> None:
-        """Wait for the consumer's end, within a time limit.
+        """Wait until the consumer ends, or until the time-out.
 
         Raises:
-            KernelcastError: It has ended without being stopped.
+            KernelcastError: The consumer has ended without being stopped.
         """
         if self._ended.wait(timeout_seconds) and not self._stopping.is_set():
             raise KernelcastError(f"the consumer ended: {self._failure}; the bridge must be started again")
@@ -176,17 +176,17 @@ class Bridge:
         try:
             self._compilation.finish_the_rest()
         except Exception:  # noqa: BLE001  whatever it is, those who need it meet it again
-            self._log.exception("compiling ahead failed; what is needed is compiled when it is")
+            self._log.exception("compiling ahead failed; functions are compiled at their first call")
         finally:
             self._compiled = frozenset(Format)
 
     def _wait_idly(self) -> None:
-        """Serve the webhook's acknowledgements, and nothing else."""
+        """Serve only the webhook's acknowledgements, until the bridge stops."""
         while not self._stopping.is_set():
             self._producer.poll(IDLE_SECONDS)
 
     def _deltas(self, clock: Clock) -> Deltas:
-        """The running totals of delta series, with a reader of their own for each look at what was kept."""
+        """Make the running totals of delta series; they open a new reader for each read of snapshots."""
         settings, grouped = self._settings, self._settings.mode == "group"
         owner = settings.group_id if grouped else f"{settings.group_id}-{settings.mode}"
         state = StateTopic(
@@ -271,7 +271,7 @@ class Bridge:
         return self._intake.readiness()
 
     def _hidden(self) -> bool:
-        """Whether the series from Kafka must not be exposed; `kernelcast_bridge_ready` on the same page says so."""
+        """Whether the series from Kafka must be hidden; `kernelcast_bridge_ready` on the same page is 0 then."""
         doubtful = self._intake.membership.doubtful
         if doubtful:
             self._instruments.ready.set(0)
@@ -292,7 +292,7 @@ def _store(
 
 
 def _rules(settings: BridgeSettings) -> Rules:
-    """Rules for points and silence; a series whose interval is not known yet stays one time-to-live."""
+    """Make the store's rules; a series whose interval is not known yet stays one time-to-live."""
     return Rules(
         tolerance_ns=round(settings.future_tolerance_seconds * 1e9),
         takeover_ms=round(settings.takeover_seconds * 1e3),
@@ -303,9 +303,9 @@ def _rules(settings: BridgeSettings) -> Rules:
 
 
 def _own_names(registry: CollectorRegistry) -> frozenset[str]:
-    """Names that no series from Kafka may have: those of this process, and those of every daemon about itself.
+    """Return the names that no series from Kafka may have: those of the daemons' own metrics.
 
-    `target_info` is not among them: what a Prometheus has written to Kafka brings its own.
+    `target_info` is not reserved: series that a Prometheus has written to Kafka include theirs.
     """
     catalogued = {row.prometheus_name for row in CATALOGUE if not row.otlp_name}
     return (sample_names(registry) | catalogued) - {TARGET_INFO.prometheus_name}

@@ -16,44 +16,46 @@ class BridgeSettings(ServiceSettings):
     """Settings of `kernelcast bridge`.
 
     Attributes:
-        topics: What to read; names that begin with `^` are regular expressions.
-        formats: What the messages of a topic are, by its name, or by a pattern that begins with `^`: `otlp_proto`,
-            `otlp_json`, `remote_write`, `prometheus` (text, OpenMetrics), `influx`, or a mapping of JSON; `auto` looks
-            at each message. Topics of our own are `otlp_proto`, others `auto`. The headers `encoding` (one of these
-            names) and `content-type` win, and `content-encoding` is undone.
+        topics: Topics to read; names that begin with `^` are regular expressions.
+        formats: Format of the messages of a topic, by its name, or by a pattern that begins with `^`: `otlp_proto`,
+            `otlp_json`, `remote_write`, `prometheus` (text, OpenMetrics), `influx`, or a mapping of JSON; `auto`
+            recognises the format of each message. Kernelcast's own topics are `otlp_proto`, others `auto`. The headers
+            `encoding` (one of these names) and `content-type` have precedence, and `content-encoding` is decompressed.
         mode: How replicas divide the work. `group`: by partition, as a consumer group; messages need keys, so that one
             series stays in one partition. `sharded`: each reads everything and keeps its share of the series, for
             topics whose messages have no key, such as a Collector's. `replica`: each keeps everything, identically.
-        replica_index: Which replica this is in mode `sharded`, from 0; by default the number that ends the host's
-            name, as a StatefulSet gives it.
-        replica_count: How many replicas there are in mode `sharded`.
-        group_id: The consumer group; all replicas that share the work share it. In the other modes nobody joins it:
-            offsets are committed for those who watch the lag, to a group of this name for each replica.
+        replica_index: Index of this replica in mode `sharded`, from 0; by default the number at the end of the host's
+            name, as in a StatefulSet.
+        replica_count: Number of replicas in mode `sharded`.
+        group_id: The consumer group; all replicas that share the work share it. In the other modes no replica joins it:
+            offsets are only committed, for lag monitors, to a group of this name for each replica.
         group_protocol: `consumer` lets the broker assign partitions (KIP-848, Kafka 4).
-        group_instance_id: A name of this member that it keeps over restarts (static membership): one that is back
-            within the session's timeout moves no partition. Different in each replica.
+        group_instance_id: Name of this member across restarts (static membership): a restart within the session's
+            time-out moves no partition. Must differ between replicas.
         ttl_seconds: How long a series stays after its last point; also how far back a new assignment reads.
-        missed_intervals: A series whose own interval is known ends earlier, after so many of them without a point. At
-            5, a series of every minute (a forecast) stays for 5 minutes, as long as Prometheus itself would look back.
-        ttl_floor_seconds: But none ends earlier than this after its last point: what a producer may take to restart.
-        max_lag_seconds: How far reading may fall behind before what is oldest is skipped, and counted; 0 skips nothing.
-            By default twice `ttl_seconds`. Delta data is never skipped.
-        max_series: Lines of `/metrics`, in all; new series beyond are refused and counted.
+        missed_intervals: A series whose own interval is known ends after this many intervals without a point. At 5, a
+            series with one point a minute (a forecast) stays for 5 minutes, as long as Prometheus looks back.
+        ttl_floor_seconds: Shortest time that a series stays after its last point; a producer may take as long to
+            restart.
+        max_lag_seconds: How far reading may fall behind before the oldest messages are skipped and counted; 0 skips
+            none. By default twice `ttl_seconds`. Delta data is never skipped.
+        max_series: Lines of `/metrics` in total; further new series are refused and counted.
         max_series_per_metric: Lines of one metric.
         max_series_per_producer: Lines of one job and instance.
-        max_producers: Producers that are told of, three series for each; what others produce is exposed all the same.
+        max_producers: Producers with series about them (`up`, age, `target_info`); series of further producers are
+            exposed as well.
         future_tolerance_seconds: How far ahead of Kafka's clock a point may be before its time is clamped.
-        takeover_seconds: Another writer of a series (another resource under its job and instance) takes over once the
-            old one has missed one of its intervals; at the latest, once the series has had no point for this long.
+        takeover_seconds: Another writer of a series (another resource with its job and instance) takes over once the
+            old one has missed one of its intervals; at the latest after this time without a point.
         deltas: The running totals of delta series.
-        translation: How OTLP becomes Prometheus, where the specification leaves a choice.
-        created_lines: Whether OpenMetrics tells since when counters and histograms count. Off, because Prometheus takes
-            each such line for one more series unless it runs with `--enable-feature=created-timestamp-zero-ingestion`;
-            protobuf says it at no such cost.
-        advertised_address: `HOST:PORT` of the targets in `/sd`; empty for the Host header that Prometheus asks with.
-        scraping: Whether series are held for `/metrics`; without, the bridge only pushes (and takes alerts).
-        push: Destinations that get every point, each with its own consumer group: see `push.settings.PushSettings`.
-        webhook: Whether `POST /api/v1/alerts` takes Alertmanager's notifications.
+        translation: Choices that the specification leaves for the translation of OTLP to Prometheus.
+        created_lines: Whether OpenMetrics has the start times of counters and histograms (`_created`). Off, because
+            Prometheus reads each such line as another series unless it runs with
+            `--enable-feature=created-timestamp-zero-ingestion`; protobuf has start times at no such cost.
+        advertised_address: `HOST:PORT` of the targets in `/sd`; empty for the Host header of Prometheus' request.
+        scraping: Whether series are stored for `/metrics`; otherwise the bridge only pushes and accepts alerts.
+        push: Destinations that receive every point, each with its own consumer group: see `push.settings.PushSettings`.
+        webhook: Whether `POST /api/v1/alerts` accepts Alertmanager's notifications.
     """
 
     web: WebSettings = WebSettings(listen_address=":19401")

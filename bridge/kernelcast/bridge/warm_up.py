@@ -1,6 +1,7 @@
-"""Compiles before the first message: 45 s of a core the first time, then machine code comes from disk.
+"""Compiles functions before the first message: 45 s of a core the first time, later machine code is read from disk.
 
-What not every site needs (delta points, protobuf) is compiled beside the first messages; who needs it earlier waits.
+Parts that not every site needs (delta points, protobuf) are compiled while the first messages are read; a caller that
+needs them earlier waits.
 
     python -m kernelcast.bridge.warm_up             what readiness needs
     python -m kernelcast.bridge.warm_up series      one part; `kernelcast compile` starts one process for each
@@ -21,7 +22,7 @@ from kernelcast.columnar import Decoder
 from kernelcast.columnar.compiled import code_cache
 
 READY: Final = "ready"
-"""The first word of the line that says that a part is compiled or loaded; the part's name and the seconds follow."""
+"""First word of the line that reports a compiled or loaded part; the part's name and the seconds follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class CompilationUnit:
     """Functions that are compiled together, without any other part.
 
     Attributes:
-        modules: Beginnings of the names of the modules that hold them.
-        compile: Calls each once, with the types that the bridge calls it with; what is on disk is only loaded.
+        modules: Prefixes of the names of their modules.
+        compile: Calls each function once, with the types that the bridge uses; functions on disk are only loaded.
     """
 
     modules: tuple[str, ...]
@@ -75,7 +76,7 @@ PARTS: Final[Mapping[str, CompilationUnit]] = MappingProxyType(
         "push": CompilationUnit(("kernelcast.bridge.push.",), _example("push")),
     }
 )
-"""By name, in the order in which they are compiled; the first two take half of the time to readiness each."""
+"""Parts by name, in the order of compilation; the first two each take half of the time to readiness."""
 NEEDED_TO_BE_READY: Final = ("decoder", "series")
 NEEDED_LATER: Final = ("protobuf", "deltas")
 
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     """Compile parts one after the other, and print a line for each.
 
     Returns:
-        The exit code: 1 where `--check` finds that something was compiled here.
+        The exit code: 1 if `--check` finds that something had to be compiled.
     """
     parser = argparse.ArgumentParser(prog="python -m kernelcast.bridge.warm_up", description=__doc__.partition("\n")[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: those for readiness")

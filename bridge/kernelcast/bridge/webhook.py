@@ -25,9 +25,9 @@ PAYLOAD_VERSION: Final = "4"
 LARGEST_BODY_BYTES: Final = 1024 * 1024
 MAX_ALERTS: Final = 1000
 DEFAULT_ACKNOWLEDGEMENT_SECONDS: Final = 8.0
-"""Alertmanager gives up after `group_interval`, 10 s at least, and would not see our reason."""
+"""Less than Alertmanager's own time-out (`group_interval`, at least 10 s), so that it receives our reason."""
 MAX_AT_ONCE: Final = 8
-"""Notifications that wait for Kafka at one time: each holds a thread."""
+"""Largest number of notifications that wait for Kafka; each occupies a thread."""
 JSON: Final = "application/json"
 TRUNCATED: Final = {"kernelcast_truncated": "the annotations were too long for an event"}
 _HEADERS: Final[Headers] = (("content-type", CONTENT_TYPE.encode()),)
@@ -55,8 +55,8 @@ class RejectedNotification(Exception):  # noqa: N818  an answer, not an error of
     """A request that is not a notification.
 
     Attributes:
-        status: What to answer.
-        reason: Why.
+        status: HTTP status of the answer.
+        reason: Reason for rejection.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -65,7 +65,7 @@ class RejectedNotification(Exception):  # noqa: N818  an answer, not an error of
 
 
 class Webhook:
-    """Takes notifications of payload version 4."""
+    """Handles notifications of payload version 4. Requests run on the event loop; writing to Kafka runs on threads."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Webhook:
 
         Args:
             producer: Writes to Kafka.
-            instruments: Where alerts are counted.
-            clock: Stamps the events.
-            source: Who they come from, a URI reference.
-            timeout_seconds: How long a notification may take, from its first byte on.
+            instruments: Count alerts.
+            clock: Gives the time of events.
+            source: Source of the events, a URI reference.
+            timeout_seconds: Time limit of a notification, from its first byte on.
         """
         self._producer, self._instruments, self._clock = producer, instruments, clock
         self._source, self._timeout_seconds = source, timeout_seconds
@@ -111,7 +111,7 @@ class Webhook:
         return JSONResponse({"accepted": len(events)})
 
     def _event(self, alert: Alert) -> tuple[bytes, bytes]:
-        """Key and value of an alert; the same notification sent again gives the same event id."""
+        """Return key and value of an alert's event; the same notification sent again gives the same event id."""
         name = f"{alert.fingerprint}|{alert.starts_at}|{alert.status}"
         try:
             name.encode()
@@ -130,7 +130,7 @@ class Webhook:
         raise RejectedNotification(400, f"alert {alert.fingerprint}: {reason}")
 
     async def _write_in_turn(self, events: Sequence[tuple[bytes, bytes]], deadline: float) -> int:
-        """As `_write`; writes nothing where too many wait already. On the event loop, so the count needs no lock."""
+        """Call `_write` on a thread, unless too many wait already. On the event loop, so the count needs no lock."""
         if self._waiting >= MAX_AT_ONCE:
             return len(events)
         self._waiting += 1
@@ -140,7 +140,7 @@ class Webhook:
             self._waiting -= 1
 
     def _write(self, events: Sequence[tuple[bytes, bytes]], deadline: float) -> int:
-        """Hand all to Kafka and wait for its answers; returns how many it has not acknowledged."""
+        """Send all events to Kafka and wait for acknowledgements; returns the number of missing ones."""
         answers = Answers(len(events))
         for key, value in events:
             self._producer.send(ALERTS.name, key=key, value=value, headers=_HEADERS, on_delivery=answers.note)
@@ -150,7 +150,7 @@ class Webhook:
 
 
 class Answers:
-    """Counts Kafka's answers; they come on whichever thread polls."""
+    """Counts Kafka's acknowledgements; any thread that polls the producer may call it."""
 
     def __init__(self, expected: int) -> None:
         self._lock = threading.Lock()
@@ -159,11 +159,11 @@ class Answers:
 
     @property
     def complete(self) -> bool:
-        """Whether all have come."""
+        """Whether all acknowledgements have come."""
         return self._answered >= self._expected
 
     def note(self, reason: str | None) -> None:
-        """Note an answer; None says that Kafka has the message."""
+        """Note an acknowledgement; None means success."""
         with self._lock:
             self._answered += 1
             if reason is None:
@@ -171,10 +171,10 @@ class Answers:
 
 
 def parse(body: bytes) -> list[Alert]:
-    """The alerts of a notification.
+    """Parse the alerts of a notification.
 
     Raises:
-        Refusal: It is not one; the message names the fault.
+        RejectedNotification: The body is not a notification; the reason names the fault.
     """
     try:
         payload = json.loads(body)
@@ -239,7 +239,7 @@ def _must_be_json(content_type: str) -> None:
     """Reject content types that a browser sends across sites without a preflight request: text, forms, no type at all.
 
     Raises:
-        Refusal: The body is not declared as JSON.
+        RejectedNotification: The body is not declared as JSON.
     """
     if content_type.partition(";")[0].strip().lower() != JSON:
         raise RejectedNotification(

@@ -14,8 +14,8 @@ from kernelcast.bridge.pages.layout import StoreSnapshot
 from kernelcast.bridge.pages.view import View
 
 MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Kept between scrapes, in all: a million series are 150 MB in plain text, and a tenth of that compressed. What is
-larger lives only while somebody reads it."""
+"""Largest size of all bodies that are kept between scrapes: a million series are 150 MB in plain text, and a tenth of
+that compressed. A larger body is freed as soon as its last reader has finished."""
 MAX_KEPT: Final = 64
 SENT_BYTES: Final = 256 * 1024
 """Size of one write: the memory that a slow reader's connection holds beside the shared body."""

@@ -41,9 +41,9 @@ class Exposition:
         """Expose a store and the process's own metrics.
 
         Args:
-            store: Where the series are.
+            store: The series.
             registry: The process's own metrics; none of their names is in the store.
-            observe: Told the duration in seconds and the bytes of every encoding.
+            observe: Called with the duration in seconds and the size in bytes of every encoding.
             created: Whether OpenMetrics has `_created` lines.
             clock: Seconds.
             compiled: Whether a format can be written without being compiled first.
@@ -67,12 +67,12 @@ class Exposition:
         wanted = Request(format_.format, coding, view)
         if not self._compiled(format_.format) or self._hidden():
             return self._page(wanted, empty_body(coding), headers)
-        if not view.speaks_for_the_process and self._tag(wanted, self._store.version) in _tags(request):
+        if not view.includes_process_metrics and self._tag(wanted, self._store.version) in _tags(request):
             return Response(status_code=304, headers={**headers, "etag": self._tag(wanted, self._store.version)})
         body = self._bodies.body(wanted)
         if self._hidden():  # the process may have been suspended meanwhile
             return self._page(wanted, empty_body(coding), headers)
-        if not view.speaks_for_the_process:
+        if not view.includes_process_metrics:
             headers["etag"] = self._tag(wanted, body.version)
         return self._page(wanted, body, headers)
 

@@ -43,7 +43,7 @@ class OwnMetrics:
         return generate_latest(_Collected(families))
 
     def _families(self, view: View) -> Iterable[Family]:
-        if not view.speaks_for_the_process:
+        if not view.includes_process_metrics:
             return []
         return [family for family in self._registry.collect() if view.shows(_text_name(family))]
 

@@ -117,7 +117,15 @@ def _length(out: UInt8Array, at: int, length: int) -> int:
 
 @inlined
 def _close(out: UInt8Array, begin: int, at: int) -> int:
-    """Write the length of what follows the two bytes left for it at `begin`; returns where that ends now."""
+    """Write a message's length, for which two bytes were reserved at `begin`; returns the new end of the message.
+
+    The length is known only after the message. A length of 128 to 16,383 fits the two bytes. A shorter one takes one
+    byte, so the message moves down by one; a longer one takes more, so the message moves up:
+
+        length 300: [AC 02] message             nothing moves
+        length   5: [05] message                moves down by one byte
+        length 20,000: [A0 9C 01] message       moves up by one byte
+    """
     length = at - begin - 2
     if length >= ONE_BYTE and length < TWO_BYTES:
         out[begin] = length & 0x7F | 0x80

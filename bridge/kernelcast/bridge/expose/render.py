@@ -29,7 +29,8 @@ LINE_BYTES: Final = 26 + 16
 EXACT_INTEGERS: Final = 2.0**53
 
 PREFETCH_DISTANCE: Final = 12
-"""Labels are fetched so many series early: those of one family lie apart, interleaved as producers send them."""
+"""Number of series ahead of the one being written whose labels are prefetched. The labels of a family are scattered
+over the arena, because producers send the series of all families interleaved."""
 CACHE_LINE: Final = 64
 
 BRACE_OPEN: Final = 0x7B
@@ -236,12 +237,12 @@ def _write(  # noqa: C901, PLR0912, PLR0915  one loop over all columns, each a l
     """Write the lines; returns how many bytes they are.
 
     Args:
-        page: What is written around the values.
+        page: Headers, names and labels.
         values: The values.
         marks: Their exemplars.
-        span: First series, after the last one; first exemplar, after the last one.
-        derived: In the order of the lines, what orjson wrote and the ladders of exponential histograms.
-        out: Where to.
+        span: Begin and end of the series, begin and end of the exemplars.
+        derived: In the order of the lines, the floats that orjson wrote and the ladders of exponential histograms.
+        out: The output buffer.
     """
     starts, headers, header_ends = page.starts, page.headers.data, page.headers.indptr
     names, name_ends, created, created_ends = page.names.data, page.names.indptr, page.created.data, page.created.indptr

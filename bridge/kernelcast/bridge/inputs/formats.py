@@ -39,9 +39,8 @@ _MAPPING: Final = ("name", "value", "values", "time", "labels", "labels_from", "
 class TopicFormat(Section):
     """The format of a topic's messages; a name alone (`influx`) is short for `{format: influx}`.
 
-    What follows `format` and `precision` says how the points of JSON that nobody has agreed on are read. Text that
-    begins with `$` (the whole message), `@` (the point) or `^` (what encloses the point) is a path; other text is a
-    constant.
+    The fields after `format` and `precision` map JSON of any shape to points. Text that begins with `$` (the whole
+    message), `@` (the point) or `^` (the object that encloses the point) is a path; other text is a constant.
 
     Attributes:
         format: auto looks at each message; json is the mapping below.

@@ -1,9 +1,9 @@
 """Influx line protocol: `measurement,tag=value field=value,… time`.
 
 Names are those of Telegraf's prometheus output: measurement and field joined by `_`, the field alone where the
-measurement is `prometheus`; characters that Prometheus does not allow become `_`, and those at the ends go. Nobody
-says of a field whether it only rises, so its series is of an unknown kind; true is 1 and false 0. Strings are left out
-and counted. A line whose measurement and tags are known costs a look-up, and one for each field.
+measurement is `prometheus`; characters that Prometheus does not allow become `_`, and are removed at both ends. The
+protocol does not say whether a field is a counter, so its series is of an unknown kind; true is 1 and false 0. Strings
+are left out and counted. A line with known measurement and tags costs one look-up, and one for each field.
 
 Source: influxdata, line protocol reference; telegraf, plugins/serializers/prometheus/convert.go.
 """

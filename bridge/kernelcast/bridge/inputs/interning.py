@@ -6,7 +6,7 @@ from typing import Any, Final
 from kernelcast.wire.errors import DecodeError
 
 MAX_IDENTITIES: Final = 2_000_000
-"""A known series costs about 400 bytes in an input of text, twice what it costs in the OTLP decoder."""
+"""Largest number of series. One takes about 400 bytes in an input of text, twice as much as in the OTLP decoder."""
 
 Spellings = dict[Any, Any]
 """A parser's data of each spelling, by spelling."""

@@ -49,7 +49,7 @@ class Parsing(ABC):
         """Identity of a series number, or the reason (a code of `columns`) why it is not stored.
 
         Raises:
-            KeyError: The number stands for nothing.
+            KeyError: The number is not in use.
         """
         named: NamedSeries = self.interner.of(number)
         return named.placement(self.format)

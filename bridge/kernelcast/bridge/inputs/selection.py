@@ -43,7 +43,7 @@ DEFAULT_LIMITS: Final = DecoderLimits()
 
 Key = tuple[str, str]
 """A format, and which of its inputs: Influx' precision, or the name of a mapping."""
-NOBODY: Final[Key] = ("", "")
+UNRECOGNISED: Final[Key] = ("", "")
 
 
 class EncodedMessage(Protocol):
@@ -83,9 +83,9 @@ class Selection:
 
     Args:
         decoder: Reads `otlp_proto`.
-        formats: By topic, or by pattern where the name begins with `^`; names count before patterns, and the first
-            pattern that fits. Topics of our own are `otlp_proto`, all others `auto`, unless they stand here.
-        limits: What one message may ask for.
+        formats: By topic, or by pattern if the name begins with `^`. Names have precedence over patterns, and the first
+            matching pattern is used. Other topics are `auto`, except Kernelcast's own, which are `otlp_proto`.
+        limits: Limits of one message.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Selection:
             try:
                 key, body = self._choose(message)
             except DecodeError as error:
-                group = groups.setdefault(NOBODY, InputGroup("unknown", None))
+                group = groups.setdefault(UNRECOGNISED, InputGroup("unknown", None))
                 group.failures.append(error)
             else:
                 known = groups.get(key)
@@ -118,7 +118,7 @@ class Selection:
         """The input of a message, and its value unpacked.
 
         Raises:
-            DecodeError: Its compression or its format is none that is known.
+            DecodeError: Its compression or its format is unknown.
         """
         topic, body = message.topic() or "", message.value() or b""
         name = self._entries.get(topic)
@@ -128,9 +128,9 @@ class Selection:
         format_name: str = entry.format
         headers = message.headers()
         if headers:
-            told = _format_headers(headers)
-            body = unpacked(body, told.get(CONTENT_ENCODING, ""), self._limits)
-            format_name = _format_of(told, entry) or format_name
+            named_headers = _format_headers(headers)
+            body = unpacked(body, named_headers.get(CONTENT_ENCODING, ""), self._limits)
+            format_name = _format_of(named_headers, entry) or format_name
         if format_name == AUTO:
             body = _unpacked_by_magic(body, self._limits)
             format_name = sniff(body) or _nothing_known(topic, body)
@@ -176,15 +176,15 @@ def _format_headers(headers: Headers) -> dict[str, str]:
     }
 
 
-def _format_of(told: Mapping[str, str], entry: TopicFormat) -> str:
-    """The format that headers name; empty where they name none that settles it.
+def _format_of(named_headers: Mapping[str, str], entry: TopicFormat) -> str:
+    """Return the format that headers name; empty if they do not determine it.
 
     `text/plain` alone may be Influx lines, and `application/x-protobuf` alone either protobuf format.
     """
-    named = told.get(ENCODING, "")
+    named = named_headers.get(ENCODING, "")
     if named in FORMATS and (named != JSON or entry.format == JSON):
         return named
-    content_type = told.get(CONTENT_TYPE, "")
+    content_type = named_headers.get(CONTENT_TYPE, "")
     if REMOTE_WRITE_TYPES.match(content_type):
         return REMOTE_WRITE
     if PROMETHEUS_TYPES.match(content_type):

@@ -1,8 +1,8 @@
 """Recognises a message's format by its first bytes: Kafka has no content type, and exporters set no header.
 
-What a format cannot begin with rules it out: a protobuf message has control characters near its start (lengths, field
-tags), text has none; a request of remote write 1.0 has text where one of OTLP has a tag. Every message is looked at by
-itself: that costs a microsecond or two, and a topic may change its format, or have two.
+Formats are ruled out by bytes that they cannot begin with: a protobuf message has control characters near its start
+(lengths, field tags), text has none; a remote write 1.0 request has text where an OTLP request has a tag. Every message
+is examined separately, which costs a microsecond or two: a topic may change its format, or have two.
 """
 
 import re

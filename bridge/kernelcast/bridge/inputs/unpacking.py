@@ -70,10 +70,10 @@ def unpacked(message: bytes, encoding: str, limits: DecoderLimits) -> bytes:
 
 
 def _gzip(message: bytes, limits: DecoderLimits) -> bytes:
-    """Every member of a gzip file, joined (RFC 1952, section 2.2); behind the last one nothing may follow.
+    """Decompress all members of a gzip file and join them (RFC 1952, section 2.2); nothing may follow the last one.
 
-    Input is fed in slices, because zlib copies what is left of its input behind a member's end: of a message of a
-    thousand members that would be a thousand messages.
+    The input is passed in slices, because zlib copies its remaining input at the end of each member: for a message of a
+    thousand members that would be a thousand copies of the message.
     """
     contents: list[bytes] = []
     at, members, room, view = 0, 0, limits.message_bytes, memoryview(message)

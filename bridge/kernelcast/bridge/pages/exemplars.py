@@ -1,4 +1,4 @@
-"""Exemplars: single observations that stand beside a counter or a bucket, and lead to the trace they were made in."""
+"""Exemplars: single observations of a counter or a bucket, with the id of the trace in which they were made."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from kernelcast.bridge.pages.protobuf_fields import field, varint
 from kernelcast.bridge.tables.columns import NOT_A_HISTOGRAM
 
 LONGEST_LABELS: Final = 128
-"""Characters of all names and values: OpenMetrics 1.0, section "Exemplars"; Prometheus' parsers hold to it."""
+"""Largest number of characters in all names and values: OpenMetrics 1.0, "Exemplars"; Prometheus enforces it."""
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
@@ -26,7 +26,7 @@ class Exemplar:
     Attributes:
         labels: `trace_id`, `span_id` and others, as names and values.
         value: The observed value.
-        time_ns: Its time; 0 where unknown.
+        time_ns: Its time; 0 if unknown.
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -35,23 +35,23 @@ class Exemplar:
 
     @property
     def fits(self) -> bool:
-        """Whether a scrape may carry it."""
+        """Whether its labels are short enough for a scrape."""
         return sum(len(name) + len(value) for name, value in self.labels) <= LONGEST_LABELS
 
 
 Exemplars = Sequence[Exemplar]
-"""Those of one series, in any order."""
+"""Exemplars of one series, in any order."""
 Encode = Callable[[Exemplar], bytes]
 
 
 def marks(page: PageLayout, values: PageValues, exemplars: Mapping[int, Exemplars], encode: Encode) -> Marks:
-    """The exemplars of a snapshot, the newest for each counter and each bucket.
+    """Return the encoded exemplars of a snapshot, the newest one for each counter and each bucket.
 
     Args:
-        page: Tells what may have one.
-        values: Tells the buckets.
-        exemplars: By position.
-        encode: Writes one.
+        page: Gives the kinds of series, which determine whether they may have exemplars.
+        values: Give the buckets.
+        exemplars: By position of the series.
+        encode: Encodes one exemplar.
     """
     if not exemplars:
         return NO_MARKS
@@ -88,7 +88,7 @@ def _newest(values: PageValues, position: int, kind: int, exemplars: Exemplars) 
 
 
 def openmetrics(exemplar: Exemplar) -> bytes:
-    """What follows the sample's value."""
+    """Encode an exemplar for OpenMetrics: the text after the sample's value."""
     labels = ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in exemplar.labels)
     number: str = floatToGoString(exemplar.value)  # type: ignore[no-untyped-call]
     seconds, rest = divmod(exemplar.time_ns, NANOSECONDS_PER_SECOND)
@@ -97,7 +97,7 @@ def openmetrics(exemplar: Exemplar) -> bytes:
 
 
 def protobuf(exemplar: Exemplar) -> bytes:
-    """The message io.prometheus.client.Exemplar, with its length before it."""
+    """Encode an exemplar as io.prometheus.client.Exemplar, preceded by its length."""
     fields = b"".join(field(1, field(1, name.encode()) + field(2, value.encode())) for name, value in exemplar.labels)
     fields += b"\x11" + np.float64(exemplar.value).tobytes()
     if exemplar.time_ns:

@@ -1,17 +1,17 @@
-"""The header of a family's samples in each format, and the names of its samples.
+"""Headers of families in each format, and the names of their samples.
 
-OpenMetrics wants more of a name than text does: a counter's family is called without `_total`, an info's without
-`_info`, and no two families may share a name. A counter that does not end so (DCGM's do not), or whose shorter name is
-taken, is of type `unknown` there: Prometheus then sees the same series, under the same name, as in every other format.
+OpenMetrics has stricter rules for names than text: the family of a counter has no suffix `_total`, that of an info no
+`_info`, and no two families may share a name. A counter without that suffix (such as DCGM's), or whose shorter name is
+used, has type `unknown` there: Prometheus then sees the same series, under the same name, as in every other format.
 client_golang does the same (prometheus/common, expfmt/openmetrics_create.go).
 
-A counter `x_total` and a histogram `x` also own the name `x_created`. Where another family has that name, the counter
-is of type `unknown`, and the histogram is written as three families of type `unknown`: its buckets, sums and counts.
+A counter `x_total` and a histogram `x` also own the name `x_created`. If another family has that name, the counter has
+type `unknown`, and the histogram is written as three families of type `unknown`: its buckets, sums and counts.
 
-A summary is held as three families: its quantiles, sums and counts. Text has one header for all of them, above the
-first that the page has: a summary may have no quantiles. OpenMetrics and protobuf want all that belongs to one set of
-labels together, so there each is of type `unknown`: the same series again, and no type is lost that a query could ask
-for.
+A summary is stored as three families: its quantiles, sums and counts. Text has one header for all of them, above the
+first one on the page: a summary may have no quantiles. OpenMetrics and protobuf require all samples with the same
+    labels
+to be together, so each of the three has type `unknown` there. The series are the same, and no query uses the type.
 """
 
 import re
@@ -31,9 +31,9 @@ COUNTER_KIND: Final = 1
 UNTYPED_KIND: Final = 2
 HISTOGRAM_KIND: Final = 3
 BARE_COUNTER_KIND: Final = 4
-"""A counter in a format that gives it no type, and so no exemplars."""
+"""A counter that has no type in a format, and so no exemplars."""
 SPLIT_HISTOGRAM_KIND: Final = 5
-"""A histogram of OpenMetrics whose buckets, sums and counts are families of their own; see `formats.openmetrics`."""
+"""A histogram that OpenMetrics writes as three families: buckets, sums and counts; see `formats.openmetrics`."""
 
 _KINDS: Final = {
     Kind.GAUGE: GAUGE_KIND,
@@ -51,7 +51,7 @@ Taken = Callable[[str], bool]
 
 
 class Headers(NamedTuple):
-    """The family's part of a `Page`; see there."""
+    """Headers and names of all families, as in `PageLayout`."""
 
     headers: PackedTexts
     names: PackedTexts
@@ -60,7 +60,7 @@ class Headers(NamedTuple):
 
 
 def text_headers(families: Sequence[Family]) -> Headers:
-    """HELP and TYPE as text 0.0.4 has them."""
+    """Return HELP and TYPE for text 0.0.4."""
     return Headers(
         PackedTexts.of(
             _text_header(family, before) for before, family in zip([None, *families], families, strict=False)
@@ -72,7 +72,7 @@ def text_headers(families: Sequence[Family]) -> Headers:
 
 
 def _text_header(family: Family, before: Family | None) -> bytes:
-    """HELP and TYPE of a family, or of the summary that it belongs to unless the family before it has said it."""
+    """Return HELP and TYPE of a family; of its summary if it is the first of the summary's families, else nothing."""
     name = family.part_of or family.name
     if family.part_of and before is not None and name in (before.name, before.part_of):
         return b""
@@ -81,11 +81,11 @@ def _text_header(family: Family, before: Family | None) -> bytes:
 
 
 def openmetrics_headers(families: Sequence[Family], taken: Taken, *, created: bool) -> Headers:
-    """HELP, TYPE and UNIT as OpenMetrics 1.0 has them.
+    """Return HELP, TYPE and UNIT for OpenMetrics 1.0.
 
     Args:
         families: The families, in the page's order.
-        taken: Whether some sample on the page may have a name.
+        taken: Whether a sample on a page may have this name.
         created: Whether `_created` is written.
     """
     kinds = _kinds(families)
@@ -115,7 +115,7 @@ def openmetrics_headers(families: Sequence[Family], taken: Taken, *, created: bo
 
 
 def _openmetrics_family(family: Family, taken: Taken) -> tuple[str, str]:
-    """The name and type of a family in OpenMetrics."""
+    """Return the name and type of a family in OpenMetrics."""
     if family.kind is Kind.COUNTER:
         base = family.name.removesuffix("_total")
         legal = base and base != family.name and not taken(base) and not taken(f"{base}_created")
@@ -136,7 +136,7 @@ def _is_start_time(name: str, taken: Taken) -> bool:
 
 
 def split_histogram(family: Family, lines: bytes) -> Iterator[bytes]:
-    """The lines of a histogram as three families of type `unknown`.
+    """Yield the lines of a histogram as three families of type `unknown`.
 
     Args:
         family: The histogram.
@@ -156,7 +156,7 @@ def _openmetrics_help(family: Family) -> str:
 
 
 def protobuf_headers(families: Sequence[Family]) -> Headers:
-    """The fields name, help, type and unit of io.prometheus.client.MetricFamily."""
+    """Return the fields name, help, type and unit of io.prometheus.client.MetricFamily."""
     kinds = _kinds(families)
     nothing = PackedTexts.of(b"" for _ in families)
     headers = PackedTexts.of(

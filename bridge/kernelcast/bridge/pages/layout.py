@@ -1,4 +1,4 @@
-"""What a scrape shows and in which order, and the values at one moment."""
+"""Layouts, the order of the series on a page; and snapshots, a layout with a consistent copy of the values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,24 +30,27 @@ from kernelcast.bridge.tables.slots import Slots
 from kernelcast.columnar.compiled import allocating_kernel, kernel
 
 MAX_LAYOUTS: Final = 64
-"""Kept at once; a site with more shards arranges them anew for each scrape."""
+"""Largest number of cached layouts; a site with more shards arranges layouts again for each scrape."""
 OTHER_BITS: Final = 32
-"""Views share series by the upper bits of their hash: replicas share by the lower ones, and what one of them holds must
-still fall into all parts of its pages."""
+"""Shards of a page are selected by the upper bits of a series' hash. The lower bits select the replica, and each
+replica must have series in all shards."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The series of a view, families in order of their names; good until one comes, goes, or changes its visibility.
+    """The n series of a view, in f families ordered by name.
+
+    It is valid until a series is added, removed, hidden or exposed. The store's lock protects its creation; afterwards
+    it is never changed.
 
     Attributes:
         slots: Shape (n,), their slots, grouped by family.
         starts: Shape (f + 1,), position of each family's first series; ends with n.
-        families: The families, f of them.
-        taken: Whether some sample may have a name, be it on this page or on another.
+        families: The families.
+        taken: Whether a sample on this page or on another may have a name.
         arena: Label bytes.
-        label_offset: Shape (n,), where each series' labels start.
-        label_length: Shape (n,).
+        label_offset: Shape (n,), index of each series' first label byte.
+        label_length: Shape (n,), number of label bytes.
     """
 
     slots: Int32Array
@@ -60,26 +63,26 @@ class Layout:
 
     @cached_property
     def text(self) -> PageLayout:
-        """As text 0.0.4 wants it."""
+        """The layout for text 0.0.4."""
         return self._page(text_headers(self.families))
 
     @cached_property
     def openmetrics(self) -> PageLayout:
-        """As OpenMetrics wants it."""
+        """The layout for OpenMetrics."""
         return self._page(openmetrics_headers(self.families, self.taken, created=False))
 
     @cached_property
     def openmetrics_created(self) -> PageLayout:
-        """The same, telling since when counters and histograms count."""
+        """The layout for OpenMetrics, with the start times of counters and histograms."""
         return self._page(openmetrics_headers(self.families, self.taken, created=True))
 
     @cached_property
     def protobuf(self) -> PageLayout:
-        """As protobuf wants it."""
+        """The layout for protobuf."""
         return self._page(protobuf_headers(self.families))
 
     def positions(self, slots: Int64Array) -> Int64Array:
-        """Where slots stand in this layout, -1 for those that do not."""
+        """Return the positions of slots in this layout, -1 for slots that are not in it."""
         order = self._by_slot
         if not len(order):
             return np.full(len(slots), -1, np.int64)
@@ -98,14 +101,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
-    """A layout with its values at one moment.
+    """A layout with a consistent copy of its values; it is never changed, so any thread may read it.
 
     Attributes:
-        layout: What is written around the values.
+        layout: The series and their order.
         values: The values, in the layout's order.
-        version: The store's version then.
-        exemplars_by_slot: Exemplars of the store's slots, also of slots that are not in the layout.
-        plain_bounds: `values.bound_texts` as text 0.0.4 has them; see `Schemas`.
+        version: The store's version at the time of the copy.
+        exemplars_by_slot: Exemplars of the store's slots, including slots that are not in the layout.
+        plain_bounds: `values.bound_texts` in the form of text 0.0.4; see `Schemas`.
     """
 
     layout: Layout
@@ -118,11 +121,11 @@ class StoreSnapshot:
     def take(
         cls, layout: Layout, slots: Slots, version: int, exemplars: Mapping[int, Exemplars] | None = None
     ) -> "StoreSnapshot":
-        """Copy the values; the store is locked meanwhile, so this only gathers.
+        """Copy the values. The caller holds the store's lock, so this only gathers arrays.
 
         Args:
-            layout: Which series.
-            slots: Their values.
+            layout: The series.
+            slots: The store's slots.
             version: The store's version.
             exemplars: Exemplars by slot.
         """
@@ -146,8 +149,8 @@ class StoreSnapshot:
     def exemplars(self) -> dict[int, Exemplars]:
         """Exemplars by position; most series have none.
 
-        Not part of `take`: to find 100,000 positions takes tens of milliseconds, for which no thread must wait at the
-        store's lock, and text 0.0.4 has no exemplars.
+        This is not done in `take`, because finding 100,000 positions takes tens of milliseconds, which is too long to
+        hold the store's lock, and text 0.0.4 has no exemplars.
         """
         given = self.exemplars_by_slot
         if not given:
@@ -158,12 +161,15 @@ class StoreSnapshot:
 
 @dataclass(slots=True)
 class Layouts:
-    """Arranged views, until membership changes: those used last, in all at most twice as many series as there are."""
+    """Cache of layouts, cleared when series are added, removed, hidden or exposed; the store's lock protects it.
+
+    It keeps the layouts used last, with at most twice as many series in total as the store has.
+    """
 
     _kept: dict[View, Layout] = field(default_factory=dict)
 
     def of(self, view: View, slots: Slots, exposed: UInt8Array) -> Layout:
-        """The layout of a view."""
+        """Return the layout of a view."""
         layout = self._kept.pop(view, None) or arrange(slots, exposed, view)
         self._kept[view] = layout
         series = sum(len(kept.slots) for kept in self._kept.values())
@@ -172,12 +178,12 @@ class Layouts:
         return layout
 
     def clear(self) -> None:
-        """Forget all: series have come, gone, or changed their visibility."""
+        """Clear the cache; called after series were added, removed, hidden or exposed."""
         self._kept.clear()
 
 
 def arrange(slots: Slots, exposed: UInt8Array, view: View) -> Layout:
-    """Group a view's exposed series by family, families by name; inside a family, by slot."""
+    """Order a view's exposed series by family name, and within a family by slot."""
     families = [family for family in slots.families.sorted() if view.shows(family.part_of or family.name)]
     rank: Int32Array = np.full(max(len(slots.families.by_number), 1), -1, np.int32)
     for position, family in enumerate(families):
@@ -209,7 +215,7 @@ def _sort(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     starts: Int64Array,
     order: Int32Array,
 ) -> int:
-    """A counting sort; `starts` ends as the first position of each family, and the total."""
+    """Counting sort of slots by family; fills `starts` with the first position of each family, and the total."""
     number, count = shard
     states, partitions, hashes, numbers = series.state, series.partition, series.hashed, series.family
     held_ms = series.held_ms
@@ -240,7 +246,7 @@ def _gather(
     indptr: Int64Array,
     into: tuple[FloatArray, Int64Array, Int64Array, Int64Array, Int32Array, UInt8Array],
 ) -> int:
-    """Copy the columns; `block` ends as where each block will start, and what is returned is how long all are."""
+    """Copy the columns; fills `block` with the start of each block in the copy, and returns their total length."""
     value, integer, start_ns, block, schema, flags = into
     values, integers, starts, schemas = series.value, series.integer, series.start_ns, series.schema
     all_flags, blocks = series.flags, series.block

@@ -1,4 +1,4 @@
-"""What a scrape is written from, as the compiled writers take it: tuples of arrays."""
+"""Input of the compiled writers of pages: layout, values and exemplars as tuples of arrays."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from kernelcast.bridge.tables.columns import FloatArray, Int32Array, Int64Array,
 
 
 class PackedTexts(NamedTuple):
-    """Texts end to end: text i is `data[indptr[i]:indptr[i + 1]]`."""
+    """Texts stored in one array: text i is `data[indptr[i]:indptr[i + 1]]`."""
 
     data: UInt8Array
     indptr: Int64Array
@@ -24,17 +24,17 @@ class PackedTexts(NamedTuple):
 
 
 class PageLayout(NamedTuple):
-    """What is written around the values of n series in f families, in one format.
+    """Everything on a page except the values, for n series in f families, in one format.
 
     Attributes:
         starts: Shape (f + 1,), position of each family's first series; ends with n.
-        headers: What stands before each family's series.
-        names: Each family's name, as its samples have it; in protobuf, where the header has it, empty.
-        created: Names of the samples that tell since when a family's series count; empty where none are written.
-        kinds: Shape (f,), which message protobuf puts the value into, and whether samples may have an exemplar.
+        headers: Header of each family.
+        names: Sample name of each family; empty in protobuf, which has the name in the header.
+        created: Sample names of the start times; empty for families without them.
+        kinds: Shape (f,), kind of each family: it selects protobuf's message, and whether samples may have exemplars.
         arena: Label bytes.
-        label_offset: Shape (n,), where each series' labels start.
-        label_length: Shape (n,).
+        label_offset: Shape (n,), index of each series' first label byte.
+        label_length: Shape (n,), number of label bytes.
     """
 
     starts: Int64Array
@@ -51,14 +51,14 @@ class PageValues(NamedTuple):
     """The values of n series.
 
     Attributes:
-        value: Shape (n,); a histogram's sum.
-        integer: Shape (n,), the value where flagged INTEGER; a histogram's count.
-        start_ns: Shape (n,), since when it counts; 0 where nobody said.
-        block: Shape (n,), where a histogram's block starts in `buckets`.
-        schema: Shape (n,), which bounds it has; NOT_A_HISTOGRAM without.
-        flags: Shape (n,).
-        buckets: Cumulative counts of all histograms; of exponential ones, blocks as `exponential` lays them out.
-        indptr: Which of the bounds belong to which schema.
+        value: Shape (n,), the value, or a histogram's sum.
+        integer: Shape (n,), the value if flagged INTEGER, or a histogram's count.
+        start_ns: Shape (n,), start time of the series; 0 if unknown.
+        block: Shape (n,), index of a histogram's first word in `buckets`.
+        schema: Shape (n,), number of its bounds; NOT_A_HISTOGRAM for other kinds.
+        flags: Shape (n,), INTEGER and HAS_SUM.
+        buckets: Cumulative counts of all histograms; of exponential ones, blocks as `tables.exponential` describes.
+        indptr: Row pointers of the schemas into `bounds`.
         bounds: Finite upper bounds of all schemas.
         bound_texts: `le="…"} ` of each bound.
     """
@@ -81,7 +81,7 @@ class Marks(NamedTuple):
     Attributes:
         position: Shape (m,), the series of each; rising.
         bucket: Shape (m,), its bucket, counted from the lowest bound; 0 for counters; rising within a series.
-        encoded: What is written after the sample, or into it.
+        encoded: The encoded exemplars, written after or into their samples.
     """
 
     position: Int64Array
@@ -90,4 +90,4 @@ class Marks(NamedTuple):
 
 
 NO_MARKS = Marks(np.zeros(0, np.int64), np.zeros(0, np.int32), PackedTexts.of(()))
-"""What a page without exemplars has."""
+"""The exemplars of a page without any."""

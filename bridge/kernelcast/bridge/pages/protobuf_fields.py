@@ -1,4 +1,4 @@
-"""Tags of io.prometheus.client's messages, and fields for the few of them that are not written by machine code.
+"""Field tags of io.prometheus.client's messages, and encoders for the few fields that Python code writes.
 
 Sources: prometheus/client_model, io/prometheus/client/metrics.proto; protobuf.dev, programming-guides/encoding.
 """
@@ -40,7 +40,7 @@ TIME_NANOSECONDS: Final = 2 << 3
 
 
 def varint(number: int) -> bytes:
-    """A whole number, not negative."""
+    """Encode a non-negative integer: 7 bits a byte, lowest first, the top bit set in all but the last (300: AC 02)."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)
@@ -50,5 +50,5 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, data: bytes) -> bytes:
-    """A text or a message as a field; its number is below 16."""
+    """Encode a text or a message as a field with a number below 16."""
     return bytes([number << 3 | 2]) + varint(len(data)) + data

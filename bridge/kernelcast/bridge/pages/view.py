@@ -1,4 +1,4 @@
-"""Which part of the series a scrape asks for: `/metrics?shard=1/4&name[]=up`."""
+"""Views, the part of the series that a scrape selects: `/metrics?shard=1/4&name[]=up`."""
 
 import re
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class View:
     """A part of the series; by default, all of them.
 
     Attributes:
-        shard: (i, n): the i-th of n parts, shared out by a stable hash; a histogram is never divided.
+        shard: (i, n): the i-th of n parts, selected by a stable hash; a histogram is never divided.
         names: Families by their exact names; empty for all.
     """
 
@@ -29,12 +29,12 @@ class View:
     names: frozenset[str] = frozenset()
 
     @property
-    def speaks_for_the_process(self) -> bool:
-        """Whether the process's own metrics belong to it: of all shards, to the first alone, so that none is double."""
+    def includes_process_metrics(self) -> bool:
+        """Whether it includes the process's own metrics. Only the first shard does, so that none is exposed twice."""
         return self.shard is None or self.shard[0] == 0
 
     def shows(self, family: str) -> bool:
-        """Whether a family belongs to it."""
+        """Whether it includes a family."""
         return not self.names or family in self.names
 
 
@@ -42,14 +42,14 @@ ALL: Final = View()
 
 
 def view_of(shards: Sequence[str], names: Sequence[str]) -> View:
-    """The view that a query asks for.
+    """Return the view that a query selects.
 
     Args:
         shards: Values of the parameter `shard`; at most one.
         names: Values of the parameter `name[]`.
 
     Raises:
-        RequestError: One of them is not what it must be.
+        RequestError: A parameter is malformed.
     """
     if len(shards) > 1:
         raise RequestError(f"shard is given {len(shards)} times; give it once, as in shard=0/4")

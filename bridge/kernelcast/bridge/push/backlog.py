@@ -91,7 +91,7 @@ class UnacknowledgedBatch:
     left: bool = False
 
     def reached(self) -> dict[Key, int]:
-        """By partition, the offset to go on from."""
+        """Return, by partition, the offset to continue from."""
         reached = {_key(message): (message.offset() or 0) + 1 for message in self.messages}
         for key, end in self.ends.items():
             reached[key] = max(end, reached.get(key, 0))
@@ -129,10 +129,11 @@ class PushBacklog:
         self.joined = False
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Go on where the group has come to; begin where it has nothing yet.
+        """Return the offsets to read from: the committed ones, else the configured start.
 
-        Only what exists when the group first meets may begin at its end. A partition that comes later begins at its
-        beginning: what was written before we heard of it belongs to the receiver, too.
+        Only partitions that exist when the group first assembles may start at their end. A partition that is added
+        later
+        is read from its beginning: messages written before we learnt of it must reach the receiver as well.
         """
         starts = self._starts(partitions)
         for start in starts:

@@ -68,10 +68,10 @@ class Destinations:
             member.join(deadline - time.monotonic())
 
     def readiness(self) -> tuple[bool, str]:
-        """Whether every member has joined its group; a receiver that is down makes nobody unready.
+        """Return whether every member has joined its group; an unavailable receiver does not make the bridge unready.
 
-        To take the bridge out of service would mend no receiver and would stop the scrapes, the alerts and the other
-        destinations; `kernelcast_bridge_push_up` and the lag say what is wrong.
+        Taking the bridge out of service would not repair a receiver, and would stop scrapes, alerts and the other
+        destinations. `kernelcast_bridge_push_up` and the lag show the fault.
         """
         waiting = [name for name, members in self._members.items() if not all(member.joined for member in members)]
         return not waiting, f"destinations that have not joined their group: {', '.join(waiting)}" if waiting else ""

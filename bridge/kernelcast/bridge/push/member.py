@@ -38,10 +38,10 @@ class Duty:
 
     Attributes:
         settings: The destination.
-        kafka: Where its backlog is.
-        reading: What to read, and how.
-        metrics: The destination's.
-        clock: Tells the time.
+        kafka: Settings of the Kafka with its backlog.
+        reading: Topics and formats.
+        metrics: The destination's metrics.
+        clock: The clock.
     """
 
     settings: PushSettings

@@ -104,11 +104,11 @@ class PayloadConverter:
     """Turns messages into payloads, mostly without touching them. For one thread."""
 
     def __init__(self, settings: PushSettings, metrics: DestinationMetrics, reading: ReaderSettings) -> None:
-        """Begin.
+        """Start without series.
 
         Args:
-            settings: The destination's.
-            metrics: Where what is left out is counted.
+            settings: Settings of the destination.
+            metrics: Count points that are left out.
             reading: The topics' formats; only `otlp_proto` can be passed on.
         """
         self._settings, self._metrics, self._reading = settings, metrics, reading

@@ -1,7 +1,7 @@
-"""Rewrites messages for receivers that make Prometheus names themselves.
+"""Rewrites messages for receivers that translate OTLP names to Prometheus names themselves.
 
-The catalogue's word counts: what is for the wire only stays there, and a metric whose name would come out otherwise
-travels under its Prometheus name.
+The catalogue decides: metrics marked for the wire only are left out, and a metric whose name the receiver would
+translate differently is sent under its Prometheus name.
 """
 
 from functools import lru_cache

@@ -21,7 +21,7 @@ ONE_AT_A_TIME: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """As Kafka would give it."""
+    """A message with the interface of a Kafka message."""
 
     body: bytes
 

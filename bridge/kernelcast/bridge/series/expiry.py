@@ -1,4 +1,4 @@
-"""Which series have outlived their last point: by append time, by each series' own interval, never by a clock alone."""
+"""Finds expired series, by append times and each series' own interval, never by a clock alone."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,18 @@ def outlived(
     growth: UInt8Array,
     rules: Rules,
 ) -> NDArray[np.bool_]:
-    """Which series have expired.
+    """Return a mask of the expired series.
 
-    After a topic has grown, patience counts only gaps that were seen, not the interval that a new series starts with:
-    the replica that a series has moved to knows the same gaps, and holds it for as long.
+    After a topic has grown, only the gaps that were seen count, not the interval that a new series starts with: the
+    replica that a series has moved to knows the same gaps, and holds it equally long.
 
     Args:
         series: The slots.
         used: How many slots have ever been used.
         oldest_ms: By partition, the append time before which every series is too old; one more for those without.
-        heard_ms: By partition, up to which append time it has been heard; 0 where a silence means nothing.
+        heard_ms: By partition, the append time up to which any point would have been read; 0 if silence means nothing.
         growth: By partition, UNCHANGED, GROWN or ADDED.
-        rules: How many of its intervals a series may miss, and how long it stays at least.
+        rules: The number of its intervals that a series may miss, and the shortest time that it stays.
 
     Returns:
         Shape (used,).

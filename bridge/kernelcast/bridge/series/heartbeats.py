@@ -1,7 +1,7 @@
-"""Series in which the bridge tells of producers: whether each is up, how old its last sample is, what else is known.
+"""The bridge's own series about producers: whether each is up, the age of its last sample, and its target_info.
 
-They stand in the store among the others, so that shards, filters and formats treat them alike, and belong to the
-partition that a producer's last points came from: what is hidden or revoked takes them along.
+They are stored like all other series, so that shards, filters and formats apply to them. They belong to the
+partition of a producer's last points, and are hidden and revoked with it.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernelcast.bridge.tables.columns import INTEGER, LIVE, FloatArray, Int32Array, Int64Array, UInt8Array
 from kernelcast.bridge.tables.placement import Placement
-from kernelcast.bridge.tables.producers import NOBODY, ProducerRules, Producers
+from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, ProducerRules, Producers
 from kernelcast.bridge.tables.slots import Slots
 from kernelcast.bridge.translation.attributes import producer_labels, rendered
 from kernelcast.bridge.translation.targets import TargetAttributes
@@ -24,44 +24,44 @@ INFO: Final = 2
 ROWS: Final = (rows.PRODUCER_UP, rows.PRODUCER_AGE, rows.TARGET_INFO)
 
 MISSED_INTERVALS: Final = 3
-"""So many of a producer's own intervals without a sample, and it is no longer up."""
+"""Number of a producer's own intervals without a sample after which it is no longer up."""
 SHORTEST_SILENCE_MS: Final = 5_000
-"""Less silence than this says nothing: batches, flushes and this survey take a second each."""
+"""A shorter silence does not mean that a producer is down: batching, flushing and this check take a second each."""
 WEIGHT: Final = 0.25
-"""Of the newest interval in the average of a producer's intervals."""
+"""Weight of the newest interval in the moving average of a producer's intervals."""
 NEVER_EXPIRES: Final = 2**62
 NEW_PRODUCERS_PER_LOCK: Final = 500
-"""New producers per hold of the store's lock: 30 ms."""
+"""New producers for which series are made in one hold of the store's lock, about 30 ms."""
 
 
 class Heartbeats:
-    """The bridge's own series of producers; not thread-safe.
+    """The bridge's own series about producers; not thread-safe, the store's lock protects it.
 
     Attributes:
-        targets: What `target_info` says.
-        untold: Whether there are more new producers than one beat tells of; another beat tells of more.
+        targets: Labels of `target_info`.
+        has_more: Whether the last call of `beat` left new producers without series; the next call makes more.
     """
 
     def __init__(self, rules: ProducerRules, producers: Producers, slots: Slots) -> None:
-        """Tell of producers in slots."""
+        """Start without series; they are made in `slots`."""
         self._rules, self._producers, self._slots = rules, producers, slots
         self._own: Int32Array = np.full((len(ROWS), 16), -1, np.int32)
         self._announced: UInt8Array = np.zeros(16, np.uint8)
         self._seen_ms: Int64Array = np.zeros(16, np.int64)
         self._interval_ms: FloatArray = np.zeros(16, np.float64)
         self.targets = TargetAttributes()
-        self.untold = False
+        self.has_more = False
 
     @property
     def known_producers(self) -> NDArray[np.bool_]:
-        """Shape (used,), which producers have a series here, or at another replica that keeps it."""
+        """Mask of shape (used,): producers with such a series, here or at the replica that keeps it."""
         self._make_room()
-        told: NDArray[np.bool_] = self._announced[: self._producers.used] != 0
-        told |= self._own[INFO, : self._producers.used] >= 0
-        return told
+        known: NDArray[np.bool_] = self._announced[: self._producers.used] != 0
+        known |= self._own[INFO, : self._producers.used] >= 0
+        return known
 
     def freed(self, slots: NDArray[np.intp]) -> None:
-        """Note that slots are being taken back, before they are."""
+        """Forget series whose slots are about to be freed."""
         series = self._slots.series
         own = slots[series.writer[slots] < 0]
         if len(own):
@@ -74,7 +74,7 @@ class Heartbeats:
             self.targets.stale.update(producers.tolist())
 
     def announce(self) -> bool:
-        """Show what has become known of producers; returns whether series came or went."""
+        """Update `target_info` of producers with new attributes; returns whether series were added or removed."""
         self._make_room()
         partitions = self._producers.columns.partition
         ready = [one for one in self.targets.stale if partitions[one] >= 0 or not self.targets.of(one)]
@@ -87,14 +87,14 @@ class Heartbeats:
         return changed
 
     def beat(self, reference_ms: Int64Array, exposed: UInt8Array) -> bool:
-        """Judge every producer by Kafka's clock.
+        """Update age and `up` of every producer by Kafka's clock.
 
         Args:
-            reference_ms: By partition number, what Kafka's clock shows for what has been read of it.
-            exposed: By partition number, whether it is shown.
+            reference_ms: By partition number, the time of Kafka's clock, as from `Ownership.reference_ms`.
+            exposed: By partition number, whether it is exposed.
 
         Returns:
-            Whether series came, went or moved, so that the page has others.
+            Whether series were added, removed or moved, so that layouts are out of date.
         """
         self._make_room()
         columns, used = self._producers.columns, self._producers.used
@@ -102,11 +102,11 @@ class Heartbeats:
         self._learn(appends)
         ages_ms = np.maximum(reference_ms[partitions] - appends, 0)
         known = (partitions >= 0) & (appends > 0)
-        known[NOBODY] = False
+        known[UNLISTED_PRODUCER] = False
         silent = known & (ages_ms > 2 * self._rules.ttl_ms)
         changed = self.withdraw(np.flatnonzero(silent))
         new = np.flatnonzero(known & ~silent & (self._announced[:used] == 0))
-        self.untold = len(new) > NEW_PRODUCERS_PER_LOCK
+        self.has_more = len(new) > NEW_PRODUCERS_PER_LOCK
         for producer in new[:NEW_PRODUCERS_PER_LOCK].tolist():
             labels = rendered(producer_labels(self._producers.name(producer)))
             changed |= self._replace(AGE, producer, labels) | self._replace(UP, producer, labels)
@@ -114,7 +114,7 @@ class Heartbeats:
         return self._write(ages_ms, exposed) or changed
 
     def withdraw(self, producers: Int32Array | NDArray[np.intp]) -> bool:
-        """Tell of producers no more, until something comes from them; returns whether series went."""
+        """Remove the series about producers until new points come from them; returns whether any were removed."""
         slots = self._own[:, producers].ravel()
         slots = slots[slots >= 0]
         if len(slots):
@@ -153,7 +153,7 @@ class Heartbeats:
         return moved
 
     def _replace(self, kind: int, producer: int, labels: bytes) -> bool:
-        """Give a producer a series of a kind; no labels take it away."""
+        """Make or replace a producer's series of a kind; empty labels remove it."""
         before, after = int(self._own[kind, producer]), -1
         partition = int(self._producers.columns.partition[producer])
         if labels and partition >= 0:

@@ -1,9 +1,9 @@
-"""Series that may still be exposed by another replica: held until that replica has withdrawn them.
+"""Holds series that another replica may still expose, until that replica has withdrawn them.
 
-When a topic gets more partitions, a series goes on in another partition. The replica that has the old one exposes the
-series' last value until it expires there: `Rules.floor_ms` or `Rules.missed_intervals` of its intervals after its last
-point, by Kafka's append times. The first point in the new partition comes after that last point. From there on, the
-replica that has the new partition waits for as long, and a little longer.
+When partitions are added to a topic, a series may continue in another partition. The replica that owns the old
+partition exposes the series' last value until it expires there: `Rules.floor_ms` or `Rules.missed_intervals` of its
+intervals after its last point, by Kafka's append times. The first point in the new partition comes after that last
+point. So the replica that owns the new partition waits equally long from that first point on, plus a margin.
 """
 
 from typing import NamedTuple
@@ -14,12 +14,12 @@ from kernelcast.bridge.tables.columns import UNCHANGED, Int64Array, Rules, Serie
 
 
 class Hold(NamedTuple):
-    """How long series are held.
+    """Parameters of the hold time.
 
     Attributes:
-        rules: By which series expire.
-        ttl_ms: The time-to-live; no series is held for longer, but for the margin.
-        margin_ms: What another replica may need to find that a series has expired.
+        rules: Rules of expiry.
+        ttl_ms: The time-to-live; no series is held longer than this plus the margin.
+        margin_ms: Time that another replica may need to detect that a series has expired.
     """
 
     rules: Rules
@@ -28,7 +28,7 @@ class Hold(NamedTuple):
 
 
 def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int64Array, hold: Hold) -> int:
-    """End the hold of series that have expired at any other replica, and in topics of which the growth is past.
+    """End the hold of series that must have expired at any other replica, and in topics that are no longer growing.
 
     A series of one point has no interval yet, so it is held for one time-to-live.
 
@@ -36,11 +36,11 @@ def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int6
         series: The slots.
         used: How many slots have ever been used.
         growth: By partition, UNCHANGED, GROWN or ADDED.
-        heard_ms: By partition, up to which append time it has been heard; 0 where that is not known.
-        hold: How long series are held.
+        heard_ms: By partition, the append time up to which any point would have been read; 0 if it is not known.
+        hold: Parameters of the hold time.
 
     Returns:
-        How many series were released.
+        The number of released series.
     """
     held = np.flatnonzero(series.held_ms[:used])
     gaps_ms, partitions = series.gap_ms[held].astype(np.int64), series.partition[held]

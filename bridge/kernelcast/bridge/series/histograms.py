@@ -1,4 +1,4 @@
-"""Points of histograms into slots and blocks, no Python object per point."""
+"""Compiled functions that store histogram points in slots and blocks."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ LARGEST_COUNT = np.uint64(2**63 - 1)
 
 @inlined
 def adds_up(count: np.uint64, counts: UInt64Array, start: int, stop: int, total: np.uint64) -> np.uint64:
-    """The total plus the counts from start to stop; more than `count` where they exceed it: no sum wraps around."""
+    """Add counts to a total; returns more than `count` if the sum exceeds it, and never wraps around."""
     for j in range(start, stop):
         if total > count or counts[j] > count - total:
             return count + np.uint64(1)
@@ -60,7 +60,7 @@ def rising(bounds: FloatArray, start: int, stop: int) -> bool:
 
 @inlined
 def adds_up_explicit(points: HistogramPoints, i: int) -> bool:
-    """Whether an explicit point has as many counts as its bounds ask for, which add up; or none of either."""
+    """Whether an explicit point has one more count than bounds and its counts add up, or has neither."""
     first, last = points.bucket_indptr[i], points.bucket_indptr[i + 1]
     low, high = points.bounds_indptr[i], points.bounds_indptr[i + 1]
     count = points.observations[i]
@@ -87,7 +87,7 @@ def adds_up_exponential(points: HistogramPoints, i: int) -> bool:
 def same_bounds(
     bounds: FloatArray, start: int, stop: int, known: FloatArray, known_start: int, known_stop: int
 ) -> bool:
-    """Whether two sets of bounds are one."""
+    """Whether two sets of bounds are equal."""
     if stop - start != known_stop - known_start:
         return False
     for j in range(stop - start):  # noqa: SIM110  numba has no generators here
@@ -136,13 +136,13 @@ def fits(
 
 @inlined
 def span(offset: int, length: int, shift: int) -> int:
-    """How many buckets an array has once every 2**shift of them are one."""
+    """Return the number of buckets after merging every 2**shift of them."""
     return ((offset + length - 1) >> shift) - (offset >> shift) + 1 if length > 0 else 0
 
 
 @inlined
 def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int]) -> int:
-    """By how much the scale must fall for both arrays, each of (offset, length), to be kept."""
+    """Return by how much the scale must be lowered so that both arrays, each (offset, length), fit."""
     shift = max(scale - MAX_SCALE, 0)
     while max(span(positive[0], positive[1], shift), span(negative[0], negative[1], shift)) > MAX_BUCKETS:
         shift += 1
@@ -153,7 +153,7 @@ def coarsening(scale: int, positive: tuple[int, int], negative: tuple[int, int])
 def write_buckets(
     blocks: Int64Array, at: int, counts: UInt64Array, start: int, buckets: tuple[int, int], shift: int
 ) -> int:
-    """Write one side's counts, of (offset, length), every 2**shift of them as one; returns where they end."""
+    """Write the counts of one side, (offset, length), merging every 2**shift of them; returns the index after them."""
     end = at + span(buckets[0], buckets[1], shift)
     blocks[at:end] = 0
     first = buckets[0] >> shift
@@ -164,7 +164,7 @@ def write_buckets(
 
 @inlined
 def write_exponential(points: HistogramPoints, i: int, blocks: Int64Array, block: int) -> None:
-    """Write a point into its block, which has room."""
+    """Write a point to its block, which must be large enough."""
     positive_start, negative_start = points.positive_indptr[i], points.negative_indptr[i]
     positive = (int(points.positive_offset[i]), points.positive_indptr[i + 1] - positive_start)
     negative = (int(points.negative_offset[i]), points.negative_indptr[i + 1] - negative_start)
@@ -183,7 +183,7 @@ def write_exponential(points: HistogramPoints, i: int, blocks: Int64Array, block
 
 @inlined
 def write_explicit(points: HistogramPoints, i: int, blocks: Int64Array, block: int) -> None:
-    """Write a point's counts below each bound, cumulative, into its block."""
+    """Write a point's cumulative counts to its block."""
     first = points.bucket_indptr[i]
     running = np.int64(0)
     for j in range(points.bounds_indptr[i + 1] - points.bounds_indptr[i]):
@@ -193,7 +193,7 @@ def write_explicit(points: HistogramPoints, i: int, blocks: Int64Array, block: i
 
 @inlined
 def write(points: HistogramPoints, i: int, schema: int, blocks: Int64Array, block: int) -> None:
-    """Write a point's buckets into its block, if it has any."""
+    """Write a point's buckets, if it has any, to its block."""
     if schema == EXPONENTIAL:
         write_exponential(points, i, blocks, block)
     elif schema != NO_BOUNDS:
@@ -214,18 +214,18 @@ def store_histograms(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     """Store histogram points from an index on.
 
     Args:
-        tables: Series and wires.
+        tables: The columns to change.
         points: The points.
-        messages: Where they were read.
-        rules: By which points are judged.
+        messages: Origin of each message.
+        rules: Rules for accepting points.
         schemas: The bounds of all schemas: row pointers, bounds.
         blocks: All blocks of buckets.
-        begin: Where to go on.
-        counts: Shape (COUNTS,); what became of the points is added.
+        begin: Index of the first point.
+        counts: Shape (COUNTS,); the outcomes are added to it.
 
     Returns:
-        The number of points when all are stored, else the index of one whose series first needs other bounds or a
-        longer block.
+        The number of points if all are stored; else the index of a point whose series needs other bounds or a
+        larger block first.
     """
     series, wires = tables.series, tables.wires
     for i in range(begin, len(points.series)):

@@ -1,4 +1,4 @@
-"""What becomes of a point: whose it is, whether it is its series' newest, and what it changes beside the value."""
+"""Compiled functions that decide whether a point is stored, and update its series, writer and producer."""
 
 from typing import Final, NamedTuple
 
@@ -25,29 +25,29 @@ from kernelcast.bridge.tables.columns import (
     WireColumns,
     WriterColumns,
 )
-from kernelcast.bridge.tables.producers import NOBODY
+from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.columnar.compiled import inlined
 
 NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 LONGEST_INTERVAL_MS: Final = 2**31 - 1
 MEMORY_SHIFT: Final = 3
-"""A long gap between two points is forgotten over 2**3 = 8 times its length."""
+"""The influence of a long gap between two points decreases over 2**3 = 8 times its length."""
 SILENT_INTERVALS: Final = 1.5
-"""A writer has missed a point that is half an interval late."""
+"""A writer has missed a point once it is half an interval late."""
 SAME_START_NS: Final = 2_000_000_000
-"""Start times this near to each other may be one: some producers compute theirs for each point, in whole seconds."""
+"""Start times closer than this may be the same: some producers compute theirs for each point, in whole seconds."""
 SHORTEST_SILENCE_MS: Final = 1_000
-"""No shorter gap shows that a writer has stopped: batching and pauses of the process delay messages by as much."""
+"""Shorter gaps do not show that a writer has stopped: batching and pauses of the process delay messages by as much."""
 
 
 class Tables(NamedTuple):
-    """All that points change.
+    """All columns that storing a point changes.
 
     Attributes:
         series: The slots.
-        wires: Where each of the input's series goes.
-        producers: When something last came from each producer.
-        writers: When something last came from each writer, and how often it comes.
+        wires: The slot of each series number of the input.
+        producers: Time of each producer's last point.
+        writers: Time of each writer's last point, and its interval.
         exposed: Per partition number, whether it has passed its gate.
         growth: Per partition number, UNCHANGED, GROWN or ADDED.
     """
@@ -61,7 +61,7 @@ class Tables(NamedTuple):
 
 
 class PointOrigin(NamedTuple):
-    """Where a point came from."""
+    """Origin of a point: partition, offset, append time and key of its message."""
 
     partition: int
     offset: int
@@ -71,7 +71,7 @@ class PointOrigin(NamedTuple):
 
 @inlined
 def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: int) -> PointOrigin:
-    """Where a point came from, noted as where, when and under which key its wire identity was last seen."""
+    """Return the origin of a point, and record it as the last one of its series number."""
     origin = PointOrigin(
         messages.partition[message], messages.offset[message], messages.append_ms[message], messages.key_hash[message]
     )
@@ -83,7 +83,7 @@ def arrival(wires: WireColumns, wire: int, messages: MessageColumns, message: in
 
 @inlined
 def clamp(time_ns: int, append_ms: int, tolerance_ns: int) -> int:
-    """A time that is not in the future; times beyond int64 arrive as negative ones."""
+    """Limit a time to the present; times beyond int64 appear as negative numbers."""
     append_ns = append_ms * NANOSECONDS_PER_MILLISECOND
     if time_ns < 0 or time_ns > append_ns + tolerance_ns:
         return append_ns
@@ -92,7 +92,7 @@ def clamp(time_ns: int, append_ms: int, tolerance_ns: int) -> int:
 
 @inlined
 def is_ahead(time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
-    """Whether a time lies in the future."""
+    """Whether a time is in the future."""
     return clamp(time_ns, append_ms, tolerance_ns) != time_ns
 
 
@@ -100,17 +100,17 @@ def is_ahead(time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
 def clamped_times(
     tables: Tables, wire: int, slot: int, origin: PointOrigin, said: tuple[int, int], tolerance_ns: int
 ) -> tuple[int, int]:
-    """A point's start and event time, as they are compared and kept.
+    """Return a point's start and event time as they are compared and stored.
 
-    A start in the future says nothing, so it is taken for the known one. An event time in the future is kept, so that
-    the points of a clock that is ahead keep their order among themselves, however often they are sent.
+    A start in the future is invalid and is replaced by the known start. An event time in the future is kept, so that
+    the points of a clock that is ahead keep their order, even if they are sent repeatedly.
 
     Args:
-        tables: What is known.
+        tables: The columns.
         wire: The point's series number.
-        slot: Its series.
-        origin: Where it came from.
-        said: Its start and event time as its producer says.
+        slot: Slot of its series.
+        origin: Origin of the point.
+        said: Start and event time from the producer.
         tolerance_ns: See `Rules`.
     """
     series = tables.series
@@ -124,10 +124,10 @@ def clamped_times(
 
 @inlined
 def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
-    """Whether a point of a series' own writer lies after its known one.
+    """Whether a point of a series' own writer is later than the stored one.
 
-    Event times are compared as they are, in the future or not. But a clock that was ahead may be put right: then points
-    are new although they seem older, if they lie between the append times of both.
+    Event times are compared unchanged, in the future or not. But a clock that was ahead may be corrected: a point is
+    then newer although its time is earlier, if its time is between the append times of both.
     """
     known_ns, known_append_ms = series.time_ns[slot], series.append_ms[slot]
     if time_ns > known_ns:
@@ -139,7 +139,7 @@ def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tol
 
 @inlined
 def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rules) -> bool:
-    """Whether a series' writer has stopped, so that the point of another one may take the series over.
+    """Whether a series' writer has stopped, so that another writer may take the series over.
 
     The labels of a series contain job and instance, so both writers have the same. The writer has stopped when no
     series of it has had a point for `SILENT_INTERVALS` of its intervals. Append times of different partitions are
@@ -161,10 +161,10 @@ def has_fallen_silent(tables: Tables, slot: int, origin: PointOrigin, rules: Rul
 
 @inlined
 def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
-    """What becomes of a point that began before its series.
+    """Return the outcome of a point whose start is before that of its series.
 
-    A process that has been replaced by another one sends no points that are newer than the other's. Where they are
-    newer, both run: the one that began later keeps the series as long as it lives.
+    A process that was replaced by another one sends no points that are newer than the other's. If its points are
+    newer, both run: the one that started later keeps the series as long as it lives.
     """
     start_ns, time_ns = when
     known_start, known_time = tables.series.start_ns[slot], tables.series.time_ns[slot]
@@ -175,15 +175,20 @@ def with_older_start(tables: Tables, slot: int, origin: PointOrigin, when: tuple
 
 @inlined
 def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
-    """Whether a point is its series' newest: by start, event time, then offset; and whether its writer may write it.
+    """Decide whether a point is stored: its writer must own the series, and it must be newer than the stored point.
+
+    Points are ordered by start, then event time, then offset. Example with a stored point (start 100, time 160):
+
+        (100, 170)  later: STORED                   (200, 210)  the process was restarted: STORED
+        (100, 150)  read again, or late: OLDER      ( 50, 155)  an old point of a former process: OLDER
 
     Args:
-        tables: What is known.
+        tables: The columns.
         wire: The point's series number.
-        slot: Its series.
-        origin: Where it came from.
+        slot: Slot of its series.
+        origin: Origin of the point.
         when: Its start and event time, as from `clamped_times`.
-        rules: What is tolerated.
+        rules: Tolerances.
 
     Returns:
         STORED, OLDER or SECOND_WRITER.
@@ -207,7 +212,7 @@ def judge(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple
 
 @inlined
 def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin, time_ns: int) -> None:
-    """Note a sign of life of a producer."""
+    """Record the newest times of a producer, and the partition of its last point."""
     producers.append_ms[producer] = max(origin.append_ms, producers.append_ms[producer])
     producers.time_ns[producer] = max(time_ns, producers.time_ns[producer])
     producers.partition[producer] = origin.partition
@@ -215,7 +220,7 @@ def note_producer(producers: ProducerColumns, producer: int, origin: PointOrigin
 
 @inlined
 def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolerance_ns: int) -> int:
-    """Why a point's series has no slot; one that another replica keeps is a sign of life all the same."""
+    """Return the reason why a point's series has no slot; if another replica has it, its producer is alive still."""
     outcome: int = -tables.wires.slot[wire]
     if outcome == OTHER_REPLICA:
         note_producer(
@@ -226,12 +231,12 @@ def refused(tables: Tables, wire: int, origin: PointOrigin, time_ns: int, tolera
 
 @inlined
 def learned(interval_ms: int, gap_ms: int, unlearned_ms: int) -> int:
-    """A series' interval after another gap between append times: the longest one, ever less of it as time passes.
+    """Return a series' interval after another gap between append times: the longest gap, decreasing with time.
 
-    A new series begins with `unlearned_ms`, so that the first points, which may come in a burst, do not shorten its
+    A new series starts with `unlearned_ms`, so that its first points, which may come in a burst, do not shorten its
     life. It is 0 while a partition is read again: one time-to-live of points shows each gap that a series survives, and
-    a series that has ended must not live longer here than where it was read before. Points of one message, or from
-    before what is known, teach nothing.
+    an ended series must not live longer here than at its former replica. Points of one message, or older than the known
+    ones, change nothing.
     """
     if gap_ms <= 0:
         return interval_ms
@@ -258,9 +263,9 @@ def note_append(tables: Tables, writer: int, producer: int, append_ms: int) -> N
 
 @inlined
 def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
-    """Note where a producer's points come from: once from another host is a move, back again is a second producer."""
+    """Note the host of a producer's points. A change is a move; a return to the former host means two producers."""
     known = producers.host[producer]
-    if host == 0 or host == known or producer == NOBODY:  # noqa: PLR1714  numba: no sets
+    if host == 0 or host == known or producer == UNLISTED_PRODUCER:  # noqa: PLR1714  numba: no sets
         return
     if host == producers.former_host[producer]:
         producers.conflicts[producer, BY_HOST] += 1
@@ -270,9 +275,9 @@ def note_host(producers: ProducerColumns, producer: int, host: int) -> None:
 
 @inlined
 def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, producer: int, key_hash: int) -> None:
-    """Before a point is stored, compare its key with its series': another one is a move, back again a second producer.
+    """Note the key of a point to be stored. A change is a move; a return to the former key means two producers.
 
-    A producer that writes under ever other keys, to spread its messages, returns to none.
+    A producer that uses a new key for each message, to spread its messages, never returns to one.
     """
     known = series.key_hash[slot]
     if key_hash == known or key_hash == NO_KEY or known == NO_KEY:  # noqa: PLR1714, SIM109  numba: no sets
@@ -286,26 +291,26 @@ def note_key(series: SeriesColumns, slot: int, producers: ProducerColumns, produ
 def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], state: int, rules: Rules
 ) -> int:
-    """Write all of a point that is to be stored but its value.
+    """Write everything of a point that is stored, except its value.
 
-    The series goes over to the partition that brought the point, even if that is still hidden: then the series is
-    hidden, too, until the partition has caught up. Example: another replica has exposed 470 of partition 7, which is
-    read again here, while 179 from before the series moved is exposed of partition 3. Neither 179 nor the 340 that
-    partition 7 brings first may be exposed any longer.
+    The series moves to the partition of the point, even if that partition is still hidden: then the series is hidden
+    as well until the partition has caught up. Example: another replica has exposed the value 470 from partition 7,
+    which is read again here, while 179 from before the series moved is exposed from partition 3. Neither 179 nor the
+    340 that comes first from partition 7 may be exposed any longer.
 
-    A series that is new here and comes in a topic that has grown is held; see `held`.
+    A series that is new here, in a topic that has grown, is held; see `held`.
 
     Args:
-        tables: What changes.
+        tables: The columns to change.
         wire: The point's series number.
-        slot: Its series.
-        origin: Where it came from.
+        slot: Slot of its series.
+        origin: Origin of the point.
         when: Its start and event time.
         state: LIVE or ABSENT.
-        rules: What is to be taken for its interval until that is known.
+        rules: Contain the interval that is assumed until the series' own is known.
 
     Returns:
-        How often it changed which series are exposed.
+        The number of changes to the set of exposed series.
     """
     series, wires = tables.series, tables.wires
     known, owner = series.state[slot], series.partition[slot]
@@ -335,9 +340,9 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
 
 @inlined
 def tried(tables: Tables, wire: int, slot: int, origin: PointOrigin, when: tuple[int, int], rules: Rules) -> int:
-    """`judge`, and a sign of life of the producer and the writer unless it is not the series' writer.
+    """Call `judge`, and record that producer and writer are alive unless the point was refused as a second writer's.
 
-    Signs that the producer's identity is shared are counted.
+    Signs that two producers share an identity are counted.
     """
     verdict = judge(tables, wire, slot, origin, when, rules)
     producers, producer, writer = tables.producers, tables.wires.producer[wire], tables.wires.writer[wire]

@@ -1,4 +1,4 @@
-"""The newest exemplars of every series, kept as they came until a scrape wants to see them."""
+"""The newest exemplars of every series, stored undecoded until a scrape needs them."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,23 +16,23 @@ from kernelcast.wire.catalogue import Kind
 
 MAX_SERIES: Final = 100_000
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of all together; beyond either, those go whose series has had none for longest."""
+"""Limit for all series together. Beyond either limit, the series without a new exemplar for longest loses its own."""
 MAX_BYTES_PER_POINT: Final = 16 * 1024
 MAX_PER_BATCH: Final = 20_000
-"""Points with exemplars in one batch; noting one takes a microsecond or two."""
+"""Points with exemplars in one batch; storing one takes a microsecond or two."""
 MAX_PER_SERIES: Final = 10
 """Buckets of a histogram that have an exemplar, the newest ones: OpenMetrics lets consumers drop any beyond."""
 UNREAD_POINTS: Final = 4
-"""So many points' exemplars wait to be looked at; then they are decoded, and the newest of each bucket stays."""
+"""Points whose exemplars are kept undecoded; beyond that they are decoded, and the newest of each bucket is kept."""
 DECODED_BYTES: Final = 400
-"""What a decoded exemplar takes, about."""
+"""Approximate size of a decoded exemplar."""
 
 
 class SeriesExemplars(Sequence[Exemplar]):
-    """The newest exemplar of each bucket of one series; of a counter, one. Decoded when first looked at.
+    """The newest exemplar of each bucket of one series, or the newest one of a counter. Decoded at first access.
 
     Attributes:
-        size: Bytes that it takes, about.
+        size: Approximate size in bytes.
     """
 
     __slots__ = ("_bounds", "_known", "_raw", "_read", "_type", "size")
@@ -41,17 +41,17 @@ class SeriesExemplars(Sequence[Exemplar]):
         """Keep exemplars.
 
         Args:
-            type: What points they come with; SUM, HISTOGRAM or EXPONENTIAL_HISTOGRAM.
-            bounds: Of the buckets, rising; none for a counter.
-            known: Those decoded already, oldest first.
-            raw: Those of the newest points, as they were on the wire, oldest first.
+            type: Type of their points: SUM, HISTOGRAM or EXPONENTIAL_HISTOGRAM.
+            bounds: Upper bounds of the buckets, rising; empty for a counter.
+            known: Decoded exemplars, oldest first.
+            raw: Undecoded exemplars of the newest points, oldest first.
         """
         self._type, self._bounds, self._known, self._raw = type, bounds, known, raw
         self._read: tuple[Exemplar, ...] | None = None
         self.size = sum(map(len, raw)) + DECODED_BYTES * len(known)
 
     def with_point(self, type: PointType, bounds: FloatArray, raw: bytes) -> "SeriesExemplars":  # noqa: A002  as above
-        """The same with a newer point's."""
+        """Return a copy with the exemplars of a newer point added."""
         if type is PointType.SUM:
             return SeriesExemplars(type, bounds, (), (raw,))
         if type is self._type and len(self._raw) < UNREAD_POINTS:
@@ -94,7 +94,7 @@ class SeriesExemplars(Sequence[Exemplar]):
 
 
 def _labelled(found: PointExemplar) -> Exemplar:
-    """An exemplar with the labels that it may have: the trace's, and its own attributes if they fit, too."""
+    """Convert an exemplar; its labels are trace and span id, and its attributes if they fit."""
     ids = {name: text for name, text in (("trace_id", found.trace_id), ("span_id", found.span_id)) if text}
     labels = ids | joined(found.attributes, reserved=tuple(ids))
     whole = Exemplar(tuple(labels.items()), found.value, found.time_ns)
@@ -105,7 +105,7 @@ class KeptExemplars:
     """Exemplars by slot; not thread-safe, but a mapping that `by_slot` has returned never changes.
 
     Attributes:
-        dropped: Points whose exemplars were not kept, or not any longer, for want of room.
+        dropped: Points whose exemplars were dropped because of a limit.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class KeptExemplars:
         self.dropped = 0
 
     def by_slot(self) -> Mapping[int, SeriesExemplars]:
-        """All that are kept now; copied only if they have changed since the last call."""
+        """Return the exemplars by slot; copied only if they have changed since the last call."""
         if self._copy is None:
             self._copy = dict(self._kept)
         return self._copy
@@ -123,13 +123,13 @@ class KeptExemplars:
     def note(self, decoded: Decoded, messages: MessageColumns, wires: WireColumns, slots: Slots) -> None:
         """Keep the exemplars of a batch whose points have been stored.
 
-        Those of a partition that a series has left, and which is read again, are passed over.
+        Exemplars from a partition that a series has left, and that is read again, are ignored.
 
         Args:
             decoded: The batch.
-            messages: Where each message came from.
-            wires: Where its series go.
-            slots: Where they are.
+            messages: Origin of each message.
+            wires: Slots of the input's series numbers.
+            slots: The slots.
         """
         noted = decoded.exemplars
         self.dropped += max(0, len(noted.raw) - MAX_PER_BATCH)
@@ -155,7 +155,7 @@ class KeptExemplars:
         self._make_room()
 
     def forget(self, slots: NDArray[np.intp]) -> None:
-        """Forget those of slots that are taken back."""
+        """Forget the exemplars of freed slots."""
         if self._kept:
             gone: Iterable[int] = slots.tolist()
             for slot in self._kept.keys() & set(gone):
@@ -167,7 +167,7 @@ class KeptExemplars:
         else:
             kept = SeriesExemplars(type, bounds, (), (raw,))
         self._copy = None
-        self._kept[slot] = kept  # at the end: the first is the one that has had none for longest
+        self._kept[slot] = kept  # moved to the end: the first one has had no new exemplar for longest
         self._bytes += kept.size
 
     def _make_room(self) -> None:
@@ -183,7 +183,7 @@ class KeptExemplars:
 
 
 def _takes(slots: Slots, slot: int, writer: int) -> bool:
-    """Whether a series can have exemplars, and this writer is the one whose points it shows."""
+    """Whether a series can have exemplars and its newest point is of this writer."""
     series = slots.series
     family = slots.families.by_number[int(series.family[slot])]
     counts = family is not None and family.kind in (Kind.COUNTER, Kind.HISTOGRAM)

@@ -1,4 +1,4 @@
-"""How near the store's limits are, and what they keep out: read at each scrape of the bridge's own metrics."""
+"""Use of the store's limits and the series that they refuse, read at each scrape of the bridge's own metrics."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Collected
 from prometheus_client.registry import Collector
 
-from kernelcast.bridge.tables.producers import LIMITS, NOBODY, ProducerIndex, Producers
+from kernelcast.bridge.tables.producers import LIMITS, UNLISTED_PRODUCER, ProducerIndex, Producers
 from kernelcast.bridge.tables.slots import Slots
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import bridge as rows
 
 MAX_PRODUCERS_LISTED: Final = 20
-"""Producers of which it is said how many of their series are refused: those with the most."""
+"""Producers that are listed by name with their refused series: those with the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Occupancy:
     """The state of a store's limits.
 
     Attributes:
-        used: By limit, its used share where it is used most.
-        refused: Series refused for want of room, by cause.
-        refused_of: The same of some producers, by job, instance and cause; those with the most.
+        used: By limit, its highest used share.
+        refused: Series refused because of a limit, by cause.
+        refused_of: The same by job, instance and cause, for the producers with the most.
         type_conflicts: Series refused because a metric of another kind has their name, by metric.
-        help_conflicts: Series that came with another help than their metric's.
-        unlisted: Series of producers for which there was no row.
-        producers: How many have one.
-        dropped_exemplars: Points whose exemplars were not kept for want of room.
+        help_conflicts: Series whose help text differs from their metric's.
+        unlisted: Series of producers beyond the limit of producers.
+        producers: Number of producers within that limit.
+        dropped_exemplars: Points whose exemplars were dropped because of a limit.
     """
 
     used: Mapping[str, float]
@@ -44,11 +44,11 @@ class Occupancy:
 
     @classmethod
     def of(cls, slots: Slots, producers: Producers, survey: ProducerIndex, dropped_exemplars: int) -> Self:
-        """Look at a store that is locked meanwhile."""
+        """Read the state of a store; the caller holds its lock."""
         limits, families = slots.limits, slots.families
         largest = max((family.lines for family in families.by_number if family is not None), default=0)
         lines = slots.producer_lines.copy()
-        lines[NOBODY] = 0
+        lines[UNLISTED_PRODUCER] = 0
         by_cause = survey.refused.sum(axis=0)
         return cls(
             {
@@ -79,14 +79,14 @@ def _worst(producers: Producers, survey: ProducerIndex) -> dict[tuple[str, str, 
 
 
 class OccupancyCollector(Collector):
-    """Makes the metrics of an occupancy, in prometheus_client's registry."""
+    """Collector of prometheus_client's registry for the metrics of an occupancy."""
 
     def __init__(self, ask: Callable[[], Occupancy]) -> None:
-        """Ask at every scrape."""
+        """Call `ask` at every scrape."""
         self._ask = ask
 
     def collect(self) -> Iterable[Collected]:
-        """The families; counters start at 0."""
+        """Return the families; counters start at 0."""
         now = self._ask()
         yield _gauge(rows.LIMIT_USED, {(limit,): ratio for limit, ratio in now.used.items()})
         yield _gauge(rows.REFUSED_SERIES, {(cause,): count for cause, count in now.refused.items()})

@@ -1,4 +1,4 @@
-"""The series store: what was read from Kafka last, by series, in columns."""
+"""The series store: the newest point of each series, in columns."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ from kernelcast.bridge.tables.columns import (
 from kernelcast.bridge.tables.exponential import block_words
 from kernelcast.bridge.tables.placement import Placement
 from kernelcast.bridge.tables.points import HistogramPoints, NumberPoints, histogram_points, number_points
-from kernelcast.bridge.tables.producers import NOBODY, Conflicts, ProducerIndex, ProducerRules, Producers
+from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER, Conflicts, ProducerIndex, ProducerRules, Producers
 from kernelcast.bridge.tables.share import Share
 from kernelcast.bridge.tables.slots import SeriesLimits, Slots
 from kernelcast.bridge.tables.writers import Writers
@@ -51,23 +51,23 @@ NEW_SERIES_PER_LOCK: Final = 4000
 """New series per hold of the lock, so that a scrape waits milliseconds even when a fleet arrives at once."""
 
 WORTH_SHARING: Final = 4
-"""Fewer new series than this are placed one by one: what they share costs more to find out."""
+"""Fewer new series than this are placed one by one: finding their shared parts would cost more."""
 
 MAX_HEARTBEAT_BATCHES: Final = 10
-"""So often a second new producers are told of; a fleet that arrives at once takes a few seconds."""
+"""Batches of new producers per call of `judge_producers`; series of further ones are added at the next call."""
 
 DEFAULT_RULES: Final = Rules(tolerance_ns=10_000_000_000, takeover_ms=60_000)
 
 Forgotten = list[tuple[IdentitySource, Int32Array]]
-"""By input, the series numbers that it may give back."""
+"""By input, the series numbers that it may forget."""
 
 
 class SeriesStore:
-    """Holds series; one thread writes, any thread takes snapshots.
+    """Holds the newest point of each series. One thread writes, any thread takes snapshots; a lock separates them.
 
     Attributes:
-        version: Rises with every change of what is exposed.
-        producers: When something last came from each job and instance.
+        version: Rises with every change of the exposed series or values.
+        producers: Times of the last points of each job and instance.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class SeriesStore:
         """Make an empty store.
 
         Args:
-            limits: How much it may hold.
-            rules: What points are judged by.
-            reserved: Sample names that no series may have, because the process's own metrics have them.
-            translator: Places what an input names by its OTLP identity; by the default settings without.
-            share: Which series are kept, where replicas share them out; None keeps all.
-            producers: What is told of producers, in series beside theirs; None tells nothing.
+            limits: Largest numbers of series.
+            rules: Rules for accepting points and expiring series.
+            reserved: Sample names that no series may have, because metrics of this process have them.
+            translator: Translates OTLP identities to families and labels; None for default settings.
+            share: The series that this replica keeps, if replicas share them; None keeps all.
+            producers: Rules for the series about producers (`up`, age, `target_info`); None makes no such series.
         """
         self._rules = rules
         self._translator = translator or Translator()
@@ -110,11 +110,11 @@ class SeriesStore:
 
         Args:
             decoded: The batch.
-            messages: Where each message came from; partitions by their number, as in `expose`.
-            source: The input that decoded it, and knows what its series numbers are.
+            messages: Origin of each message; partitions by number, as in `expose`.
+            source: The input that decoded it and knows the identities behind its series numbers.
 
         Returns:
-            Shape (COUNTS,): points by what became of them.
+            Shape (COUNTS,): number of points by outcome.
         """
         counts: Int64Array = np.zeros(COUNTS, np.int64)
         numbers = number_points(decoded.numbers)
@@ -140,7 +140,7 @@ class SeriesStore:
             self._changed(membership=True)
 
     def note_growth(self, growth: Mapping[int, int]) -> None:
-        """Note by partition number what is known of the growth of its topic: UNCHANGED, GROWN or ADDED."""
+        """Set the growth state of each partition, by number: UNCHANGED, GROWN or ADDED."""
         with self._lock:
             self._ensure_partitions(max(growth, default=-1) + 1)
             self._growth[:] = UNCHANGED
@@ -148,7 +148,7 @@ class SeriesStore:
                 self._growth[partition] = state
 
     def release(self, heard_ms: Mapping[int, int], *, ttl_ms: int, margin_ms: int) -> int:
-        """Expose held series that have ended at the replica they came from; returns how many. See `held`."""
+        """Expose held series that have expired at their former replica; returns how many. See `held`."""
         hold = Hold(self._rules, ttl_ms, margin_ms)
         with self._lock:
             released = release(self._slots.series, self._slots.used, self._growth, self._by_partition(heard_ms), hold)
@@ -160,7 +160,7 @@ class SeriesStore:
         """Remove the series that a partition owns, at once.
 
         Returns:
-            How many went, and the inputs' numbers that may be forgotten.
+            The number of removed series, and the inputs' series numbers that may be forgotten.
         """
         with self._lock:
             self._ensure_partitions(partition + 1)
@@ -176,11 +176,11 @@ class SeriesStore:
 
         Args:
             oldest_ms: By partition number, the append time before which a series is too old.
-            heard_ms: By partition number, the append time up to which it has been heard; a partition that is not in it
-                may be silent for other reasons than its series'.
+            heard_ms: By partition number, the append time up to which any point would have been read. A partition that
+                is missing here may be silent for another reason than its series having ended.
 
         Returns:
-            How many went, and the inputs' numbers that may be forgotten.
+            The number of removed series, and the inputs' series numbers that may be forgotten.
         """
         with self._lock:
             limits, heard = self._by_partition(oldest_ms), self._by_partition(heard_ms)
@@ -188,15 +188,15 @@ class SeriesStore:
             return self._remove(gone, lambda wires: wires.seen_before(limits))
 
     def end_keys(self, keys: Sequence[int]) -> tuple[int, Forgotten]:
-        """Remove the series whose newest point came under keys that have ended.
+        """Remove the series whose newest point came in a message with one of the ended keys.
 
-        A producer of which nothing is left then is told of no more: it has not fallen silent, it has gone.
+        The series about a producer without any series left are removed as well: it has not fallen silent, it has ended.
 
         Args:
-            keys: Their hashes, as in `MessageColumns`.
+            keys: Hashes of the keys, as in `MessageColumns`.
 
         Returns:
-            How many went, and the inputs' numbers that may be forgotten.
+            The number of removed series, and the inputs' series numbers that may be forgotten.
         """
         ended: Int64Array = np.array(keys, np.int64)
         with self._lock:
@@ -206,14 +206,14 @@ class SeriesStore:
             producers = np.unique(np.concatenate(seen)) if seen else np.empty(0, np.int32)
             outcome = self._remove(gone, lambda wires: wires.seen_under(ended))
             if self._heartbeats is not None and len(producers):
-                self._part_from(self._heartbeats, producers)
+                self._withdraw_ended(self._heartbeats, producers)
         return outcome
 
     def judge_producers(self, reference_ms: Mapping[int, int]) -> None:
-        """Judge which producers are up, and count what is refused of each; once a second or so.
+        """Update which producers are up, and count refused series by producer; called about once a second.
 
         Args:
-            reference_ms: By partition number, what Kafka's clock shows for what has been read of it.
+            reference_ms: By partition number, the time of Kafka's clock, as from `Ownership.reference_ms`.
         """
         heartbeats = self._heartbeats
         if heartbeats is None:
@@ -226,29 +226,29 @@ class SeriesStore:
             heartbeats.targets.keep(survey.alive)
             self._changed(membership=heartbeats.announce())
         for _ in range(MAX_HEARTBEAT_BATCHES):
-            with self._lock:  # anew each time: a scrape must not wait until a whole fleet has been told of
+            with self._lock:  # released between batches, so that a scrape does not wait for a whole fleet
                 self._changed(membership=heartbeats.beat(self._by_partition(reference_ms), self._exposed))
-            if not heartbeats.untold:
+            if not heartbeats.has_more:
                 return
 
     def take_conflicts(self) -> Conflicts:
-        """Signs that live producers share an identity, since the last call."""
+        """Return the signs since the last call that live producers share an identity."""
         with self._lock:
             return self.producers.take_conflicts()
 
     def occupancy(self) -> Occupancy:
-        """How near the limits are, and what they and other conflicts keep out."""
+        """Return the use of the limits, and the numbers of series refused by limits and conflicts."""
         with self._lock:
             return Occupancy.of(self._slots, self.producers, self._survey, self._exemplars.dropped)
 
     def snapshot(self, view: View = ALL) -> StoreSnapshot:
-        """What is exposed of a view, at one moment; a histogram is in it whole or not at all."""
+        """Return a consistent copy of the exposed series of a view; a histogram is copied whole or not at all."""
         with self._lock:
             layout = self._layouts.of(view, self._slots, self._exposed)
             return StoreSnapshot.take(layout, self._slots, self.version, self._exemplars.by_slot())
 
     def states(self) -> dict[str, int]:
-        """How many series (a histogram is one) are exposed, catching up with their partition, held, and absent."""
+        """Return the numbers of series that are exposed, catching up, held and absent; a histogram counts as one."""
         with self._lock:
             series, used = self._slots.series, self._slots.used
             theirs = series.writer[:used] != OWN
@@ -262,7 +262,7 @@ class SeriesStore:
 
     @property
     def lines(self) -> int:
-        """Lines that all series held would make: what `SeriesLimits.series` bounds."""
+        """Lines of all stored series together; `SeriesLimits.series` is their limit."""
         return self._slots.lines
 
     def _changed(self, *, membership: bool) -> None:
@@ -271,7 +271,7 @@ class SeriesStore:
             self._layouts.clear()
 
     def _by_partition(self, times_ms: Mapping[int, int]) -> Int64Array:
-        """Times by partition number, 0 for those not named; and one more, for series that no partition has yet."""
+        """Return times by partition number, 0 if absent; the last item is for series without a partition."""
         array: Int64Array = np.zeros(len(self._exposed) + 1, np.int64)
         for partition, time_ms in times_ms.items():
             array[partition] = time_ms
@@ -323,10 +323,10 @@ class SeriesStore:
         return self._translator.place(identity) if isinstance(identity, SeriesIdentity) else identity
 
     def _admit(self, wires: Wires, numbers: Int32Array, arrivals: Arrivals) -> None:
-        """Give each of some series numbers its slot, or note why it has none."""
+        """Assign slots to new series numbers, or record the reason for refusal."""
         columns, origin = wires.columns, arrivals.origin
         columns.slot[numbers] = -arrivals.refused
-        columns.producer[numbers] = NOBODY
+        columns.producer[numbers] = UNLISTED_PRODUCER
         placed = numbers[arrivals.refused == PLACED]
         series = np.bincount(origin, minlength=len(arrivals.origins)).tolist()
         pairs = zip(arrivals.origins, series, strict=True)
@@ -371,8 +371,8 @@ class SeriesStore:
             self._changed(membership=True)
         return theirs, [(source, numbers) for source, numbers in forgotten if len(numbers)]
 
-    def _part_from(self, heartbeats: Heartbeats, producers: Int32Array) -> None:
-        """Tell no more of those among producers that no number of any input belongs to."""
+    def _withdraw_ended(self, heartbeats: Heartbeats, producers: Int32Array) -> None:
+        """Remove the series about those producers that no series number of any input refers to."""
         left: BoolArray = np.zeros(self.producers.used, np.bool_)
         for wires in self._wires.values():
             left[wires.columns.producer[wires.columns.partition >= 0]] = True
@@ -380,7 +380,7 @@ class SeriesStore:
             self._changed(membership=True)
 
     def _sweep(self) -> None:
-        """Give the numbers of writers and producers back that no series has any more."""
+        """Free the numbers of writers and producers without series."""
         series, used = self._slots.series, self._slots.used
         held = series.state[:used] != FREE
         if self._writers.overgrown:
@@ -400,7 +400,7 @@ class SeriesStore:
 
 
 def _bounds(points: HistogramPoints, i: int) -> tuple[FloatArray | None, int]:
-    """The finite bounds of a point, None for an exponential one; and how many words it takes to keep."""
+    """Return the finite bounds of a point, None for an exponential one; and the words that its block needs."""
     if not points.flags[i] & EXPLICIT:
         positive, negative = points.positive_indptr[i : i + 2], points.negative_indptr[i : i + 2]
         return None, block_words(int(positive[1] - positive[0]), int(negative[1] - negative[0]))

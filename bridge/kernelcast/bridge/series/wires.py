@@ -1,4 +1,4 @@
-"""What the store knows of an input's series numbers: where each goes, and which may be forgotten."""
+"""Maps an input's series numbers to slots, and finds the numbers that the input may forget."""
 
 from typing import Final, Protocol, runtime_checkable
 
@@ -22,31 +22,31 @@ from kernelcast.columnar import SeriesIdentity, SharedIdentities
 
 RETRIED: Final = [-SERIES_LIMIT, -METRIC_LIMIT, -PRODUCER_LIMIT, -TYPE_CONFLICT]
 RETRIED_BESIDES: Final = 1000
-"""Refused series that are tried again at an expiry, beside as many as it removed."""
+"""Refused series that are admitted again at an expiry, in addition to as many as it removed."""
 
 BoolArray = NDArray[np.bool_]
 
 
 class IdentitySource(Protocol):
-    """The part of an input that is needed here."""
+    """The identities of an input's series; every input has them."""
 
     def identity(self, number: int) -> SeriesIdentity | Placement | int:
-        """What a series number stands for, or the reason (a code of `columns`) why it is not stored."""
+        """Return the identity behind a series number, or the reason (a code of `columns`) why it is not stored."""
 
     def forget(self, numbers: Int32Array) -> None:
-        """Give numbers back."""
+        """Free series numbers; they may be used for other series."""
 
 
 @runtime_checkable
 class SharingSource(IdentitySource, Protocol):
-    """An input that can say of many series at once what they share."""
+    """An input that returns many identities at once, with their shared parts."""
 
     def identities(self, numbers: Int32Array) -> SharedIdentities:
-        """What series numbers stand for."""
+        """Return the identities behind series numbers."""
 
 
 class Wires:
-    """The series numbers of one input; not thread-safe.
+    """State of the series numbers of one input; not thread-safe, the store's lock protects it.
 
     Attributes:
         source: The input.
@@ -59,40 +59,40 @@ class Wires:
         self._retry_from = 0
 
     def make_room(self, highest: int) -> None:
-        """Have a row for every number up to `highest`."""
+        """Enlarge the columns to have a row for every number up to `highest`."""
         known = len(self.columns.slot)
         if highest >= known:
             self.columns = copy_into(empty_wires(grown(known, highest + 1)), self.columns)
 
     def unknown(self, numbers: Int32Array) -> Int32Array:
-        """Those among some numbers that have not been judged yet, each once."""
+        """Return the numbers that have no slot and no reason for refusal yet, each once."""
         found: Int32Array = np.unique(numbers[self.columns.slot[numbers] == -UNKNOWN])
         return found
 
     def seen_in(self, partition: int) -> BoolArray:
-        """Which were last seen in a partition."""
+        """Return a mask of the numbers last seen in a partition."""
         seen: BoolArray = self.columns.partition == partition
         return seen
 
     def seen_before(self, oldest_ms: Int64Array) -> BoolArray:
-        """Which were last seen before their partition's limit; limits by partition, one more for those never seen."""
+        """Return a mask of the numbers last seen before their partition's limit; the last limit is for unseen ones."""
         old: BoolArray = self.columns.append_ms < oldest_ms[self.columns.partition]
         return old
 
     def seen_under(self, keys: Int64Array) -> BoolArray:
-        """Which were last seen in messages with one of some keys, given by their hashes."""
+        """Return a mask of the numbers last seen in messages with one of some keys, given as hashes."""
         seen: BoolArray = np.isin(self.columns.key_hash, keys) & (self.columns.partition >= 0)
         return seen
 
     def forget(self, gone: BoolArray, unseen: BoolArray) -> Int32Array:
-        """Forget numbers whose slot has gone, and those that have not been seen for long.
+        """Forget numbers whose slot was freed, and those that have not been seen for a time-to-live.
 
         Args:
-            gone: By slot.
-            unseen: By number.
+            gone: By slot, whether it was freed.
+            unseen: By number, whether it has not been seen.
 
         Returns:
-            The numbers that the input may forget, too.
+            The numbers that the input may forget as well.
         """
         wires = self.columns
         orphaned: BoolArray = np.zeros(len(wires.slot), np.bool_)
@@ -104,9 +104,10 @@ class Wires:
         return forgotten.astype(np.int32)
 
     def try_refused_again(self, room: int) -> None:
-        """Give as many refused series another chance as there is new room, and a few more; other ones each time.
+        """Admit refused series again: as many as there is new room for, and a few more, different ones each time.
 
-        To judge one takes some 5 µs: all of a fleet that is far over its limit, at every expiry, would be all we do.
+        Admitting one takes some 5 µs. Trying all series of a fleet that is far over its limit, at every expiry, would
+        use all of the thread's time.
         """
         slots = self.columns.slot
         refused = np.flatnonzero(np.isin(slots, RETRIED))

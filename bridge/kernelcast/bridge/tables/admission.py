@@ -1,4 +1,4 @@
-"""The compiled part of taking new series in: each is looked up, judged by the limits, and given a slot, in order."""
+"""Compiled admission of new series: each is looked up, checked against the limits, and assigned a slot, in order."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from kernelcast.bridge.tables.columns import METRIC_LIMIT, PRODUCER_LIMIT, SERIES_LIMIT, Int32Array, Int64Array
 from kernelcast.bridge.tables.labels import VACANT
-from kernelcast.bridge.tables.producers import NOBODY
+from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.columnar.compiled import allocating_kernel
 
 
 class SlotRequests(NamedTuple):
-    """Series that ask for a slot, one row each.
+    """Series that need a slot, one row per series.
 
     Attributes:
-        hashed: Their hashes.
-        family: Numbers of their families.
-        label_set: Indices of their labels.
-        producer: Numbers of their jobs and instances.
-        lines: How many lines each makes at least.
+        hashed: Its hash.
+        family: Number of its family.
+        label_set: Index of its labels.
+        producer: Number of its producer.
+        lines: Smallest number of lines that it makes.
     """
 
     hashed: Int64Array
@@ -29,13 +29,13 @@ class SlotRequests(NamedTuple):
 
 
 class Held(NamedTuple):
-    """How many lines there are, and may be; changed as series come in.
+    """Numbers of lines, updated with each admitted series, and their limits.
 
     Attributes:
-        total: Shape (1,), of all series.
-        families: Shape (f,), of the families that are asked for.
-        producers: By producer's number.
-        limits: Shape (3,): of all series, of a family, of a producer.
+        total: Shape (1,), lines of all series.
+        families: Shape (f,), lines of each requested family.
+        producers: Lines by producer number.
+        limits: Shape (3,): limits for all series, for a family, for a producer.
     """
 
     total: Int64Array
@@ -45,13 +45,13 @@ class Held(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Where series are found.
+    """Hash table of series.
 
     Attributes:
-        table: The hash table of slots.
-        hashed: By slot.
-        family: By slot.
-        label_set: By slot.
+        table: Open-addressing hash table of slots.
+        hashed: Hash, by slot.
+        family: Number of the family, by slot.
+        label_set: Number of the label set, by slot.
     """
 
     table: Int32Array
@@ -70,19 +70,19 @@ def admit(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     free: Int32Array,
     slots: Int32Array,
 ) -> Int64Array:
-    """Find or make each series' slot.
+    """Find or assign the slot of each series.
 
     Args:
         asked: The series, k of them; the table has room for all.
-        sets: Shape (k,), numbers of their labels; any number below 0 for labels that nobody has, the same for the same.
+        sets: Shape (k,), numbers of their label sets. Unknown sets have negative numbers, equal ones the same number.
         local: Shape (k,), index of their families in `held`.
         held: The lines, and their limits.
-        index: Where they are found; new ones are put into it.
-        free: Shape (k,), slots to take, in this order.
-        slots: Shape (k,), for the answers: a slot, or the negative of the reason why there is none.
+        index: The table that is searched, and into which new series are inserted.
+        free: Shape (k,), free slots, used in this order.
+        slots: Shape (k,), output: a slot, or the negative of the code of the reason why there is none.
 
     Returns:
-        The rows that took a slot.
+        The rows that were assigned a new slot.
     """
     # Locals, because each use of a tuple's field costs two atomic operations on its reference count.
     hashes, families, producers, lines = asked.hashed, asked.family, asked.producer, asked.lines
@@ -109,7 +109,7 @@ def admit(  # noqa: PLR0913, PLR0917  arrays in, arrays out
             slots[i] = -SERIES_LIMIT
         elif of_family[local[i]] + more > limits[1]:
             slots[i] = -METRIC_LIMIT
-        elif producer != NOBODY and of_producer[producer] + more > limits[2]:
+        elif producer != UNLISTED_PRODUCER and of_producer[producer] + more > limits[2]:
             slots[i] = -PRODUCER_LIMIT
         else:
             slots[i] = slot = free[n]

@@ -1,4 +1,4 @@
-"""Series that come together, in the parts that many of them share: what is one for all is decided once for all."""
+"""New series of one batch, with their shared parts stored once, so that each part is processed once."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ PLACED: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Series that are new to the store; k of them, of which m have a place.
+    """k series that are new to the store; m of them are placed, the others refused.
 
     Attributes:
-        refused: Shape (k,), why a series is not stored (a code of `columns`), or PLACED; the other columns leave those
-            out.
+        refused: Shape (k,), PLACED, or the reason (a code of `columns`) why a series is not stored. The other columns
+            contain only placed series.
         headings: The families, in the order of their first series.
         heading: Shape (m,), index of each series' family.
-        origins: Where they come from, in the order of their first series.
-        origin: Shape (m,).
-        labels: Sets of labels, each once: `a="b",c="d"`, escaped, without braces.
-        label_set: Shape (m,).
+        origins: Writers and producers, in the order of their first series.
+        origin: Shape (m,), index of each series' origin.
+        labels: Label sets, each once: `a="b",c="d"`, escaped, without braces.
+        label_set: Shape (m,), index of each series' labels.
     """
 
     refused: Int32Array
@@ -39,7 +39,7 @@ class Arrivals:
 
     @classmethod
     def of(cls, placements: Iterable[Placement | int]) -> "Arrivals":
-        """Series that were placed one by one, or refused."""
+        """Make arrivals from series that were placed one by one, or refused."""
         refused: list[int] = []
         rows: list[tuple[int, int, int]] = []
         headings: dict[Heading, int] = {}
@@ -71,6 +71,6 @@ class Arrivals:
         )
 
     def hashes(self) -> Int64Array:
-        """Shape (m,), `stable_hash` of each series."""
+        """Return `stable_hash` of each placed series, of shape (m,)."""
         names = [heading.name for heading in self.headings]
         return stable_hashes(names, self.heading, self.labels, self.label_set)

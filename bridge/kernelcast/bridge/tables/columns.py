@@ -1,4 +1,4 @@
-"""The arrays that hold the series, and the codes that stand in them."""
+"""Arrays of the store, one row per series, label set, producer and so on; and the codes in them."""
 
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ EMPTY: Final = 1
 LIVE: Final = 2
 """Has a value."""
 ABSENT: Final = 3
-"""Its producer said that it has no value now (OTLP's no-recorded-value); older points do not bring it back."""
+"""Its producer has marked it as having no value (OTLP's no-recorded-value); older points do not restore it."""
 
 INTEGER: Final = 1
 """Flag of a slot: its value is `integer`, exact; otherwise `value`."""
@@ -28,15 +28,15 @@ OWN: Final = -1
 """Writer of a slot that the bridge itself writes."""
 
 NO_KEY: Final = 0
-"""Key hash of what came without a key."""
+"""Key hash of messages without a key."""
 
 NOT_A_HISTOGRAM: Final = -1
 EXPONENTIAL: Final = 0
-"""Schema of exponential histograms, kept as they came (see `exponential`); in text, the ladder of `wire.histogram`."""
+"""Schema of exponential histograms, stored as blocks (see `exponential`); text shows the ladder of `wire.histogram`."""
 NO_BOUNDS: Final = 1
-"""Schema of histograms that bring count and sum alone."""
+"""Schema of histograms with count and sum only."""
 
-# What becomes of a point; the negative of a refusal stands in `WireColumns.slot` for a series that is not stored.
+# Outcomes of a point. `WireColumns.slot` has the negative of a code if the series is refused.
 STORED: Final = 0
 UNKNOWN: Final = 1
 WIRE_ONLY: Final = 2
@@ -54,16 +54,16 @@ OTHER_REPLICA: Final = 12
 PRODUCER_LIMIT: Final = 13
 OUTCOMES: Final = 14
 CLAMPED: Final = 14
-"""Counted beside the outcome: the point's time was too far in the future and was set to its append time."""
+"""Counted in addition to the outcome: the point's time was too far in the future and was set to its append time."""
 MEMBERSHIP: Final = 15
-"""Above 0: which series are exposed has changed."""
+"""Greater than 0 if the set of exposed series has changed."""
 COUNTS: Final = 16
 
-# What is known of a partition since its topic has got more partitions.
+# Growth state of a partition.
 UNCHANGED: Final = 0
-"""The topic has had these partitions all the time, or all of them are read here."""
+"""No partitions were added to the topic recently, or all of its partitions are read here."""
 GROWN: Final = 1
-"""The partition was there before others were added: its series may move to another replica."""
+"""The partition existed before others were added: its series may move to another replica."""
 ADDED: Final = 2
 """The partition was added: series may come to it from another replica's partition."""
 
@@ -77,7 +77,7 @@ BY_KEY: Final = 2
 BY_HOST: Final = 3
 """A producer returned to the host that it came from before the last one."""
 SIGNS: Final = ("resource", "start_time", "key", "host")
-"""Values of the label `sign`, by these numbers; `delta` adds `overlap`."""
+"""Values of the label `sign`, indexed by the numbers above; `delta` adds `overlap`."""
 
 DISCARD_CAUSES: Final = {
     WIRE_ONLY: "wire_only",
@@ -96,29 +96,29 @@ DISCARD_CAUSES: Final = {
 
 
 class SeriesColumns(NamedTuple):
-    """One row per slot; a slot is one series, or one histogram with all its buckets.
+    """Slots, one row per series; a histogram with all its buckets is one series.
 
     Attributes:
         value: float64; of a histogram, its sum.
         integer: int64, exact value where INTEGER; of a histogram, its count.
         start_ns: Start of the cumulative series, 0 for gauges.
-        time_ns: Event time of the value as its producer says, which may lie in the future.
-        offset: Offset of the message that brought it.
+        time_ns: Event time of the value by its producer's clock, which may be in the future.
+        offset: Offset of its message.
         append_ms: Broker's append time of that message.
         hashed: Hash of the family's name and the labels, the same in every process.
-        key_hash: Key of the message that brought it, as in `MessageColumns`.
+        key_hash: Hash of the key of that message, as in `MessageColumns`.
         former_key: Low half of the key hash before the last change of `key_hash`; 0 before the first change.
-        block: Where its bucket counts start, -1 without; exponential ones as `exponential` lays them out.
-        writer: Number of the resource and scope that write it; OWN.
+        block: Index of its first bucket count, -1 if it has none; `exponential` describes exponential blocks.
+        writer: Number of the resource and scope that write it; OWN if the bridge writes it.
         producer: Number of the job and instance that it was admitted for.
         label_set: Number of its labels.
-        interval_ms: How far apart its points are at most, by append time, as `judgement` learns it; 0 before two.
-        gap_ms: The same without `Rules.unlearned_ms`: nothing but the gaps that were seen.
-        held_ms: Append time of its first point here, while it is held: it may still be exposed by the replica that has
-            its former partition; 0 where it is not held.
+        interval_ms: Longest interval between its points, by append time, as `judgement` learns it; 0 before two points.
+        gap_ms: The same without `Rules.unlearned_ms`: only the gaps that were seen.
+        held_ms: Append time of its first point here while it is held, because the replica with its former partition may
+            still expose it; 0 if it is not held.
         partition: Number of the partition that owns it, -1 for none.
         family: Number of its family.
-        schema: Number of its bounds, NOT_A_HISTOGRAM without.
+        schema: Number of its bounds; NOT_A_HISTOGRAM for other kinds.
         state: FREE, EMPTY, LIVE or ABSENT.
         flags: INTEGER, HAS_SUM.
     """
@@ -147,12 +147,12 @@ class SeriesColumns(NamedTuple):
 
 
 class LabelSetColumns(NamedTuple):
-    """One row per set of labels.
+    """Label sets, one row per set.
 
     Attributes:
-        offset: Where its bytes start in the arena.
-        length: How many they are.
-        refs: Series that have it; 0 where the row is free.
+        offset: Index of its first byte in the arena.
+        length: Number of bytes.
+        refs: Number of series that have it; 0 if the row is free.
         hashed: 31 bits of this process's hash of its bytes.
     """
 
@@ -163,13 +163,13 @@ class LabelSetColumns(NamedTuple):
 
 
 class WireColumns(NamedTuple):
-    """One row per series number of an input.
+    """Series numbers of one input, one row per number.
 
     Attributes:
-        slot: The slot it maps to, or the negative of the reason why it has none.
-        partition: Where it was last seen.
-        append_ms: When it was last seen.
-        key_hash: Key of the message that it was last seen in, as in `MessageColumns`.
+        slot: The slot it maps to, or the negative of the code of the reason why it has none.
+        partition: Partition of its newest message.
+        append_ms: Append time of its newest message.
+        key_hash: Hash of the key of its newest message, as in `MessageColumns`.
         writer: Number of its resource and scope.
         producer: Number of its job and instance.
         cumulative: Whether its start time counts.
@@ -185,14 +185,14 @@ class WireColumns(NamedTuple):
 
 
 class ProducerColumns(NamedTuple):
-    """One row per producer: a job and an instance.
+    """Producers, one row per job and instance.
 
     Attributes:
-        append_ms: Newest append time of its points, stored or older than what is stored; 0 before the first.
-        time_ns: Newest event time of them.
-        partition: Where the last of them came from, -1 before the first.
-        host: Hash of the host that the last of them came from; 0 where none is known.
-        former_host: The one before it.
+        append_ms: Newest append time of its points, whether stored or refused as older; 0 before the first.
+        time_ns: Newest event time of its points.
+        partition: Partition of its last point, -1 before the first.
+        host: Hash of the host of its last point; 0 if it is not known.
+        former_host: Hash of the host before that.
         conflicts: Shape (producers, len(SIGNS)): signs of a shared identity, since they were last collected.
     """
 
@@ -205,12 +205,12 @@ class ProducerColumns(NamedTuple):
 
 
 class WriterColumns(NamedTuple):
-    """One row per writer: a resource with a scope, or a format with a job and an instance.
+    """Writers, one row per resource and scope, or per format, job and instance.
 
     Attributes:
         append_ms: Newest append time of its points that were not refused as a second writer's; 0 before the first.
-        interval_ms: Longest gap between such append times, which decreases as time passes; 0 before two.
-        host: Hash of the host that its resource names; 0 where it names none.
+        interval_ms: Longest gap between such append times, decreasing with time; 0 before two points.
+        host: Hash of the host that its resource names; 0 if it names none.
     """
 
     append_ms: Int64Array
@@ -219,13 +219,13 @@ class WriterColumns(NamedTuple):
 
 
 class MessageColumns(NamedTuple):
-    """One row per message of a batch.
+    """Messages of a batch, one row per message.
 
     Attributes:
         partition: Number of its partition.
         offset: Its offset.
         append_ms: Its append time.
-        key_hash: Of its topic, partition and key, as `partitions.tombstones` makes it; NO_KEY without a key.
+        key_hash: Hash of its topic, partition and key, see `partitions.tombstones`; NO_KEY without a key.
     """
 
     partition: Int32Array
@@ -235,15 +235,15 @@ class MessageColumns(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What points and silence are judged by, beside a series' own columns.
+    """Rules for accepting points and for expiring series.
 
     Attributes:
-        tolerance_ns: How far ahead of its append time an event time may lie.
-        takeover_ms: Another writer takes a series over at the latest when it has had no point for this long; see
+        tolerance_ns: How far ahead of its append time an event time may be.
+        takeover_ms: Longest time without a point after which another writer takes a series over; see
             `judgement.has_fallen_silent`.
-        unlearned_ms: The interval that a series is taken to have before its own is known.
-        missed_intervals: A series that misses so many of its own intervals has ended.
-        floor_ms: But none ends earlier than so long after its last point.
+        unlearned_ms: Interval that is assumed before a series' own is known.
+        missed_intervals: Number of its own intervals without a point after which a series has ended.
+        floor_ms: Shortest time after its last point at which a series ends.
     """
 
     tolerance_ns: int
@@ -257,7 +257,7 @@ C = TypeVar("C", SeriesColumns, WireColumns, ProducerColumns, WriterColumns, Lab
 
 
 def empty_series(capacity: int) -> SeriesColumns:
-    """Slots, all free."""
+    """Make slots that are all free."""
     kinds: dict[str, type] = {"value": np.float64, "state": np.uint8, "flags": np.uint8}
     kinds |= dict.fromkeys(
         ("former_key", "writer", "producer", "label_set", "interval_ms", "gap_ms", "partition", "family", "schema"),
@@ -268,7 +268,7 @@ def empty_series(capacity: int) -> SeriesColumns:
 
 
 def empty_wires(capacity: int) -> WireColumns:
-    """Series numbers, all unknown."""
+    """Make rows of series numbers that are all unknown."""
     return WireColumns(
         np.full(capacity, -UNKNOWN, np.int32),
         np.full(capacity, -1, np.int32),
@@ -281,12 +281,12 @@ def empty_wires(capacity: int) -> WireColumns:
 
 
 def empty_label_sets(capacity: int) -> LabelSetColumns:
-    """Rows for sets of labels, all free."""
+    """Make rows of label sets that are all free."""
     return LabelSetColumns(np.zeros(capacity, np.int64), *(np.zeros(capacity, np.int32) for _ in range(3)))
 
 
 def empty_producers(capacity: int) -> ProducerColumns:
-    """Producers of which nothing has come."""
+    """Make rows of producers without points."""
     return ProducerColumns(
         np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int64),
@@ -298,12 +298,12 @@ def empty_producers(capacity: int) -> ProducerColumns:
 
 
 def empty_writers(capacity: int) -> WriterColumns:
-    """Writers of which no point has come."""
+    """Make rows of writers without points."""
     return WriterColumns(np.zeros(capacity, np.int64), np.zeros(capacity, np.int32), np.zeros(capacity, np.int32))
 
 
 def copy_into(larger: C, smaller: C) -> C:
-    """The larger columns with the smaller ones' rows at their start."""
+    """Copy the rows of the smaller columns to the start of the larger ones, and return those."""
     for name in larger._fields:
         source = getattr(smaller, name)
         getattr(larger, name)[: len(source)] = source
@@ -311,5 +311,5 @@ def copy_into(larger: C, smaller: C) -> C:
 
 
 def grown(capacity: int, needed: int) -> int:
-    """The next capacity: half as much again, so that a million series do not cost two."""
+    """Return the next capacity: 1.5 times the present one, so that a million series do not take room for two."""
     return max(needed, capacity + capacity // 2 + 1024)

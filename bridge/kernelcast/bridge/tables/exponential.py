@@ -1,11 +1,16 @@
-"""Exponential histograms as the store keeps them, and the classic ladder that text shows in their place.
+"""Layout of exponential histograms in the store, and their conversion to the classic buckets that text shows.
 
-A block of int64 words: HEADER_WORDS of header, then the counts of the positive buckets, then of the negative ones, not
-cumulative. Bucket i of an array covers (base**(offset + i), base**(offset + i + 1)] with base = 2**(2**-scale), as
-opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint, defines it.
+A block is an array of int64 words: HEADER_WORDS of header, then the counts of the positive buckets, then those of the
+negative ones, not cumulative. Bucket i of an array covers (base**(offset + i), base**(offset + i + 1)] with
+base = 2**(2**-scale), as opentelemetry-proto, metrics.proto, ExponentialHistogramDataPoint, defines it. Example:
+scale 0 (base 2), one zero, positive counts 4 in (2, 4] and 5 in (4, 8], in a block of 16 words:
 
-The running totals of `delta` are such blocks, too, and their snapshots on Kafka contain them word by word: another
-layout needs another `delta.snapshot.VERSION`, and a reader of this one.
+    word     0     1          2      3       4       5       6       7         8  9
+    meaning  scale threshold  zeros  offset  length  offset  length  capacity  counts
+    value    0     bits(0.0)  1      1       2       0       0       16        4  5
+
+The running totals of `delta` have the same layout, and their snapshots on Kafka contain the words unchanged. So a
+change of the layout needs a new `delta.snapshot.VERSION`, and a reader of the old one.
 """
 
 from typing import Final
@@ -29,11 +34,12 @@ CAPACITY_WORD: Final = 7
 HEADER_WORDS: Final = 8
 
 MAX_BUCKETS: Final = 320
-"""On each side; twice OpenTelemetry's default. What has more is kept at a coarser scale, which is exact."""
+"""Largest number of buckets on each side; twice OpenTelemetry's default. A histogram with more is stored at a coarser
+scale, which loses resolution but no count."""
 MAX_SCALE: Final = 8
-"""The finest schema of Prometheus' native histograms; what is finer is kept at this one."""
+"""The finest schema of Prometheus' native histograms; finer histograms are stored at this scale."""
 ROUNDING_WORDS: Final = 16
-"""Blocks grow by so much, so that a histogram that gains a bucket now and then keeps its block."""
+"""Block sizes are multiples of this, so that a histogram that gains a bucket now and then keeps its block."""
 
 LOWEST_RUNG: Final = LADDER_EXPONENTS.start
 RUNGS: Final = len(LADDER_EXPONENTS)
@@ -42,14 +48,14 @@ WIDEST_SHIFT: Final = 40
 
 
 def block_words(positive: int, negative: int) -> int:
-    """Words of a block for so many buckets on each side, however coarse they will be."""
+    """Return the size of a block for these numbers of buckets, whatever their scale will be."""
     needed = HEADER_WORDS + min(positive, MAX_BUCKETS) + min(negative, MAX_BUCKETS)
     return -(-needed // ROUNDING_WORDS) * ROUNDING_WORDS
 
 
 @inlined
 def _rung(index: int, scale: int) -> int:
-    """The first rung of the ladder at or above a bucket's upper bound, base**(index + 1); RUNGS above the last one."""
+    """Return the first rung at or above a bucket's upper bound, base**(index + 1); RUNGS beyond the last."""
     if scale >= 0:
         exponent = (index >> min(scale, 62)) + 1
     else:
@@ -66,7 +72,7 @@ def _rung(index: int, scale: int) -> int:
 
 @inlined
 def _zero_rung(threshold: float) -> int:
-    """The first rung at or above the zero bucket's upper bound."""
+    """Return the first rung at or above the zero bucket's upper bound."""
     k = 0
     while k < RUNGS and threshold > 2.0 ** (LOWEST_RUNG + k):
         k += 1
@@ -75,7 +81,7 @@ def _zero_rung(threshold: float) -> int:
 
 @inlined
 def _ladder(words: Int64Array, doubles: FloatArray, block: int, ladder: Int64Array) -> None:
-    """Write one block's cumulative counts; what lies above the last rung is left to `+Inf`."""
+    """Write one block's cumulative counts; counts above the last rung appear in `+Inf` only."""
     ladder[:] = 0
     positive = block + HEADER_WORDS
     negative = positive + words[block + POSITIVE_LENGTH_WORD]
@@ -110,16 +116,16 @@ def _ladders(
 
 
 def ladders(schemas: Int32Array, blocks: Int64Array, words: Int64Array, begin: int, end: int) -> Int64Array:
-    """Cumulative counts on the classic ladder of the exponential histograms among the series from begin to end.
+    """Return the cumulative counts of the exponential histograms among the series from begin to end.
 
     Args:
         schemas: Shape (n,), each series' schema.
-        blocks: Shape (n,), where its block starts.
+        blocks: Shape (n,), the index of its block.
         words: The blocks.
         begin: First series.
         end: After the last one.
 
     Returns:
-        RUNGS counts for each of them that is exponential, one after the other.
+        RUNGS counts for each exponential histogram, concatenated.
     """
     return _ladders(schemas, blocks, words, words.view(np.float64), begin, end)

@@ -1,4 +1,4 @@
-"""The metric families that are exposed: their names, kinds and help, and which sample names they take."""
+"""The exposed metric families: their names, kinds and help, and the sample names that they use."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,18 +17,18 @@ EXPOSED_TYPES: Final = {
 }
 
 MAX_CONFLICTS: Final = 100
-"""Metrics that are counted by name when their kinds conflict."""
+"""Metrics with conflicting kinds that are counted by name; further ones are counted as OTHERS."""
 OTHERS: Final = "other"
 
 
 class Heading(NamedTuple):
-    """What series of one family say of it.
+    """Metadata of a family, as its series give it.
 
     Attributes:
         name: Its name.
         kind: Its kind.
-        help: Its help, should it be new; a known family keeps its own.
-        unit: Prometheus' word for its unit, should it be new; empty without.
+        help: Its help text; used if the family is new, a known family keeps its own.
+        unit: Its unit in Prometheus' words, used if the family is new; empty if it has none.
         part_of: See `Family`.
         cumulative: Whether their start times count.
     """
@@ -49,11 +49,11 @@ class Family:
         number: Its number, stable while it has series.
         name: Its name.
         kind: Its kind.
-        help: One line for people.
-        unit: Prometheus' word for its unit; empty without.
-        part_of: The summary whose sums or counts these are, which stand below it without a header; else empty.
-        slots: How many series it has.
-        lines: How many lines they make.
+        help: Its help text, one line.
+        unit: Its unit in Prometheus' words; empty if it has none.
+        part_of: Name of the summary whose sums or counts these are; they follow it without a header. Else empty.
+        slots: Number of its series.
+        lines: Number of lines that they make.
     """
 
     number: int
@@ -67,14 +67,14 @@ class Family:
 
     @property
     def sample_names(self) -> tuple[str, ...]:
-        """Every name its samples can have."""
+        """Return every name that its samples can have."""
         if self.kind is Kind.HISTOGRAM:
             return tuple(self.name + suffix for suffix in HISTOGRAM_SUFFIXES)
         return (self.name,)
 
 
 def _go_together(family: Family, kind: Kind, help: str) -> bool:  # noqa: A002  the field's name
-    """Whether a family may have a series of a kind; a kind that nobody told is settled by the first who tells."""
+    """Whether a family may have a series of a kind. The first series with a known kind sets an unknown one."""
     distributions = (Kind.HISTOGRAM, Kind.SUMMARY)
     if family.kind not in distributions and kind not in distributions:
         if family.kind is Kind.UNKNOWN:
@@ -90,8 +90,9 @@ class Families:
 
     Attributes:
         by_number: The families, None where a number is free.
-        help_conflicts: Series that came with another help than their family's; the first one stays.
-        type_conflicts: By metric, series refused because another kind of metric has the name; OTHERS for most of them.
+        help_conflicts: Series whose help text differs from their family's; the first text is kept.
+        type_conflicts: By metric, series refused because a metric of another kind has the name; OTHERS beyond
+            MAX_CONFLICTS metrics.
     """
 
     by_number: list[Family | None] = field(default_factory=list)
@@ -104,16 +105,16 @@ class Families:
 
     @classmethod
     def reserving(cls, names: Iterable[str]) -> "Families":
-        """None yet, and none of strangers ever under these names: the process's own metrics stand on the same page."""
+        """Make an empty table that reserves the names of the process's own metrics, which are on the same page."""
         return cls(_reserved=frozenset(names))
 
     def admit(self, heading: Heading, *, own: bool = False, series: int = 1) -> Family | None:
-        """The family that series name; None where it is of another kind, or a sample name of it is taken.
+        """Return the family for a heading, a new one if needed; None if its kind conflicts or a sample name is taken.
 
         Args:
-            heading: What they say of it.
-            own: Whether it is the process's own, so that reserved names are free for it.
-            series: How many they are, for the counts of conflicts.
+            heading: The family's metadata.
+            own: Whether it is the process's own, which may use reserved names.
+            series: Number of series, for the counts of conflicts.
         """
         name, kind, text, unit, part_of, _ = heading
         known = self._by_name.get(name)
@@ -134,7 +135,7 @@ class Families:
         return family
 
     def release(self, family: Family) -> None:
-        """Forget a family that has no series left, so that its names are free."""
+        """Remove a family without series, which frees its names."""
         if family.slots:
             return
         self.by_number[family.number] = None
@@ -144,11 +145,11 @@ class Families:
             del self._taken[sample]
 
     def takes(self, sample: str) -> bool:
-        """Whether a sample name is some family's, or reserved."""
+        """Whether a family uses a sample name, or it is reserved."""
         return sample in self._taken or sample in self._reserved
 
     def sorted(self) -> list[Family]:
-        """By name, as they stand on the page; a summary's sums and counts follow it at once."""
+        """Return the families in the page's order, by name; a summary's sums and counts follow it directly."""
         return sorted(self._by_name.values(), key=lambda family: (family.part_of or family.name, family.name))
 
     def _is_taken(self, sample: str, *, own: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Small numbers for values that many series share: who writes them, who produced them."""
+"""Interning: small numbers for values that many series share, such as writers and producers."""
 
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 SWEPT_ABOVE: Final = 1024
-"""Fewer numbers than this are not worth looking for ones that nobody uses."""
+"""Below this number of values, a sweep for unused ones is not worth its time."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class Interning(Generic[K]):
-    """Gives each value a number, and the numbers of values that nobody uses any more to others."""
+    """Assigns a number to each value, and reuses the numbers of removed values; not thread-safe."""
 
     def __init__(self) -> None:
         self._numbers: dict[K, int] = {}
@@ -28,16 +28,16 @@ class Interning(Generic[K]):
 
     @property
     def used(self) -> int:
-        """How many numbers have ever been in use: every number lies below."""
+        """Number of numbers ever used; every number is below it."""
         return len(self._numbers) + len(self._free)
 
     @property
     def overgrown(self) -> bool:
-        """Whether there are twice as many values as after the last sweep, so that another may pay."""
+        """Whether there are more than twice as many values as after the last sweep, so that a sweep is due."""
         return len(self._numbers) > 2 * self._swept_to
 
     def number(self, value: K) -> int:
-        """The number of a value."""
+        """Return the number of a value, a new one if needed."""
         known = self._numbers.get(value)
         if known is None:
             known = self._free.pop() if self._free else len(self._numbers)
@@ -45,13 +45,13 @@ class Interning(Generic[K]):
         return known
 
     def sweep(self, in_use: NDArray[np.bool_]) -> list[int]:
-        """Forget values whose numbers are not in use.
+        """Remove values whose numbers are not in use.
 
         Args:
-            in_use: Shape (used,).
+            in_use: Shape (used,), whether a number is in use.
 
         Returns:
-            The numbers that stand for nothing now.
+            The freed numbers.
         """
         gone = {value: number for value, number in self._numbers.items() if not in_use[number]}
         for value in gone:

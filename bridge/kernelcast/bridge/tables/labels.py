@@ -1,6 +1,6 @@
-"""Label bytes in one arena, each set of labels once, and the tables that find a set, and a series by family and set.
+"""Label sets, each stored once in an arena of bytes, and two hash tables: of label sets, and of series.
 
-All metrics of a GPU, a pod or a kernel have the same labels: what is kept of a series beside its numbers is little.
+All metrics of a GPU, a pod or a kernel have the same labels, so that a series needs little memory beside its numbers.
 """
 
 from collections.abc import Sequence
@@ -32,20 +32,20 @@ HASH_MASK: Final = 2**31 - 1
 
 
 def stable_hash(name: str, labels: bytes) -> int:
-    """A signed 64-bit hash of a series, equal in every process: replicas share series out by it.
+    """Return a signed 64-bit hash of a series, equal in every process: replicas divide series by it.
 
     Args:
-        name: Its family's name.
+        name: Name of its family.
         labels: Its rendered labels.
     """
     digest = blake2b(name.encode(), digest_size=8)
-    digest.update(b"{")  # no name has one
+    digest.update(b"{")  # separates them: no name contains a brace
     digest.update(labels)
     return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 def stable_hashes(names: Sequence[str], name: Int32Array, labels: Sequence[bytes], label_set: Int32Array) -> Int64Array:
-    """`stable_hash` of many series, each name hashed once.
+    """Return `stable_hash` of many series; each name is hashed once.
 
     Args:
         names: Names of families.
@@ -75,7 +75,7 @@ def _find_sets(  # noqa: PLR0913, PLR0917  arrays in, arrays out
     ends: Int64Array,
     numbers: Int32Array,
 ) -> None:
-    """Write the number of each set, -1 where there is none; `ends` is where each one's labels end in `keys`."""
+    """Write the number of each set, -1 if it is unknown; `ends` are the ends of each one's labels in `keys`."""
     mask = len(table) - 1
     begin = 0
     for i in range(len(hashes)):
@@ -141,7 +141,7 @@ def _insert_all(table: Int32Array, hashes: Int64Array, numbers: Int32Array) -> N
 
 @allocating_kernel
 def _release(table: Int32Array, sets: LabelSetColumns, numbers: Int32Array) -> Int32Array:
-    """Count sets down; returns those that no series has any more, taken out of the table."""
+    """Decrement reference counts; returns the sets without series, which are removed from the table."""
     mask = len(table) - 1
     gone = np.empty(len(numbers), np.int32)
     n = 0
@@ -200,7 +200,7 @@ def _table_for(entries: int) -> Int32Array:
 
 
 class LabelSets:
-    """Sets of labels by number; a snapshot may hold `arena`: bytes once written never change in place."""
+    """Label sets by number; not thread-safe. A snapshot may keep `arena`, because written bytes are never changed."""
 
     def __init__(self) -> None:
         self.arena: UInt8Array = np.empty(1 << 16, np.uint8)
@@ -214,7 +214,7 @@ class LabelSets:
         self._last: tuple[bytes | None, int] = (None, -1)
 
     def find(self, labels: bytes) -> int:
-        """The number of a set, -1 where no series has it."""
+        """Return the number of a set, -1 if no series has it."""
         if self._last[0] is labels:
             return self._last[1]
         number = int(self.find_all((labels,))[0])
@@ -222,25 +222,25 @@ class LabelSets:
         return number
 
     def find_all(self, labels: Sequence[bytes]) -> Int32Array:
-        """The number of each of some sets, -1 where no series has it."""
+        """Return the numbers of sets, -1 for those that no series has."""
         numbers: Int32Array = np.empty(len(labels), np.int32)
-        keys = np.frombuffer(b"".join((*labels, b"\0")), np.uint8)  # numpy makes no array of no bytes
+        keys = np.frombuffer(b"".join((*labels, b"\0")), np.uint8)  # numpy refuses an empty buffer
         _find_sets(self._table, self.columns, self.arena, _hashes(labels), keys, np.cumsum(_lengths(labels)), numbers)
         return numbers
 
     def take(self, labels: bytes, series: int = 1) -> int:
-        """The number of a set that so many series more have."""
+        """Return the number of a set, and add `series` references to it."""
         number = int(self.take_all((labels,), np.array([self.find(labels)], np.int32), np.array([series]))[0])
         self._last = (labels, number)
         return number
 
     def take_all(self, labels: Sequence[bytes], found: Int32Array, series: Int64Array) -> Int32Array:
-        """The numbers of sets that more series have.
+        """Return the numbers of sets, and add references to them.
 
         Args:
-            labels: The sets, n of them, no two the same.
-            found: Shape (n,), what `find_all` says of them.
-            series: Shape (n,), how many series more each one has; with none, a set that is not known gets no number.
+            labels: n different sets.
+            found: Shape (n,), their numbers from `find_all`.
+            series: Shape (n,), references to add to each; with 0, an unknown set gets no number.
 
         Returns:
             Shape (n,).
@@ -255,14 +255,14 @@ class LabelSets:
         return numbers
 
     def release(self, numbers: Int32Array) -> None:
-        """Take sets back, one series fewer for each time that one stands here."""
+        """Remove one reference for each occurrence of a set's number."""
         gone = _release(self._table, self.columns, numbers)
         self._free.extend(gone.tolist())
         self._garbage += int(self.columns.length[gone].sum())
         self._last = (None, -1)
 
     def compact(self) -> None:
-        """Give memory back, where more of it is garbage than not."""
+        """Copy the arena without its garbage, if more than half of it is garbage."""
         if self._garbage < GARBAGE_BYTES or self._garbage * 2 < self._bytes_used:
             return
         arena: UInt8Array = np.empty(grown(self._bytes_used - self._garbage, 0), np.uint8)
@@ -272,7 +272,7 @@ class LabelSets:
         self.resize()
 
     def _new(self, labels: Sequence[bytes]) -> Int32Array:
-        """Numbers for sets that are not known, no two of them the same; no series has them yet."""
+        """Return numbers for different, unknown sets, without references yet."""
         lengths, hashes = _lengths(labels), _hashes(labels)
         ends = self._bytes_used + np.cumsum(lengths)
         end = int(ends[-1])
@@ -287,12 +287,12 @@ class LabelSets:
         self._bytes_used = end
         self._occupied += len(labels)
         if self._occupied > FULLEST * len(self._table):
-            self.resize()  # leaves out sets that no series has: these
+            self.resize()  # before the new sets are inserted: it drops sets without references
         _insert_all(self._table, hashes, numbers)
         return numbers
 
     def _numbers(self, count: int) -> Int32Array:
-        """Numbers that no set has, with room in the columns: first those given back, then the next."""
+        """Return unused numbers with rows in the columns: first freed ones, then new ones."""
         reused = self._free[-count:][::-1]
         del self._free[len(self._free) - len(reused) :]
         begin = self._used
@@ -302,7 +302,7 @@ class LabelSets:
         return np.array([*reused, *range(begin, self._used)], np.int32)
 
     def resize(self) -> None:
-        """Make the table anew, as long as the sets ask for."""
+        """Rebuild the table with a size that fits the number of sets."""
         live = self._used - len(self._free)
         self._table = _table_for(live)
         _rebuild_sets(self._table, self.columns, self._used)
@@ -310,7 +310,7 @@ class LabelSets:
 
 
 class LabelIndex:
-    """Finds series by family and labels.
+    """Finds series by family and labels; not thread-safe.
 
     Attributes:
         sets: The labels.
@@ -323,7 +323,7 @@ class LabelIndex:
 
     @staticmethod
     def warm_up() -> None:
-        """Compile what few series alone would not call for."""
+        """Call the compiled functions that a few series alone would not call."""
         index, series = LabelIndex(), empty_series(1)
         index._resize(series, 1)
         index.sets.resize()
@@ -332,19 +332,19 @@ class LabelIndex:
         _insert(index._table, 0, 0)
 
     def find(self, series: SeriesColumns, hashed: int, family: int, labels: bytes) -> int:
-        """The slot of a series, -1 where it is not known."""
+        """Return the slot of a series, -1 if it is unknown."""
         number = self.sets.find(labels)
         if number < 0:
             return -1
         return int(_find(self._table, series.hashed, series.family, series.label_set, hashed, family, number))
 
     def insert(self, series: SeriesColumns, slot: int, slots: int, labels: bytes) -> None:
-        """Keep the labels of a slot whose family and hash are set; it must be one that is not known.
+        """Add a new series: store its labels and insert its slot. Family and hash of the slot must be set.
 
         Args:
             series: The slots.
-            slot: The new one, no longer free.
-            slots: How many slots have ever been used.
+            slot: The new slot, no longer free.
+            slots: Number of slots ever used.
             labels: Its rendered labels.
         """
         series.label_set[slot] = self.sets.take(labels)
@@ -355,7 +355,7 @@ class LabelIndex:
             _insert(self._table, int(series.hashed[slot]), slot)
 
     def with_room(self, series: SeriesColumns, slots: int, more: int) -> Int32Array:
-        """The table of slots, with room for so many more."""
+        """Return the table of slots, enlarged for `more` slots."""
         if self._occupied + more > FULLEST * len(self._table):
             self._resize(series, slots, more)
         return self._table
@@ -367,25 +367,25 @@ class LabelIndex:
         label_set: Int32Array,
         labels: tuple[Sequence[bytes], Int32Array],
     ) -> None:
-        """Keep the labels of slots that have been put into the table.
+        """Store the labels of slots that were inserted into the table.
 
         Args:
             series: The slots.
-            slots: Shape (n,), the new ones.
+            slots: Shape (n,), the new slots.
             label_set: Shape (n,), index of each one's labels.
-            labels: Sets of rendered labels, no two the same, and what `LabelSets.find_all` says of them.
+            labels: Different sets of rendered labels, and their numbers from `LabelSets.find_all`.
         """
         numbers = self.sets.take_all(*labels, np.bincount(label_set, minlength=len(labels[0])))
         series.label_set[slots] = numbers[label_set]
         self._occupied += len(slots)
 
     def remove(self, series: SeriesColumns, slots: Int64Array) -> None:
-        """Forget slots, before they are marked as free."""
+        """Remove slots; called before they are marked as free."""
         _take_out(self._table, series.hashed, slots)
         self.sets.release(series.label_set[slots])
 
     def compact(self, series: SeriesColumns, slots: int) -> None:
-        """Give memory back, where more of it is garbage than not; once slots are marked as free."""
+        """Free garbage in arena and tables; called after slots are marked as free."""
         self.sets.compact()
         if self._occupied > SMALLEST_TABLE and np.count_nonzero(series.state[:slots]) * 2 < self._occupied:
             self._resize(series, slots)
@@ -398,7 +398,7 @@ class LabelIndex:
 
 
 def _hashes(labels: Sequence[bytes]) -> Int64Array:
-    """This process's own hashes of sets, so that nobody can prepare labels that collide."""
+    """Hash sets with this process's random seed, so that no producer can prepare colliding labels."""
     return np.fromiter((hash(one) & HASH_MASK for one in labels), np.int64, len(labels))
 
 

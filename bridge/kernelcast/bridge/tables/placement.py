@@ -1,4 +1,4 @@
-"""Where a series goes: its family, labels, writer and producer."""
+"""Placement of a series on `/metrics`: its family, labels, writer and producer."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -15,16 +15,15 @@ class Placement:
     Attributes:
         name: Its family.
         kind: The family's kind.
-        help: The family's help, should it be new.
+        help: Help text, used if the family is new.
         labels: `a="b",c="d"`, escaped, without braces.
         cumulative: Whether its start time counts.
-        writer: The resource and scope that write it, or another key of its writer; one writer has one
-            target.
-        unit: Prometheus' word for the family's unit, which its name ends with (before `_total`); empty without.
-        producer: Its `job` and `instance`, empty where unknown.
-        target: The resource's other attributes, where `target_info` is to tell them.
-        part_of: The summary whose sums or counts these are; else empty.
-        host: The host that the resource names, by an id that no other host has; empty where it names none.
+        writer: The resource and scope that write it, or another key of its writer; one writer has one target.
+        unit: The family's unit in Prometheus' words, the end of its name (before `_total`); empty if it has none.
+        producer: Its `job` and `instance`, empty if unknown.
+        target: The resource's other attributes, if they are to appear in `target_info`.
+        part_of: Name of the summary whose sums or counts these are; else empty.
+        host: Unique id of the host that the resource names; empty if it names none.
     """
 
     name: str

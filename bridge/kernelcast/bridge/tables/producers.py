@@ -1,4 +1,4 @@
-"""Who produces the series: one row per job and instance, and what else is known of each."""
+"""Table of producers: one row per job and instance, with the state of each."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -23,28 +23,28 @@ from kernelcast.bridge.tables.columns import (
 from kernelcast.bridge.tables.interning import Interning
 from kernelcast.columnar.compiled import kernel
 
-NOBODY: Final = 0
-"""The row of those that have none of their own: without a name, or beyond the limit."""
+UNLISTED_PRODUCER: Final = 0
+"""Row shared by all producers without a name or beyond the limit."""
 MAX_PRODUCERS: Final = 100_000
 MAX_COLLECTED: Final = 1000
-"""Producers whose conflicts are collected by name at once; those of others are collected together."""
+"""Producers whose conflicts are collected by name between two calls; the rest is collected under OTHERS."""
 OTHERS: Final = ("other", "")
-"""Job and instance of those."""
+"""Job and instance under which the conflicts of all other producers are collected."""
 LIMITS: Final = {SERIES_LIMIT: "series_limit", METRIC_LIMIT: "metric_limit", PRODUCER_LIMIT: "producer_limit"}
-"""Why a series is refused for want of room; the index of each is its column in a survey."""
+"""Limits that refuse series; the position of each is its column in `ProducerIndex.refused`."""
 
 
 Conflicts = list[tuple[tuple[str, str], dict[str, int]]]
-"""By job and instance, signs that the identity is shared: how often each was seen."""
+"""By job and instance, the count of each sign that the identity is shared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerRules:
-    """What is told of producers.
+    """Rules for the series about producers.
 
     Attributes:
-        most: How many have a row of their own; the series of others are stored all the same.
-        ttl_ms: How long a series stays after its last point; a producer is told of twice as long.
+        most: Largest number of producers with a row; series of further producers are stored as well.
+        ttl_ms: How long a series stays after its last point; the series about a producer stay twice as long.
     """
 
     most: int = MAX_PRODUCERS
@@ -53,11 +53,11 @@ class ProducerRules:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIndex:
-    """What the series numbers of all inputs say of their producers.
+    """Summary by producer and writer, made from the series numbers of all inputs.
 
     Attributes:
-        alive: By writer number, whether a series of it is kept, here or by another replica.
-        refused: Shape (producers, len(LIMITS)), series refused for want of room.
+        alive: By writer number, whether it has a series, here or at another replica.
+        refused: Shape (producers, len(LIMITS)): number of series refused by each limit.
     """
 
     alive: UInt8Array
@@ -65,21 +65,21 @@ class ProducerIndex:
 
     @classmethod
     def empty(cls, producers: int, writers: int) -> "ProducerIndex":
-        """Nothing seen yet."""
+        """Make a summary without series."""
         return cls(np.zeros(writers, np.uint8), np.zeros((producers, len(LIMITS)), np.int64))
 
 
 class Producers:
-    """The rows of all producers; not thread-safe.
+    """Table of all producers; not thread-safe, the store's lock protects it.
 
     Attributes:
         columns: The rows, by number.
-        most: How many rows there may be.
-        unlisted: Series that came from producers for which there was no row.
+        most: Largest number of rows.
+        unlisted: Series of producers for which there was no row.
     """
 
     def __init__(self, most: int = MAX_PRODUCERS) -> None:
-        """Have rows for so many."""
+        """Make a table for at most `most` producers."""
         self.most = most
         self._interning: Interning[tuple[str, str]] = Interning()
         self._interning.number(("", ""))
@@ -91,10 +91,10 @@ class Producers:
         return len(self._interning) - 1
 
     def number(self, producer: tuple[str, str], series: int = 1) -> int:
-        """The number of a job and an instance that have brought so many series; NOBODY's beyond the limit."""
+        """Return the number of a producer with `series` new series; UNLISTED_PRODUCER beyond the limit."""
         if producer not in self._interning and len(self) >= self.most:
             self.unlisted += series
-            return NOBODY
+            return UNLISTED_PRODUCER
         number = self._interning.number(producer)
         if number == len(self._names):
             self._names.append(producer)
@@ -104,22 +104,22 @@ class Producers:
         return number
 
     def name(self, number: int) -> tuple[str, str]:
-        """The job and instance of a row in use."""
+        """Return the job and instance of a row in use."""
         return self._names[number]
 
     @property
     def overgrown(self) -> bool:
-        """Whether it is time to look for producers that have no series left."""
+        """Whether to look for producers without series."""
         return self._interning.overgrown
 
     @property
     def used(self) -> int:
-        """Every number lies below."""
+        """Number of rows ever used; every number is below it."""
         return self._interning.used
 
     def sweep(self, in_use: NDArray[np.bool_]) -> None:
-        """Forget producers that no series refers to; `in_use` by number."""
-        in_use[NOBODY] = True
+        """Remove producers without series; `in_use` is indexed by number."""
+        in_use[UNLISTED_PRODUCER] = True
         gone = self._interning.sweep(in_use)
         self.columns.append_ms[gone] = 0
         self.columns.time_ns[gone] = 0
@@ -128,7 +128,7 @@ class Producers:
             column[gone] = 0
 
     def take_conflicts(self) -> Conflicts:
-        """The signs of shared identities since the last call."""
+        """Return the signs of shared identities since the last call."""
         conflicts = self.columns.conflicts
         rows = np.flatnonzero(conflicts[: self.used].any(axis=1))
         counts = conflicts[rows].tolist()
@@ -140,7 +140,7 @@ class Producers:
         return [(name, dict(zip(SIGNS, signs, strict=True))) for name, signs in named]
 
     def survey(self, wires: WireColumns, survey: ProducerIndex) -> None:
-        """Add what an input's series numbers say, those of refused series included."""
+        """Add an input's series numbers to a summary, including refused series."""
         _fill_index(wires, self.columns, survey.alive, survey.refused)
 
 
@@ -151,7 +151,7 @@ def _fill_index(wires: WireColumns, producers: ProducerColumns, alive: UInt8Arra
     appends, partitions = producers.append_ms, producers.partition
     for i in range(len(slots)):
         partition, producer, slot = wire_partitions[i], wire_producers[i], slots[i]
-        if partition < 0 or producer == NOBODY:
+        if partition < 0 or producer == UNLISTED_PRODUCER:
             continue
         if slot == -SERIES_LIMIT:
             refused[producer, 0] += 1

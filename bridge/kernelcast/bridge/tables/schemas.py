@@ -1,4 +1,4 @@
-"""Bounds of histograms, each set once, and the memory of their bucket counts."""
+"""Sets of histogram bounds, each stored once, and the memory of bucket counts."""
 
 from typing import Final
 
@@ -9,25 +9,25 @@ from kernelcast.bridge.tables.columns import EXPONENTIAL, NO_BOUNDS, FloatArray,
 from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS
 
 MAX_SCHEMAS: Final = 10_000
-"""Sets of bounds; real fleets have tens. Beyond, new ones are refused and counted."""
+"""Largest number of sets of bounds; real fleets have tens. Further ones are refused and counted."""
 MAX_BOUNDS: Final = 200_000
-"""Of all sets together: a page's snapshot copies their texts, and a set that is no longer used is never given back."""
+"""Largest number of bounds in all sets: a snapshot of a page copies their texts, and unused sets are never freed."""
 
 
 def bound_text(bound: float) -> str:
-    """A bound as OpenMetrics writes it: `5.0`."""
+    """Format a bound for OpenMetrics: `5.0`."""
     text: str = floatToGoString(float(bound))  # type: ignore[no-untyped-call]
     return text
 
 
 class Schemas:
-    """Sets of bounds by number: EXPONENTIAL and NO_BOUNDS are always there.
+    """Sets of bounds by number; EXPONENTIAL and NO_BOUNDS always exist. Not thread-safe.
 
     Attributes:
-        indptr: Which of the bounds belong to which set.
+        indptr: Row pointers: set i has `bounds[indptr[i] : indptr[i + 1]]`.
         bounds: The bounds of all sets.
-        texts: `le="5.0"} ` of each, as OpenMetrics demands.
-        plain_texts: `le="5"} ` of each, as exporters in Go write text 0.0.4. Prometheus 2 keeps both apart.
+        texts: `le="5.0"} ` of each bound, as OpenMetrics requires.
+        plain_texts: `le="5"} ` of each bound, as exporters in Go write text 0.0.4. To Prometheus 2 they differ.
     """
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class Schemas:
 
     @property
     def arrays(self) -> tuple[Int64Array, FloatArray]:
-        """Row pointers and bounds, as the kernels take them."""
+        """Return row pointers and bounds, for compiled functions."""
         return self.indptr, self.bounds
 
     @property
     def no_bounds(self) -> int:
-        """The number of the empty set."""
+        """Return the number of the empty set."""
         return NO_BOUNDS
 
     def number(self, bounds: FloatArray | None) -> int | None:
-        """The number of a set of finite, rising bounds, EXPONENTIAL for None; None when there are too many sets."""
+        """Return the number of a set of finite, rising bounds, EXPONENTIAL for None; None if the table is full."""
         if bounds is None:
             return EXPONENTIAL
         key = bounds.tobytes()
@@ -69,7 +69,7 @@ class Schemas:
         return number
 
     def length(self, number: int) -> int:
-        """How many finite bounds a set has."""
+        """Return the number of finite bounds in a set."""
         return int(self.indptr[number + 1] - self.indptr[number])
 
 
@@ -82,7 +82,7 @@ class Blocks:
         self._free: dict[int, list[int]] = {}
 
     def take(self, length: int) -> int:
-        """The start of a block."""
+        """Allocate a block; returns the index of its first word."""
         free = self._free.get(length)
         if free:
             return free.pop()

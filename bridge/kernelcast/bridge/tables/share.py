@@ -1,4 +1,4 @@
-"""Which series a replica keeps, where all replicas read everything."""
+"""The share of all series that a replica keeps, if all replicas read everything."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,21 @@ from kernelcast.bridge.tables.columns import Int64Array
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One replica of several; each series is kept by exactly one.
+    """Share of one replica; exactly one replica keeps each series.
 
     Attributes:
-        index: Which replica, from 0.
-        count: How many there are.
+        index: Index of the replica, from 0.
+        count: Number of replicas.
     """
 
     index: int
     count: int
 
     def keeps(self, hashed: Int64Array) -> NDArray[np.bool_]:
-        """Which series are ours, by their hashes, which are the same in every process.
+        """Return a mask of the series that this replica keeps, given their `stable_hash`.
 
-        Shards of a page go by the upper half of the hash, so that each replica's series fall into all of them.
+        The lower half of the hash selects the replica. The upper half selects the shard of a page, so that each replica
+        has series in all shards.
         """
         kept: NDArray[np.bool_] = hashed % self.count == self.index
         return kept

@@ -1,4 +1,4 @@
-"""The slots: one series each, with its family, its labels, its bounds and its buckets; given, changed, taken back."""
+"""Table of slots, one series each, with family, labels, bounds and buckets: assigns, changes and frees them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from kernelcast.bridge.tables.exponential import CAPACITY_WORD
 from kernelcast.bridge.tables.families import Families, Family, Heading
 from kernelcast.bridge.tables.labels import LabelIndex, stable_hash
 from kernelcast.bridge.tables.placement import Placement
-from kernelcast.bridge.tables.producers import NOBODY
+from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.tables.schemas import Blocks, Schemas
 from kernelcast.bridge.tables.share import Share
 from kernelcast.wire.catalogue import Kind
@@ -45,10 +45,10 @@ LINES_WITHOUT_BOUNDS = 3
 
 @dataclass(frozen=True, slots=True)
 class SeriesLimits:
-    """How much is held; beyond, new series are refused and counted, before Prometheus's `sample_limit` fails a scrape.
+    """Limits; new series beyond them are refused and counted, before Prometheus' `sample_limit` fails a scrape.
 
     Attributes:
-        series: Lines of `/metrics`, in all.
+        series: Lines of all series on `/metrics`.
         series_per_metric: Lines of one family.
         series_per_producer: Lines of one job and instance.
     """
@@ -59,14 +59,14 @@ class SeriesLimits:
 
 
 class Slots:
-    """Everything that belongs to slots; not thread-safe.
+    """Table of slots; not thread-safe, the store's lock protects it.
 
     Attributes:
         series: The columns.
-        used: How many slots have ever been used.
-        limits: How much they may hold.
-        lines: Lines that all series held would make.
-        producer_lines: Those of each producer, by its number.
+        used: Number of slots ever used.
+        limits: Largest numbers of lines.
+        lines: Lines of all stored series.
+        producer_lines: Lines of each producer, by number.
         families: Their families.
         labels: Their labels.
         schemas: Bounds of histograms.
@@ -87,14 +87,14 @@ class Slots:
         self.blocks = Blocks()
 
     def admit(self, arrivals: Arrivals, producers: Int32Array) -> Int32Array:
-        """The slots of series, new ones where need be, in their order.
+        """Return the slots of series in their order, assigning new ones if needed.
 
         Args:
-            arrivals: Where they go.
-            producers: Shape (m,), the numbers of their jobs and instances.
+            arrivals: The series.
+            producers: Shape (m,), the numbers of their producers.
 
         Returns:
-            Shape (m,), slots; the negative of the reason where a series gets none.
+            Shape (m,), slots; the negative of the code of the reason if a series gets none.
         """
         hashed = arrivals.hashes()
         slots: Int32Array = np.full(len(hashed), -OTHER_REPLICA, np.int32)
@@ -110,15 +110,15 @@ class Slots:
         return slots
 
     def admit_own(self, placement: Placement, producer: int) -> int:
-        """The slot of a series that the bridge itself writes: under reserved names and beyond all limits.
+        """Return a slot for a series that the bridge itself writes; reserved names are allowed, limits do not apply.
 
         Args:
-            placement: Where it goes.
-            producer: The number of the job and instance that it tells of.
+            placement: Family and labels of the series.
+            producer: Number of the producer that the series is about.
 
         Returns:
-            A slot of its own, or the negative of the reason why it gets none: somebody else has the name, or another
-            replica keeps it.
+            A new slot, or the negative of the code of the reason if there is none: another series has the name, or
+            another replica keeps it.
         """
         hashed = stable_hash(placement.name, placement.labels)
         if self._share is not None and not self._share.keeps(np.array([hashed])).all():
@@ -140,15 +140,15 @@ class Slots:
         return slot
 
     def rebound(self, slot: int, bounds: FloatArray | None, words: int) -> int:
-        """Give a histogram other bounds and a block of another length.
+        """Change the bounds of a histogram and the size of its block.
 
         Args:
-            slot: The histogram's.
-            bounds: Finite, rising bounds; None makes it an exponential one.
-            words: What its block needs.
+            slot: The histogram's slot.
+            bounds: Finite, rising bounds; None for an exponential histogram.
+            words: Size that its block needs.
 
         Returns:
-            STORED, or why that cannot be.
+            STORED, or the code of the reason for refusal.
         """
         number = self.schemas.number(bounds)
         if number is None:
@@ -170,7 +170,7 @@ class Slots:
         return STORED
 
     def free(self, slots: NDArray[np.intp]) -> None:
-        """Take slots back."""
+        """Free slots."""
         series = self.series
         self.labels.remove(series, slots)
         lines = np.ones(len(slots), np.int64)
@@ -199,10 +199,10 @@ class Slots:
         if family.lines + lines > self.limits.series_per_metric:
             return METRIC_LIMIT
         held = self.producer_lines[producer] if producer < len(self.producer_lines) else 0
-        return PRODUCER_LIMIT if producer != NOBODY and held + lines > self.limits.series_per_producer else 0
+        return PRODUCER_LIMIT if producer != UNLISTED_PRODUCER and held + lines > self.limits.series_per_producer else 0
 
     def _families_of(self, arrivals: Arrivals, asked: Int32Array) -> Int32Array:
-        """Numbers of families by their headings, -1 where there can be none; `asked` by series that want one."""
+        """Return the number of each heading's family, -1 if refused; `asked` is the number of series per heading."""
         numbers: Int32Array = np.full(len(arrivals.headings), -1, np.int32)
         counts = np.bincount(asked, minlength=len(numbers)).tolist()
         for i in first_uses(asked, len(numbers)):
@@ -212,7 +212,7 @@ class Slots:
         return numbers
 
     def _admit(self, asked: SlotRequests, labels: Sequence[bytes]) -> Int32Array:
-        """Slots, or the reasons why there is none."""
+        """Return slots, or the negative codes of the reasons why there is none."""
         n = len(asked.hashed)
         sets = self.labels.sets.find_all(labels)
         slots: Int32Array = np.empty(n, np.int32)
@@ -244,7 +244,7 @@ class Slots:
         )
 
     def _count_families(self, families: Sequence[Family], came: NDArray[np.intp], lines: Int64Array) -> None:
-        """Count series in, by the index of each one's family; a family that got none goes again."""
+        """Add new series to their families, given the index of each one's family; a family without any is released."""
         slots = np.bincount(came, minlength=len(families)).tolist()
         lines_of = np.bincount(came, weights=lines, minlength=len(families)).tolist()
         for family, more_slots, more_lines in zip(families, slots, lines_of, strict=True):
@@ -252,7 +252,7 @@ class Slots:
             self.families.release(family)
 
     def _candidates(self, count: int) -> Int32Array:
-        """Slots to take next, in this order; there is room for all."""
+        """Return the next free slots, with rows in the columns."""
         reused = self._free[-count:][::-1]
         end = self.used + count - len(reused)
         if end > len(self.series.state):
@@ -260,13 +260,13 @@ class Slots:
         return np.concatenate((np.array(reused, np.int32), np.arange(self.used, end, dtype=np.int32)))
 
     def _take(self, count: int) -> None:
-        """Take the first of the candidates."""
+        """Mark the first of the candidates as used."""
         reused = min(count, len(self._free))
         del self._free[len(self._free) - reused :]
         self.used += count - reused
 
     def _open(self, slots: Int32Array | int, writer: int, schema: NDArray[np.int64] | int) -> None:
-        """Make slots, or one, ready for their first points."""
+        """Initialise slots for their first points."""
         series = self.series
         series.state[slots] = EMPTY
         series.writer[slots] = writer

@@ -1,1 +1,1 @@
-"""From OTLP to Prometheus' names, labels and kinds."""
+"""Translates OTLP names, attributes and types to Prometheus' names, labels and kinds."""

@@ -1,4 +1,4 @@
-"""From OTLP attributes to Prometheus labels: legal names, colliding keys joined, values escaped."""
+"""Translates OTLP attributes to Prometheus labels: legal names, colliding keys joined, values escaped."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,10 +9,10 @@ from kernelcast.columnar import Attributes
 from kernelcast.wire.resource import BOOT_ID
 
 PRODUCER_KEYS: Final = ("service.namespace", "service.name", "service.instance.id")
-"""What `job` and `instance` are made of."""
+"""Resource attributes from which `job` and `instance` are made."""
 
 HOST_KEYS: Final = (BOOT_ID, "host.id")
-"""Attributes that tell hosts apart although their names are the same; the first that is there counts."""
+"""Attributes that distinguish hosts with the same name; the first one present is used."""
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9]+")
 _ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
@@ -30,12 +30,12 @@ def label_name(key: str) -> str:
 
 
 def joined(attributes: Iterable[tuple[str, str]], reserved: Iterable[str] = (), prefix: str = "") -> dict[str, str]:
-    """Labels of attributes; empty values are none, those of keys that become one name are joined with `;`.
+    """Return the labels of attributes without empty values; values of keys with the same label name are joined by `;`.
 
     Args:
         attributes: Sorted by key, which is the order in which values are joined.
-        reserved: Names that others have; here they get `exported_` before them, as Prometheus does it.
-        prefix: What every key gets before it.
+        reserved: Names that are used otherwise; such labels get the prefix `exported_`, as in Prometheus.
+        prefix: Prefix of every key.
     """
     labels: dict[str, str] = {}
     for key, value in attributes:
@@ -48,7 +48,7 @@ def joined(attributes: Iterable[tuple[str, str]], reserved: Iterable[str] = (), 
 
 
 def rendered(labels: Mapping[str, str]) -> bytes:
-    """`a="b",c="d"`, sorted by name, values escaped, without braces."""
+    """Format labels: `a="b",c="d"`, sorted by name, values escaped, without braces."""
     text = ",".join([f'{name}="{labels[name]}"' for name in sorted(labels)])
     if "\\" in text or "\n" in text or text.count('"') != 2 * len(labels):
         text = ",".join([f'{name}="{labels[name].translate(_ESCAPED)}"' for name in sorted(labels)])
@@ -57,7 +57,7 @@ def rendered(labels: Mapping[str, str]) -> bytes:
 
 @lru_cache(maxsize=4096)
 def producer_of(resource: Attributes) -> tuple[str, str]:
-    """`job` and `instance` of a resource, empty where it does not name them."""
+    """Return `job` and `instance` of a resource, empty if it does not have them."""
     known = dict(resource)
     job = "/".join(part for part in (known.get("service.namespace"), known.get("service.name")) if part)
     return job, known.get("service.instance.id", "")
@@ -65,7 +65,7 @@ def producer_of(resource: Attributes) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def host_of(resource: Attributes) -> str:
-    """The host that a resource with a named instance comes from; empty where it says nothing that is unique.
+    """Return a unique id of the host of a resource with a named instance; empty if it has none.
 
     Without `service.instance.id` the resource claims no identity of its own, so several hosts may share it.
     """
@@ -76,10 +76,10 @@ def host_of(resource: Attributes) -> str:
 
 
 def target_of(resource: Attributes) -> Attributes:
-    """A resource's attributes besides `job` and `instance`."""
+    """Return a resource's attributes without those that make `job` and `instance`."""
     return tuple((key, value) for key, value in resource if value and key not in PRODUCER_KEYS)
 
 
 def producer_labels(producer: tuple[str, str]) -> dict[str, str]:
-    """The labels `job` and `instance`; an empty one is none."""
+    """Return the labels `job` and `instance`, without empty ones."""
     return {name: value for name, value in zip(("job", "instance"), producer, strict=True) if value}

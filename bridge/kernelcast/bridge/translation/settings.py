@@ -9,18 +9,18 @@ WITHOUT_SUFFIXES: Final = "UnderscoreEscapingWithoutSuffixes"
 
 
 class TranslationSettings(Section):
-    """Choices for metrics of strangers; those of the catalogue look the same everywhere, whatever stands here.
+    """Choices for metrics that are not in the catalogue; those of the catalogue look the same everywhere.
 
     Attributes:
-        strategy: How metrics are named, in Prometheus' and the Collector's words: with or without suffixes for unit and
+        strategy: Naming of metrics, in Prometheus' and the Collector's words: with or without suffixes for unit and
             kind. Their other two, NoUTF8EscapingWithSuffixes and NoTranslation, keep dots, which text 0.0.4 cannot
             write.
-        scope_labels: Whether a series says which instrumentation scope made it: `otel_scope_name`,
+        scope_labels: Whether series have labels for their instrumentation scope: `otel_scope_name`,
             `otel_scope_version`, `otel_scope_schema_url` and `otel_scope_…` for each attribute of the scope. Without
-            them, two scopes that write one series are one writer too many.
-        target_info: Whether what else is known of a producer stands in its `target_info`.
-        promote_resource_attributes: Keys of resource attributes that become labels of every series, those of the
-            catalogue, too, since somebody asked for them by name; `all` promotes every one, of strangers only.
+            them, a second scope that writes the same series is refused as a second writer.
+        target_info: Whether the other resource attributes of a producer are exposed in its `target_info`.
+        promote_resource_attributes: Keys of resource attributes that become labels of every series, including those of
+            the catalogue; `all` promotes every one, but not for metrics of the catalogue.
     """
 
     strategy: Annotated[

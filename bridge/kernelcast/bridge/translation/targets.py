@@ -1,18 +1,18 @@
-"""Labels of `target_info` of each producer: its resources' attributes, merged where several share job and instance."""
+"""Labels of each producer's `target_info`: the attributes of all resources with its job and instance, merged."""
 
 import numpy as np
 
 from kernelcast.bridge.tables.columns import UInt8Array
-from kernelcast.bridge.tables.producers import NOBODY
+from kernelcast.bridge.tables.producers import UNLISTED_PRODUCER
 from kernelcast.bridge.translation.attributes import joined, producer_labels, rendered
 from kernelcast.columnar import Attributes
 
 
 class TargetAttributes:
-    """Attributes by producer and writer (a resource and a scope); not thread-safe.
+    """Resource attributes by producer and writer (a resource and a scope); not thread-safe.
 
     Attributes:
-        stale: Producers whose labels may have changed since they were last asked for.
+        stale: Producers whose labels may have changed since their last use.
     """
 
     def __init__(self) -> None:
@@ -22,29 +22,29 @@ class TargetAttributes:
         self.stale: set[int] = set()
 
     def note(self, producer: int, writer: int, target: Attributes) -> None:
-        """Note the attributes of a writer's resource; none at all is noted, too."""
+        """Set the attributes of a writer's resource, which may be empty."""
         known = self._of_writer.get(writer)
-        if known == (producer, target) or (known is None and (producer == NOBODY or not target)):
+        if known == (producer, target) or (known is None and (producer == UNLISTED_PRODUCER or not target)):
             return
         self._forget(writer)
-        if target and producer != NOBODY:
+        if target and producer != UNLISTED_PRODUCER:
             self._of_writer[writer] = (producer, target)
             self._writers.setdefault(producer, set()).add(writer)
             self.stale.add(producer)
 
     def keep(self, alive: UInt8Array) -> None:
-        """Forget writers of which no series is left; `alive` by writer number."""
+        """Forget writers without series; `alive` is indexed by writer number."""
         for writer in [writer for writer in self._of_writer if not alive[writer]]:
             self._forget(writer)
 
     def of(self, producer: int) -> bool:
-        """Whether anything is known of a producer."""
+        """Whether a producer has attributes."""
         return producer in self._writers
 
     def labels(self, producer: int, name: tuple[str, str]) -> bytes:
-        """A producer's labels, rendered; empty where nothing is known of it.
+        """Return a producer's rendered labels; empty if it has no attributes.
 
-        Of two values of one attribute the greater is taken: every replica has the same one, whichever came first.
+        Of two values of one attribute the greater one is used, so that all replicas choose the same.
         """
         merged: dict[str, str] = {}
         for writer in self._writers.get(producer, ()):

@@ -1,4 +1,4 @@
-"""Places many series of OTLP at once: shared parts are translated once."""
+"""Places many OTLP series at once; each shared part is translated once."""
 
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple, TypeVar
@@ -25,10 +25,10 @@ class _Surrounding(NamedTuple):
 
 
 def place_together(translator: Translator, series: SharedIdentities) -> Arrivals:
-    """Placements of series, equal to those of `Translator.place`.
+    """Return the placements of series, equal to those of `Translator.place`.
 
     Args:
-        translator: Knows the settings.
+        translator: Translates by its settings.
         series: k series.
     """
     named = [translator.named_together(metric) for metric in series.metrics]
@@ -54,25 +54,25 @@ def place_together(translator: Translator, series: SharedIdentities) -> Arrivals
 def _surroundings(
     series: SharedIdentities, named: Sequence[NamedFamily | int], rows: IndexArray
 ) -> tuple[list[_Surrounding], IndexArray]:
-    """Distinct surroundings of some rows' series, and the index of each row's."""
+    """Return the distinct surroundings of rows, and the index of each row's surrounding."""
     styles: dict[tuple[str, Style], int] = {}
     style = [
         styles.setdefault((metric.schema_url, one.style), len(styles)) if isinstance(one, NamedFamily) else -1
         for metric, one in zip(series.metrics, named, strict=True)
     ]
-    told, scopes = list(styles), series.scopes
+    known, scopes = list(styles), series.scopes
     of_rows = np.array(style, np.int64)[series.metric[rows]]
-    pairs, pair = distinct_numbers(series.scope[rows].astype(np.int64) * len(told) + of_rows, len(scopes) * len(told))
+    pairs, pair = distinct_numbers(series.scope[rows].astype(np.int64) * len(known) + of_rows, len(scopes) * len(known))
     surroundings = []
     for number in pairs.tolist():
-        scope, (schema_url, own) = scopes[number // len(told)], told[number % len(told)]
+        scope, (schema_url, own) = scopes[number // len(known)], known[number % len(known)]
         names = scope_of((scope.name, scope.version, schema_url), scope.attributes)
         surroundings.append(_Surrounding(scope.resource, names, own))
     return surroundings, pair
 
 
 def _distinct(values: Sequence[V | None], index: IndexArray | Int32Array) -> tuple[tuple[V, ...], Int32Array]:
-    """The values that an index refers to, each once, in the order of their first use; and the index into those."""
+    """Return the values that an index refers to, each once, by first use; and the index into those."""
     numbers: dict[V, int] = {}
     number: Int32Array = np.empty(len(values), np.int32)
     for at in first_uses(index, len(values)):

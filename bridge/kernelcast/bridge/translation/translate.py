@@ -1,8 +1,9 @@
 """Translates a series' wire identity to its family and labels on `/metrics`.
 
 The catalogue's names, kinds and help win over a producer's claims; everything else follows
-opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Points of delta series are running totals by
-the time they are stored (see `delta`), so both temporalities are one here; a sum or histogram without any is refused.
+opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Points of delta series are converted to
+running totals before they are stored (see `delta`), so both temporalities are treated alike. A sum or histogram without
+a temporality is refused.
 """
 
 from dataclasses import dataclass
@@ -20,9 +21,9 @@ from kernelcast.wire.catalogue import BY_OTLP_NAME, BY_PROMETHEUS_NAME, CATALOGU
 from kernelcast.wire.catalogue import translate as prometheus_name
 
 LABEL_SETS_KEPT: Final = 4096
-"""A producer sends the same few label sets with each of its metrics: each is rendered once."""
+"""Size of the cache of rendered label sets; a producer sends the same few with each of its metrics."""
 LONGEST_LABELS_BYTES: Final = 8 * 1024
-"""Longer than any series of ours by an order of magnitude; a page of such series would be no use to anybody."""
+"""Longest rendered labels, ten times those of any metric in the catalogue; longer ones would make pages useless."""
 
 _PARTS_OF_OURS: Final = frozenset(
     f"{row.prometheus_name}{suffix}"
@@ -30,17 +31,17 @@ _PARTS_OF_OURS: Final = frozenset(
     if row.kind is Kind.HISTOGRAM and row.exposed
     for suffix in HISTOGRAM_SUFFIXES
 )
-"""Sample names of the catalogue's histograms: a stranger that came first would keep the whole histogram out."""
+"""Sample names of the catalogue's histograms; another metric with such a name would block the whole histogram."""
 
 _WITH_TEMPORALITY: Final = (PointType.SUM, PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM)
 _PARTS: Final = {"sum": "_sum", "count": "_count"}
 _HISTOGRAMS: Final = (PointType.HISTOGRAM, PointType.EXPONENTIAL_HISTOGRAM)
 _OF_THE_SERIES: Final = {Kind.HISTOGRAM: ("le",), Kind.SUMMARY: ("quantile",)}
-"""Labels that a kind's own samples have."""
+"""Labels that a kind's samples have themselves."""
 
 
 Scope = tuple[Attributes, Attributes]
-"""What labels tell of a scope: its names, and its attributes."""
+"""The scope's names that become labels, and its attributes."""
 
 
 class Style(NamedTuple):
@@ -58,17 +59,17 @@ class Style(NamedTuple):
 
 
 class NamedFamily(NamedTuple):
-    """The family of a metric's series, and how their labels are written."""
+    """The family of a metric's series, and the style of their labels."""
 
     heading: Heading
     style: Style
 
 
 def scope_of(names: tuple[str, str, str], attributes: Attributes) -> Scope:
-    """A scope by its name, version and schema URL, and its attributes."""
+    """Make a scope from its name, version and schema URL, and its attributes."""
     name, version, schema_url = names
-    told = (("otel_scope_name", name), ("otel_scope_schema_url", schema_url), ("otel_scope_version", version))
-    return told, attributes
+    labels = (("otel_scope_name", name), ("otel_scope_schema_url", schema_url), ("otel_scope_version", version))
+    return labels, attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,10 @@ class _Family:
 
 
 class Translator:
-    """Places series by the settings; remembers what many of them share."""
+    """Places series by the settings, and caches shared parts. Used by the consuming thread only."""
 
     def __init__(self, settings: TranslationSettings | None = None) -> None:
-        """Translate by these settings, or by the defaults."""
+        """Use these settings, or the defaults."""
         settings = settings or TranslationSettings()
         self._suffixes = settings.strategy == WITH_SUFFIXES
         self._scope_labels = settings.scope_labels
@@ -102,7 +103,7 @@ class Translator:
         self._target = lru_cache(maxsize=4096)(target_of)
 
     def place(self, identity: SeriesIdentity) -> Placement | int:
-        """The placement of a series, or the reason (a code of `columns`) why it is not stored."""
+        """Return the placement of a series, or the reason (a code of `columns`) why it is not stored."""
         named = self.named(identity)
         if isinstance(named, int):
             return named
@@ -116,7 +117,7 @@ class Translator:
         return Placement(name, kind, text, labels, cumulative, writer, unit, producer, target, part_of, host)
 
     def named(self, metric: MetricIdentity | SeriesIdentity) -> NamedFamily | int:
-        """The family of a metric's series, or the reason why they are not stored."""
+        """Return the family of a metric's series, or the reason why they are not stored."""
         family = self._family(metric.name, metric.unit, metric.type, metric.monotonic)
         if isinstance(family, int):
             return family
@@ -133,12 +134,12 @@ class Translator:
         return NamedFamily(heading, Style(family.catalogued, _OF_THE_SERIES.get(family.kind, ()), quantile))
 
     def origin(self, resource: Attributes, scope: Scope, style: Style) -> SeriesOrigin:
-        """Where series come from."""
+        """Return writer and producer of series with a resource and scope."""
         target = self._target(resource) if self._target_info and not style.catalogued else ()
         return SeriesOrigin((resource, scope, style.catalogued), producer_of(resource), target, host_of(resource))
 
     def labels(self, attributes: Attributes, resource: Attributes, scope: Scope, style: Style) -> bytes | None:
-        """The labels of a series; None where they are too long."""
+        """Return the rendered labels of a series; None if they are too long."""
         labels = self._labels(attributes, resource, scope, style.catalogued, style.own)
         if len(labels) > LONGEST_LABELS_BYTES:
             return None
@@ -149,7 +150,7 @@ class Translator:
         row = BY_OTLP_NAME.get(name)
         if row is None:
             if claimed is PointType.SUM and unit.strip() == "1":
-                unit = ""  # one that rises and falls counts things; only a gauge can be a ratio
+                unit = ""  # a sum that rises and falls counts things; only a gauge can be a ratio
             translated = prometheus_name(name, unit, kind, suffixes=self._suffixes)
             if not translated:
                 return UNNAMED
@@ -173,7 +174,7 @@ class Translator:
         catalogued: bool,  # noqa: FBT001  cached
         own: tuple[str, ...],
     ) -> bytes:
-        """Labels of a series; `own` are the names that its kind writes itself."""
+        """Render the labels of a series; `own` are the names that its kind writes itself."""
         fixed, promoted = self._surroundings(resource, scope, catalogued)
         return rendered(promoted | joined(attributes, (*fixed, *own)) | fixed)
 
@@ -183,7 +184,7 @@ class Translator:
         scope: Scope,
         catalogued: bool,  # noqa: FBT001  cached
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Labels from resource and scope: those that an attribute cannot replace, and those that it can."""
+        """Return labels from resource and scope: those that an attribute cannot replace, and those that it can."""
         fixed = producer_labels(producer_of(resource))
         if self._scope_labels and not catalogued:
             names, scope_attributes = scope
@@ -205,6 +206,6 @@ def _claimed_kind(claimed: PointType, *, monotonic: bool) -> Kind:
 
 
 def _unit_in(name: str, unit: str, kind: Kind) -> str:
-    """The unit's word where the name ends with it, as OpenMetrics demands of a family with a unit."""
+    """Return the unit if the name ends with it, as OpenMetrics requires; else an empty string."""
     word = unit_words(unit, kind)
     return word if word and name.removesuffix("_total").endswith(f"_{word}") else ""

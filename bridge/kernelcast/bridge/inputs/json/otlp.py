@@ -63,7 +63,7 @@ class OtlpJson:
         """Identity of a series number.
 
         Raises:
-            KeyError: The number stands for nothing.
+            KeyError: The number is not in use.
         """
         return self._decoder.identity(number)
 

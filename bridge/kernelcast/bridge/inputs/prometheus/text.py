@@ -235,7 +235,7 @@ class PrometheusText(Parsing):
         return kept
 
     def _admit_start_time(self, page: ParsedPage, context: Context, spelled: grammar.Spelled, spelling: str) -> Kept:
-        """As `_admit`, for the start time of a series of another family."""
+        """Register the start time (`_created`) of a series of another family; otherwise like `_admit`."""
         type_name = context[1].removeprefix(START_TIMES)
         owner = f"{context[0].removesuffix('_created')}{'_total' if type_name == 'counter' else ''}"
         kind = Kind.HISTOGRAM if type_name == "histogram" else KINDS[type_name]

@@ -1,9 +1,10 @@
-"""Bodies of Prometheus remote write, 1.0 and 2.0, in snappy's block format or bare.
+"""Reads Prometheus remote write requests, 1.0 and 2.0, in snappy's block format or uncompressed.
 
-Kafka has no content type, so the body tells the version: 1.0 begins with field 1 or 3, 2.0 with field 4 or 5, and 2.0
-reserves 1 to 3 for this very purpose. Names and labels stay as they are; every sample is a series by itself, classic
-buckets too. Exemplars are read over. 1.0 sends metadata now and then, in requests of their own: what is known when a
-series comes is what it is described by, and a series nobody has described is of an unknown kind.
+Kafka has no content type, so the version is recognised by the body: 1.0 begins with field 1 or 3, 2.0 with field 4 or
+    5.
+2.0 reserves the numbers 1 to 3 for this purpose. Names and labels are not changed; every sample is a separate series,
+including classic buckets. Exemplars are ignored. 1.0 sends metadata from time to time in separate requests: a series
+gets the metadata known at its first sample, and is of an unknown kind without any.
 """
 
 from typing import Any, Final

@@ -152,7 +152,7 @@ def _encoded_name(pair: tuple[str, str]) -> bytes:
 
 
 def _bound_text(bound: float) -> str:
-    """As it stands on `/metrics`."""
+    """Format a bound as on `/metrics`."""
     text: str = floatToGoString(bound)  # type: ignore[no-untyped-call]
     return text
 

@@ -67,10 +67,10 @@ class WriteSender:
 
 
 def _weighed(answer: Answer, points: int) -> Answer:
-    """An answer, completed by a 2.0 receiver's statistics.
+    """Complete an answer by the statistics of a 2.0 receiver.
 
-    It counts what it wrote, also where it refuses the rest; that must not be sent again. No statistics with a success
-    mean a 1.0 receiver that found nothing in the request and said nothing.
+    The receiver counts the samples that it wrote, even if it refuses the rest; those must not be sent again. A success
+    without statistics means a 1.0 receiver that found no field that it knows, and reported no error.
     """
     if answer.verdict not in (RetryDecision.ACKNOWLEDGED, RetryDecision.REFUSED):
         return answer
@@ -79,7 +79,7 @@ def _weighed(answer: Answer, points: int) -> Answer:
         discarded = max(0, points - sum(counts))
         return Answer(RetryDecision.ACKNOWLEDGED, answer.cause or "rejected", answer.detail, discarded=discarded)
     if answer.verdict is RetryDecision.ACKNOWLEDGED:
-        return Answer(RetryDecision.UNSUPPORTED, "configuration", "it says nothing of what it wrote, as 2.0 demands")
+        return Answer(RetryDecision.UNSUPPORTED, "configuration", "no count of written samples, which 2.0 requires")
     return answer
 
 
