@@ -32,8 +32,8 @@ class Listing:
         help: One line for people; written here, as reading it from the command would import it.
         extra: What `pip install 'kernelcast[…]'` brings everything it needs.
         target: `module:object`, for commands that are part of the command line itself.
-        daemon: Whether it runs until it is told to stop.
-        plain: Whether it reads its own arguments and needs nothing installed: a function of them that gives the code.
+        daemon: Whether it runs until a signal stops it.
+        plain: Whether it parses its arguments itself and needs no extra: a function of them that returns the exit code.
     """
 
     help: str
@@ -60,7 +60,7 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "simulate": Listing("Publish simulated GPUs with known faults.", "replay"),
         "grafana": Listing("Generate dashboards, rules and provisioning files.", "grafana"),
         "topics": Listing(
-            "List Kafka's topics, or make them what they should be.", "runtime", "kernelcast.cli.topics:topics"
+            "List Kafka's topics, or create and correct them.", "runtime", "kernelcast.cli.topics:topics"
         ),
         "config": Listing("Example settings and deployment files.", "runtime", "kernelcast.cli.config:config"),
         "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
@@ -142,7 +142,7 @@ def _invoke(name: str, target: str, arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _stopping_early() -> Iterator[None]:
-    """Have a daemon that is told to stop before it listens to signals itself end as it does later: with 0."""
+    """Exit with 0 on a SIGTERM that arrives before the daemon handles signals itself, as it does later."""
     previous = signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     try:
         yield

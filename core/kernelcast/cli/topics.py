@@ -1,4 +1,4 @@
-"""`kernelcast topics list|apply`: Kafka's topics beside what the contract says."""
+"""`kernelcast topics list|apply`: compares Kafka's topics with the contract, and applies it."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Sect
 from kernelcast.wire.topics import TOPICS, Topic
 
 topics = typer.Typer(
-    help="List Kafka's topics, or make them what they should be.",
+    help="List Kafka's topics, or create and correct them.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -39,7 +39,7 @@ MAX_REPLICATION_FACTOR: Final = 32
 
 
 class TopicSettings(Section):
-    """What the commands here read of the settings file."""
+    """The part of the settings that these commands read."""
 
     kafka: KafkaSettings = KafkaSettings()
     log: LogSettings = LogSettings()
@@ -89,7 +89,7 @@ def apply_command(
         typer.Option("--partitions", min=1, help="Of topics made now; fixed from then on.", show_default=False),
     ] = None,
 ) -> None:
-    """Make what is missing and set what differs; exits with 1 if a topic is not as it should be."""
+    """Create missing topics and correct settings; exits with 1 if a topic still differs from the contract."""
     changes = apply_topics(
         _kafka(config, bootstrap_servers), replication_factor=replication_factor, partitions=partitions
     )

@@ -1,4 +1,4 @@
-"""What the decoder yields: points as arrays, a batch at a time."""
+"""Output of the decoder: the points of a batch as arrays."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,8 +29,8 @@ class NumberColumns:
     """Points of gauges and sums, arrays of one length n, in the order of the messages.
 
     Attributes:
-        series: int32, the series' number: dense, from 0; `Decoder.identity` says what it is.
-        message: int32, index of the message that brought the point.
+        series: int32, the series' number: dense, from 0; `Decoder.identity` returns its identity.
+        message: int32, index of the point's message.
         start_ns: uint64, start of the cumulative or delta interval, 0 if not given.
         time_ns: uint64, time of the point.
         value: float64; of an integer point, the nearest double.

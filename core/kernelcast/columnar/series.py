@@ -1,4 +1,4 @@
-"""What a series is: everything that tells two of them apart, and nothing that may change in one's lifetime."""
+"""The identity of a series: everything that distinguishes two series, and nothing that may change in one's life."""
 
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -13,7 +13,7 @@ Attributes = tuple[tuple[str, str], ...]
 
 
 class PointType(IntEnum):
-    """The kind of OTLP metric a point stands in; the value is the field's number in `Metric`."""
+    """The OTLP type of a point's metric; the value is the field's number in the message `Metric`."""
 
     GAUGE = 5
     SUM = 7
@@ -51,10 +51,10 @@ class SeriesIdentity:
         temporality: DELTA or CUMULATIVE for sums and histograms.
         monotonic: Whether a sum only rises; False for other kinds.
         attributes: The point's own attributes.
-        scope_attributes: The scope's attributes; two scopes that differ in them alone are two.
-        part: Of a summary, what the series is of it: `sum`, `count`, or a quantile, as `0.99`; its points are numbers.
-        schema_url: Of the conventions that the scope follows.
-        description: The metric's help as first seen; no part of the identity.
+        scope_attributes: The scope's attributes; scopes that differ only in them are different.
+        part: Part of a summary: `sum`, `count`, or a quantile such as `0.99`; its points are numbers. Else empty.
+        schema_url: URL of the conventions that the scope follows.
+        description: The metric's help as first seen; not part of the identity.
     """
 
     resource: Attributes
@@ -74,7 +74,7 @@ class SeriesIdentity:
 
 @dataclass(frozen=True, slots=True)
 class MetricIdentity:
-    """What a series has from its metric; see `SeriesIdentity`."""
+    """The part of a series' identity that comes from its metric; see `SeriesIdentity`."""
 
     name: str
     unit: str
@@ -88,7 +88,7 @@ class MetricIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ScopeIdentity:
-    """What a series has from its scope and its resource; see `SeriesIdentity`."""
+    """The part of a series' identity that comes from its scope and resource; see `SeriesIdentity`."""
 
     resource: Attributes
     name: str
@@ -98,7 +98,7 @@ class ScopeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SharedIdentities:
-    """What n series are, in parts that many of them share; no part stands twice.
+    """Identities of n series, with each shared part stored once.
 
     Attributes:
         metrics: Their metrics.

@@ -1,10 +1,10 @@
-"""What the three daemons' commands share: their options, their exit codes, and how errors are shown.
+"""Shared parts of the daemons' commands: options, exit codes, and the display of errors.
 
 A service's command::
 
     @daemon
     def bridge(options: DaemonOptions, *, shard: Annotated[str | None, typer.Option("--shard")] = None) -> None:
-        '''Expose what is on Kafka to Prometheus.'''
+        '''Expose metrics from Kafka to Prometheus.'''
         settings = options.settings("bridge", BridgeSettings, flags={"shard": shard})
         with Shutdown().signals() as shutdown:
             run(settings, shutdown)
@@ -53,11 +53,11 @@ class DaemonOptions:
             section: The service's section, as for `load`.
             model: The service's settings.
             flags: The service's own options, by dotted path; None means not given.
-            checks: What the model cannot see, such as whether a file can be opened; raises ConfigurationError.
+            checks: Checks beyond the model, such as whether a file can be opened; raises ConfigurationError.
 
         Raises:
-            ConfigurationError: Every problem found.
-            typer.Exit: All is well, and only that was asked.
+            ConfigurationError: Lists every problem found.
+            typer.Exit: The settings are valid, and only the check was requested.
         """
         shared = {
             "kafka.bootstrap_servers": self.bootstrap_servers,
@@ -78,7 +78,7 @@ class DaemonOptions:
 
 
 def _check(settings: ServiceSettings) -> None:
-    """What is only found out when the service starts: librdkafka's properties, the web configuration file."""
+    """Check settings that are otherwise checked at start: librdkafka's properties, the web configuration file."""
     connect.check(settings.kafka)
     if settings.web.config_file is not None:
         read_web_config(settings.web.config_file)

@@ -1,4 +1,4 @@
-"""How commands end: the message for people, and the exit code for scripts."""
+"""Exit of commands: an error message on standard error, and an exit code."""
 
 import sys
 from typing import Final

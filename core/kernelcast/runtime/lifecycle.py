@@ -1,4 +1,4 @@
-"""Stopping when told to, and reading configuration again on SIGHUP."""
+"""Shutdown by signals, and reloading of the configuration on SIGHUP."""
 
 import os
 import signal
@@ -33,11 +33,11 @@ class Shutdown:
         self._event.set()
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until asked to stop, at most so long; True when asked."""
+        """Wait until a stop is requested, or until the time-out; returns whether it was requested."""
         return self._event.wait(timeout_seconds)
 
     def on_reload(self, callback: Callable[[], None]) -> None:
-        """Have `callback` run, on the thread that calls `reload_if_asked`, after SIGHUP."""
+        """Register a callback that runs after SIGHUP, on the thread that calls `reload_if_asked`."""
         self._callbacks.append(callback)
 
     def reload(self) -> None:

@@ -13,7 +13,7 @@ _DIGITS: Final = re.compile(r"\d+")
 
 
 class RepeatLimit(logging.Filter):
-    """Lets a line pass unless one like it, numbers aside, passed in the last ten seconds; debug lines always do."""
+    """Drops a log line if the same text (without numbers) passed in the last ten seconds; keeps all debug lines."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class RepeatLimit(logging.Filter):
 
 
 def _gist(record: logging.LogRecord) -> str:
-    """What makes two lines the same: the message and its text fields, whatever numbers they hold."""
+    """Return the text by which lines are compared: the message and its text fields, without numbers."""
     if isinstance(record.msg, dict):
         fields = sorted((name, value) for name, value in record.msg.items() if isinstance(value, str) and name != "ts")
         text = repr(fields)

@@ -8,7 +8,7 @@
     ├── BrokerError             Kafka refused, timed out or lost something we were promised
     │   └── BrokerAccessError   no connection with these settings; a command that only asks exits with 2
     ├── SourceError             an input of the exporter cannot be used
-    │   ├── TraceError          a recording that is not what it claims to be
+    │   ├── TraceError          a recording that is malformed or of another format
     │   ├── ServiceError        a service of the node (kubelet, a TPU's runtime) that refused or did not answer
     │   └── DeviceError         a device or its driver
     ├── WireError               bytes that break the contract
@@ -41,8 +41,8 @@ class BrokerAccessError(BrokerError):
     """No broker can be reached with these settings: address, TLS or login. A command that only asks exits with 2.
 
     Attributes:
-        found: What was tried, and why it failed.
-        remedy: What to do about it.
+        found: The attempt, and why it failed.
+        remedy: The remedy.
     """
 
     def __init__(self, found: str, *, remedy: str) -> None:

@@ -24,7 +24,7 @@ NANOSECONDS: Final = 1_000_000_000
 
 
 class HintMode(StrEnum):
-    """How far a program may go: only say what it would do, try it and measure, or just apply."""
+    """Limit of a program's action on a hint: only report it, try it and measure, or apply it without a test."""
 
     DRY_RUN = "dry_run"
     CANARY = "canary"
@@ -32,7 +32,7 @@ class HintMode(StrEnum):
 
 
 class OutcomeState(StrEnum):
-    """What became of a hint, in the order in which it can happen."""
+    """States of a hint in a program, in their possible order."""
 
     RECEIVED = "received"
     REJECTED = "rejected"
@@ -100,11 +100,11 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a program did with a hint.
+    """Outcome of a hint in a program.
 
     Attributes:
-        hint_id: Whose outcome this is.
-        program: The program that speaks.
+        hint_id: Id of the hint.
+        program: The program.
         rank: Its rank.
         tunable: The tunable.
         state: What happened.
@@ -135,7 +135,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert of an Alertmanager webhook notification, with what the notification says about all of them."""
+    """One alert of an Alertmanager webhook notification, with the fields that all of its alerts share."""
 
     fingerprint: str
     status: str
@@ -155,13 +155,13 @@ _NAMES: Final = {kind: name for name, kind in _TYPES.items()}
 
 
 def to_event(data: Hint | Outcome | Alert, *, source: str, time_ns: int, event_id: str = "") -> dict[str, Any]:
-    """The CloudEvent that carries `data`, as a JSON object.
+    """Return the CloudEvent that carries `data`, as a JSON object.
 
     Args:
-        data: What it says.
-        source: A URI reference to who says it, such as `/kernelcast/predictor/host`.
-        time_ns: When, Unix nanoseconds.
-        event_id: Unique per source; drawn where empty.
+        data: Its data.
+        source: URI reference of its source, such as `/kernelcast/predictor/host`.
+        time_ns: Its time, Unix nanoseconds.
+        event_id: Unique per source; generated if empty.
     """
     return {
         "specversion": SPEC_VERSION,

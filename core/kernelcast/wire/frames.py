@@ -53,7 +53,7 @@ MAX_FRAME_BYTES: Final = 64 * 1024
 """Well under the default socket buffer (net.core.wmem_default, 208 KiB), so one frame always fits."""
 MAX_VARIANTS: Final = 64
 MEMSET: Final = "memset"
-"""Variants of one kernel that a process tells apart; the rest are summed as `other`."""
+"""Variants of one kernel that a process counts separately; the rest are summed as `other`."""
 
 HEADER: Final = struct.Struct("<2sBB")
 
@@ -77,7 +77,7 @@ class DeviceClaim:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who reports: the first frame of a connection."""
+    """Identity of the reporting process: the first frame of a connection."""
 
     TYPE: ClassVar = 1
 
@@ -105,7 +105,7 @@ class KernelName:
         registers: Per thread.
         shared_memory_bytes: Per block, static and dynamic together.
         local_memory_bytes: Per thread.
-        occupancy: Theoretical: resident warps by what a multiprocessor can hold, 0 to 1; 0 where unknown.
+        occupancy: Theoretical occupancy: resident warps per capacity of a multiprocessor, 0 to 1; 0 if unknown.
     """
 
     kernel: int
@@ -137,9 +137,9 @@ class Counters:
             bytes, operations, ns.
         sync: Rows of type, calls and ns waited.
         device_time: Rows of state and ns.
-        overhead_ns: What the probe took from the program's threads.
-        dropped_frames: Frames that could not be handed over.
-        launch_gaps: How long the device stood idle between two things it did; None where the method cannot tell.
+        overhead_ns: Time of the program's threads that the probe used.
+        dropped_frames: Frames that could not be sent.
+        launch_gaps: Idle times of the device between two activities; None if the method does not measure them.
         pools: Rows of pool (`device`, `pinned`), state (`used`, `free`, `total`, `limit`) and bytes, as of now.
         regions: Rows of region, launches within it, their GPU time in ns, and wall time in ns.
         unseen: Rows of reason and launches that the method knows of but cannot time or name; not in any kernel's row.
@@ -163,7 +163,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the process is measured right now; a later one replaces it.
+    """Present measurement method of the process; a later frame replaces it.
 
     Attributes:
         method: `cupti`, `event`, `count` or `manual`.
@@ -215,7 +215,7 @@ class HintFrame:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeFrame:
-    """What became of a hint: a CloudEvent as `kernelcast.wire.events` writes it."""
+    """Outcome of a hint: a CloudEvent, encoded by `kernelcast.wire.events`."""
 
     TYPE: ClassVar = 7
 

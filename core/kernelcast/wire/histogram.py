@@ -44,10 +44,10 @@ def bucket_index(duration_ns: int) -> int:
 
 @dataclass(slots=True)
 class DurationTotals:
-    """What a set of durations adds up to; cumulative, and additive without loss.
+    """Sum, count and histogram of durations; cumulative, and two can be added without loss.
 
     Attributes:
-        count: How many durations.
+        count: Number of durations.
         sum_ns: Their sum in nanoseconds, exact.
         sum_squares_ns2: The sum of their squares in square nanoseconds, exact.
         zero_count: How many of them were 0 ns (a clock too coarse to see them).

@@ -1,4 +1,4 @@
-"""Who measures what: the GPU, the process, the program."""
+"""Identities of measurements: the GPU, the process, the program."""
 
 import os
 import re
@@ -80,11 +80,11 @@ class Process:
     """One process that reports kernels.
 
     Attributes:
-        program: What the user calls the job; the key on `kernelcast.kernels`.
+        program: The user's name of the job; the key on `kernelcast.kernels`.
         rank: Its rank in a distributed job, as text; empty for a single process.
         pid: As the process sees it (every pod may be pid 1), for people only.
-        nonce: Random, drawn at start and after a fork: what tells two processes apart.
-        start_ns: When it began to count, Unix nanoseconds.
+        nonce: Random number, generated at start and after a fork, that distinguishes processes.
+        start_ns: Time when it began to count, Unix nanoseconds.
         source: One of `SOURCES`.
     """
 

@@ -84,10 +84,10 @@ _MEMORY: Final = re.compile(
 
 @lru_cache(maxsize=16_384)
 def normalise(name: str) -> str:
-    """The signature without what changes from build to build: generated namespaces, addresses, compile-order numbers.
+    """Return the signature without parts that change from build to build: generated namespaces, addresses and numbers.
 
     Inductor and XLA number their fused kernels in compile order (`triton_poi_fused_add_3`, `loop_add_fusion_12`), so
-    the same number means another kernel in the next run; what the stem names stays.
+    the same number means another kernel in the next run; the stem before the number is kept.
     """
     text = _ANONYMOUS.sub("(anonymous namespace)", name)
     text = _ADDRESS.sub("0x", text)
@@ -101,17 +101,17 @@ def kernel_id(signature: str) -> int:
 
 
 def variant(grid: str = "", block: str = "", *, shared_memory_bytes: int = 0, region: str = "", dtype: str = "") -> str:
-    """What tells two uses of one kernel apart: `grid|block|shared|region|dtype`, without what is empty at the end.
+    """Return the key of one use of a kernel: `grid|block|shared|region|dtype`, without empty fields at the end.
 
     Args:
         grid: Blocks, as `64x1x1`.
         block: Threads, as `128x1x1`.
         shared_memory_bytes: Per block.
         region: The part of the program that launched it.
-        dtype: Type or size class of what it works on, where the signature does not say so.
+        dtype: Type or size class of its data, if the signature does not contain it.
 
     Returns:
-        At most 128 characters; empty where nothing is known.
+        At most 128 characters; empty if nothing is known.
     """
     shared = str(shared_memory_bytes) if shared_memory_bytes else ""
     parts = (grid, block, shared, region[:MAX_REGION_CHARACTERS], dtype)

@@ -26,12 +26,12 @@ class Topic:
 
     Attributes:
         name: Its name on the broker.
-        key: What the record key holds.
-        value: What the record value holds.
+        key: Content of the record key, for people.
+        value: Content of the record value, for people.
         cleanup: Kafka's `cleanup.policy`.
         retention_ms: Kafka's `retention.ms`, where the policy deletes; None leaves the broker's default.
-        partitions: How many, fixed at creation.
-        help: What flows through it, for people.
+        partitions: Number of partitions, fixed at creation.
+        help: Content of the topic, for people.
     """
 
     name: str
@@ -71,15 +71,15 @@ ALERTS = Topic(
     "kernelcast.alerts", "alert fingerprint", _EVENT, "compact,delete", "alerts as Alertmanager sent them", 7 * DAY_MS
 )
 BASELINES = Topic(
-    "kernelcast.baselines", "kernel + configuration + device model", _EVENT, "compact", "what is normal, from all nodes"
+    "kernelcast.baselines", "kernel + configuration + device model", _EVENT, "compact", "baselines, from all nodes"
 )
 STATE = Topic(
     "kernelcast.state",
     "service + partition",
-    "snapshot with the offset it stands at",
+    "snapshot with the offset up to which it is valid",
     "compact",
     "for a quick restart",
-    # A restart reads all of it, and Kafka compacts no segment that is still written: by default 1 GiB or seven days.
+    # A restart reads all of it, and Kafka does not compact the segment being written: by default 1 GiB or seven days.
     extra=MappingProxyType(
         {
             "max.message.bytes": str(8 * 1024 * 1024),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 HEALTHY: Final = ("running", "done", "stopped")
-"""States that nobody need worry about."""
+"""States without a fault."""
 
 STOP_SECONDS: Final = 12.0
 _LIBC: Final = ctypes.CDLL(None)
@@ -120,7 +120,7 @@ class Supervisor:
         return [child for child in self.children if child.failed]
 
     def stop(self) -> dict[str, int | None]:
-        """Stop all; exit codes by name as they were: a child we stopped with SIGTERM gives what it exits with."""
+        """Stop all children; returns exit codes by name. A child that handles SIGTERM has the code of its own exit."""
         for child in reversed(self.children):
             child.stop()
         return {child.name: child.exit_code for child in self.children}

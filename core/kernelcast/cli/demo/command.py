@@ -39,7 +39,7 @@ def demo(  # noqa: PLR0913  a command line's options
     duration: Annotated[
         float | None,
         typer.Option(
-            help="Stop so many seconds after everything is ready, with a summary.", show_default="until Ctrl-C"
+            help="Stop this many seconds after everything is ready, with a summary.", show_default="until Ctrl-C"
         ),
     ] = None,
     summary: Annotated[Path | None, typer.Option(help="Write the summary as JSON to this file.")] = None,
@@ -93,7 +93,7 @@ def demo(  # noqa: PLR0913  a command line's options
 
 
 def _check_numbers(*, duration: float | None, kernels: str, speed: str) -> None:
-    """Refuse here what a service would refuse later, under its own setting's name."""
+    """Check options here that a service would refuse later, under the name of its setting."""
     if duration is not None and not 0 < duration < math.inf:
         raise ConfigurationError(f"--duration is {duration}; it must be above 0; leave it out to run until Ctrl-C")
     if kernels != "all" and not (kernels.isascii() and kernels.isdigit() and int(kernels) > 0):
@@ -109,7 +109,7 @@ def _check_numbers(*, duration: float | None, kernels: str, speed: str) -> None:
 
 
 def _check_writable(summary: Path) -> None:
-    """Find out now, not after the run, that the summary cannot be written; what is there stays as it is."""
+    """Check before the run that the summary can be written; an existing file is not changed."""
     try:
         summary.open("a").close()
     except OSError as error:

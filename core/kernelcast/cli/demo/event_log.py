@@ -17,7 +17,7 @@ TOPICS: Final = (HINTS.name, OUTCOMES.name, ALERTS.name)
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One event: the topic it came from and what it says."""
+    """One event, with its topic."""
 
     topic: str
     event: dict[str, Any]
@@ -72,4 +72,4 @@ class EventLog:
             try:
                 self._events.append(Seen(str(message.topic()), decode_event(message.value() or b"")))
             except EventError:
-                continue  # the services count it and set it aside; the demo only shows
+                continue  # the services count it and send it to the dead letters; the demo ignores it

@@ -23,7 +23,7 @@ def answers(url: str) -> bool:
 
 
 def query(prometheus_url: str, expression: str) -> float | None:
-    """What an expression gives in Prometheus, if it gives exactly one value."""
+    """Return the value of an expression in Prometheus; None unless it is exactly one."""
     body = fetch(f"{prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
     result: list[Any] = json.loads(body)["data"]["result"] if body else []
     return float(result[0]["value"][1]) if len(result) == 1 else None

@@ -36,10 +36,10 @@ Show = Callable[[DemoState], None]
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the user asked for.
+    """Options of the demo.
 
     Attributes:
-        source: What is measured.
+        source: The source of the measurements.
         kernels: Cap of kernel names per program and GPU, or `all`.
         speed: Replay speed, or `max`.
         duration_seconds: When to stop, counted from when everything is ready; None runs until Ctrl-C.
@@ -78,7 +78,7 @@ class Demo:
         self._source: DemoProcess | None = None
 
     def missing(self) -> list[str]:
-        """What was looked for and is not on this machine, with what to do; for people."""
+        """Return the programs that were not found on this machine, each with a remedy."""
         if not self._options.servers:
             return []
         remedy = "install it (Debian: apt-get install {}) to see rules fire and alerts arrive"
@@ -194,7 +194,7 @@ class Demo:
         self._supervisor.kill()
 
     def _settle(self, gatherer: Gatherer, show: Show, started: float, limit_seconds: float) -> None:
-        """Stop what makes data, and wait until the last of it stands in Prometheus, or for what there is."""
+        """Stop the sources of data, and wait until Prometheus has the last of it, or until the time limit."""
         for child in reversed(self._supervisor.children):
             if child.name in ("example", "source"):
                 child.stop()

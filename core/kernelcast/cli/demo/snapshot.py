@@ -1,4 +1,4 @@
-"""What the bridge exposes, as the demo shows it: GPUs, hottest kernels, forecasts, tunables, pipeline health."""
+"""Reads the bridge's page for the demo: GPUs, hottest kernels, forecasts, tunables and the health of the pipeline."""
 
 import math
 from collections import defaultdict

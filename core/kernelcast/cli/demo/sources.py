@@ -1,4 +1,4 @@
-"""What the demo measures: a real GPU, a recording, or a simulation; which it is, is said unmistakably."""
+"""Sources of the demo's data: a real GPU, a recording, or a simulation; a banner always names which."""
 
 import importlib
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ KINDS: Final = ("auto", "nvml", "simulate", "kineto", "nsys")
 
 @dataclass(frozen=True, slots=True)
 class DemoSource:
-    """Where the demo's numbers come from.
+    """The source of the demo's data.
 
     Attributes:
         kind: `nvml`, `simulate`, `kineto` or `nsys`.
@@ -32,7 +32,7 @@ class DemoSource:
 
     @property
     def banner(self) -> str:
-        """One sentence that nobody can misread."""
+        """One sentence that names the source and says whether it is real."""
         if self.kind == "nvml":
             return f"LIVE GPU: {self.reason}"
         if self.kind == "simulate":
@@ -67,10 +67,10 @@ def choose(text: str) -> DemoSource:
 
 
 def find_gpu(nvml: Any = None) -> tuple[bool, str]:
-    """Whether NVML sees a GPU, and its name or why not.
+    """Return whether NVML finds a GPU, and its name or the reason.
 
     Args:
-        nvml: Stands in for `pynvml` in tests.
+        nvml: Replaces `pynvml` in tests.
     """
     if nvml is None:
         try:

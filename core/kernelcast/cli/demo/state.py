@@ -1,4 +1,4 @@
-"""What the demo knows at a moment, gathered once a second, for the terminal, the progress lines and the summary."""
+"""State of the demo, gathered once a second for the terminal, the progress lines and the summary."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a run of the demo came to, for people and as JSON."""
+"""Summary of a run of the demo, as text and as JSON."""
 
 import json
 from collections import Counter
@@ -12,8 +12,8 @@ def summarise(state: DemoState, published: dict[str, Any] | None, exits: dict[st
     """The run as one JSON object.
 
     Args:
-        state: The last look.
-        published: What the replay or the simulation said it sent; None where there was none.
+        state: The last state.
+        published: Counts that the replay or the simulation reported as sent; None if there was neither.
         exits: Exit codes of the demo's processes.
     """
     source = state.source

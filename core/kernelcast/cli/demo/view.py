@@ -138,12 +138,12 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"  # noqa: RUF001  a dash for what is absent
+    return "–" if value is None else f"{value:,.0f}"  # noqa: RUF001  a dash for an absent value
 
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
-        return "–"  # noqa: RUF001  a dash for what is absent
+        return "–"  # noqa: RUF001  a dash for an absent value
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.2f} {unit}"

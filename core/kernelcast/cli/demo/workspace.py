@@ -37,7 +37,7 @@ FAST: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where everything listens: `HOST:PORT`; empty where it does not run."""
+    """Addresses of the services, `HOST:PORT`; empty for a service that does not run."""
 
     exporter: str
     bridge: str
@@ -54,7 +54,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The folder and what is in it."""
+    """The demo's folder, and the paths in it."""
 
     directory: Path
     endpoints: Endpoints
@@ -67,11 +67,11 @@ class Workspace:
 
     @property
     def socket(self) -> Path:
-        """Where programs hand over their kernels."""
+        """Path of the exporter's socket, to which programs report their kernels."""
         return self.directory / "probe.sock"
 
     def log(self, name: str) -> Path:
-        """Where a process's output goes."""
+        """Return the path of a process's output."""
         return self.directory / f"{name}.log"
 
     def write_config(self, *, nvml: str, kernels: str) -> None:
@@ -123,7 +123,7 @@ def find(names: Iterable[str]) -> str | None:
 
 
 def free_addresses(count: int) -> list[str]:
-    """Loopback addresses that nobody listened on a moment ago, all different."""
+    """Return different loopback addresses whose ports were free a moment ago."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -21,9 +21,9 @@ def check_broker(settings: KafkaSettings, *, probe_clock: bool) -> Iterator[Find
     """Look at Kafka.
 
     Args:
-        settings: Where it is.
+        settings: Settings of the connection.
         probe_clock: Whether to write one tombstone to the state topic, where compaction removes it; its append time
-            tells the skew. The embedded broker stamps none.
+            shows the skew. The embedded broker stamps none.
     """
     try:
         admin = Admin(settings)
@@ -65,7 +65,7 @@ def check_clock(
     appended = broker_seconds()
     after = local_seconds()
     if appended is None:
-        return warn("clock", "the broker stamps no append time, so its clock cannot be told", "kernelcast topics apply")
+        return warn("clock", "the broker stamps no append time, so its clock is unknown", "kernelcast topics apply")
     skew = max(before - appended, appended - after, 0.0)
     if skew > MAX_SKEW_SECONDS:
         return fail("clock", f"{skew:.1f} s apart from the broker's", "run chrony or another NTP client on both")
@@ -73,7 +73,7 @@ def check_clock(
 
 
 def broker_time_seconds(settings: KafkaSettings) -> float | None:
-    """The broker's clock, as its append time of one tombstone tells; None where it stamps none."""
+    """Return the broker's time, from its append time of one tombstone; None if it stamps none."""
     stamps: list[float] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:

@@ -1,11 +1,11 @@
-"""What a check found, and what to do about it."""
+"""Findings of the doctor's checks, each with a remedy."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Severity(Enum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARN = "warn"
@@ -17,11 +17,11 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        check: What was looked at.
+        check: Name of the check.
         level: Whether kernelcast works with it: fully, in part, or not.
-        found: What was found.
-        remedy: What to do; empty where nothing needs doing.
-        wrong_settings: Whether the settings that were given cannot work; the command exits with 2.
+        found: The finding.
+        remedy: The remedy; empty if none is needed.
+        wrong_settings: Whether the given settings cannot work; the command exits with 2.
     """
 
     check: str

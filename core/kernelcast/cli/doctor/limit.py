@@ -7,19 +7,19 @@ from typing import Final
 from kernelcast.cli.doctor.finding import Finding, fail
 
 SECONDS: Final = 15.0
-"""NVML answers within milliseconds; a first look at many GPUs that are asleep takes seconds."""
+"""NVML answers within milliseconds; the first query of many sleeping GPUs takes seconds."""
 
 
 def within(check: Callable[[], Iterable[Finding]], *, name: str, seconds: float = SECONDS) -> list[Finding]:
-    """What a check finds in time; where it hangs, what it found until then, and that it hangs.
+    """Run a check with a time limit; if it hangs, return the findings until then and one that says so.
 
     Args:
-        check: Runs on a thread of its own, which is left behind where it hangs.
-        name: What is asked, for people.
-        seconds: How long it may take.
+        check: Runs on a separate thread, which is abandoned if it hangs.
+        name: Name of the check, for people.
+        seconds: The time limit.
 
     Raises:
-        Exception: What the check raised.
+        Exception: The exception of the check.
     """
     found: list[Finding] = []
     failed: list[Exception] = []

@@ -1,4 +1,4 @@
-"""What the exporter and the probes need of this machine: the socket between them, the web configuration file."""
+"""Checks of this machine for exporter and probes: the socket between them, the web configuration file."""
 
 import os
 import stat

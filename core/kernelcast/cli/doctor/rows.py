@@ -1,4 +1,4 @@
-"""What NVML tells of each GPU, and why it does not tell the rest."""
+"""Checks which values NVML gives for each GPU, and why others are missing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +22,7 @@ CALLS: Final[Mapping[str, str]] = MappingProxyType(
         "nvmlDeviceGetComputeRunningProcesses": "processes",
     }
 )
-"""Calls that one argument suffices for, and what is missing without them."""
+"""NVML calls with one argument, and the values that are missing without them."""
 
 NOT_SUPPORTED: Final = ("NotSupported", "FunctionNotFound")
 NO_PERMISSION: Final = "NoPermission"
@@ -34,7 +34,7 @@ _NO_RIGHTS: Final = (
 
 
 def check_rows(load: Callable[[str], ModuleType] = import_module) -> Iterator[Finding]:
-    """What each GPU tells, and whether it is in MIG mode; nothing where NVML does not work at all."""
+    """Yield the available values of each GPU, and whether it is in MIG mode; nothing if NVML does not work at all."""
     try:
         nvml: Any = load("pynvml")
         nvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""What the doctor reads of the settings file: the exporter's own words for where it looks and writes."""
+"""The part of the settings that the doctor reads, with the exporter's names for its paths and addresses."""
 
 from pathlib import Path
 from typing import Final
@@ -13,14 +13,14 @@ DCGM_EXPORTER_URL: Final = "http://127.0.0.1:9400/metrics"
 
 
 class DoctorSettings(Section):
-    """What all services share."""
+    """Settings of all services."""
 
     kafka: KafkaSettings = KafkaSettings()
     log: LogSettings = LogSettings()
 
 
 class SpoolPlace(Section):
-    """Where messages wait while Kafka is away, and how much they may take."""
+    """Directory and size limit of the spool, which keeps messages while Kafka is away."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -44,7 +44,7 @@ class NodeSettings(Section):
 
     @property
     def spool_directory(self) -> Path | None:
-        """Where the spool lies: a relative path is below `state_directory`; None where there is none."""
+        """Directory of the spool; a relative path is below `state_directory`. None without a spool."""
         below, place = self.state_directory, self.spool.directory
         if place is None or place.is_absolute():
             return place

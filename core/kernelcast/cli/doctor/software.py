@@ -20,7 +20,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "grafana": ("grafanalib", "yaml"),
     }
 )
-"""The modules by which an extra is told to be there."""
+"""Modules whose presence shows that an extra is installed."""
 
 TOOLS: Final = (
     ("promtool", "checks rules and metrics; it comes with Prometheus"),
@@ -39,7 +39,7 @@ def check_python(running: tuple[int, ...] = tuple(sys.version_info[:3])) -> Iter
 
 
 def check_extras(present: Callable[[str], bool] = lambda module: find_spec(module) is not None) -> Iterator[Finding]:
-    """Which services can run here."""
+    """Yield, for each extra, whether it is installed."""
     for extra, modules in EXTRAS.items():
         missing = [module for module in modules if not present(module)]
         if missing:

@@ -1,4 +1,4 @@
-"""What the exporter meets on its node: the kubelet, a scheduler's job files, a TPU, a dcgm-exporter, its disk."""
+"""Checks of the exporter's node: the kubelet, a scheduler's job files, a TPU, a dcgm-exporter, its disk."""
 
 import os
 import shutil
@@ -78,7 +78,7 @@ def check_tpu(
     if answering:
         yield ok("tpu", f"a runtime answers at port {listed}")
     elif chips:
-        found = f"{len(chips)} TPU device files, and nobody answers"
+        found = f"{len(chips)} TPU device files, and no runtime answers"
         yield warn("tpu", found, "start a program on the TPU; if one runs, name its port in exporter.tpu_ports")
     else:
         yield ok("tpu", "none here")
@@ -102,13 +102,13 @@ def check_dcgm_exporter(url: str, *, fetch: Fetch | None = None) -> Iterator[Fin
 
 
 def check_directory(check: str, directory: Path | None, *, needed_bytes: int, without: str) -> Iterator[Finding]:
-    """Whether a directory of the exporter can be written, and its disk has room.
+    """Check that a directory of the exporter can be written, and that its disk has room.
 
     Args:
-        check: What it is for.
-        directory: Where it is, or will be made; None where it is switched off.
-        needed_bytes: What may go there.
-        without: What is lost where it is switched off.
+        check: Name of the check.
+        directory: The directory, which need not exist; None if it is switched off.
+        needed_bytes: Largest size of its content.
+        without: Consequence of switching it off.
     """
     if directory is None:
         yield warn(check, "switched off", without)

@@ -8,8 +8,8 @@ numba looks for changes in the function's own file only. Constants and functions
 the same, so the stamp here is a digest of the function's file and of all files of this distribution that it imports,
 and those import, as far as that goes. It holds no times: a copy of an installation takes the same machine code.
 
-What is kept can run, and nothing else can be done with it: no LLVM code to compile into other functions, no listing of
-types. Reading it back starts no part of the compiler, which saves 45 MiB and half a second in each process.
+The stored code can only be run: there is no LLVM code to compile into other functions, and no listing of types. Reading
+it back starts no part of the compiler, which saves 45 MiB and half a second in each process.
 """
 
 import errno
@@ -37,9 +37,9 @@ _DISPATCHERS: Final[list[Any]] = []
 
 
 def on_disk(dispatcher: F) -> F:
-    """Keep what a dispatcher compiles on disk, and take it from there while no source has changed.
+    """Store a dispatcher's compiled code on disk, and load it from there as long as no source has changed.
 
-    Where nothing can be written, what was compiled lasts as long as the process.
+    If nothing can be written, compiled code lasts as long as the process.
     """
     with suppress(RuntimeError):  # numba's "no locator available", where NUMBA_CACHE_LOCATOR_CLASSES names other ones
         cast("Any", dispatcher)._cache = _Cache(cast("Any", dispatcher).py_func)  # noqa: SLF001  as `enable_caching` does
@@ -112,14 +112,14 @@ class _ReadOnlyLocator(_CacheLocator):
 
 
 class _Implementation(CompileResultCacheImpl):
-    """Reduces a compiled function to what a process needs to run it, and makes it callable again."""
+    """Reduces a compiled function to the data that are needed to run it, and makes it callable again."""
 
     _locator_classes = [*CompileResultCacheImpl._locator_classes, _ReadOnlyLocator]  # noqa: RUF012, SLF001  as numba's
 
     def reduce(self, data: Any) -> Any:
-        """What is written to disk of a compiled function.
+        """Return the data of a compiled function that are written to disk.
 
-        Left out are the LLVM code for functions that call this one (only Python calls what is on disk), the annotated
+        Left out are the LLVM code for functions that call this one (only Python calls stored functions), the annotated
         source, and the environments of numba's own functions: these hold Python objects for messages that are printed,
         and to read one is to import the compiler's implementation of numpy.
         """
@@ -130,7 +130,7 @@ class _Implementation(CompileResultCacheImpl):
         return (name, kind, (code[0], _empty_bitcode())), *rest, "", reload_init, own
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
-        """A function that can be called, of what was written."""
+        """Make a callable function from the written data."""
         _declare_runtime()
         _, descriptor, *_ = payload
         # As numba does with the symbols of the LLVM code that is left out: it looks up no other ones.
@@ -234,7 +234,7 @@ def _index(file: IndexDataCacheFile) -> dict[Any, str]:
 
 
 def _readable_folders(file: str) -> list[str]:
-    """Where a source file's machine code may lie: numba's own rules, without its test of whether it can write there."""
+    """Return the folders for a source file's machine code, by numba's rules but without its test for write access."""
     folders = [str(Path(file).parent / "__pycache__")]
     if config.CACHE_DIR:  # type: ignore[attr-defined]  # numba sets it at run time
         part = _CacheLocator.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
 """Operations that numba's Python lacks, each an instruction or two or one call into C.
 
-Their callers prove what they assume: no index is checked, whatever numba's settings.
+No index is checked here, whatever numba's settings are: the callers must have checked all ranges.
 """
 
 from typing import TYPE_CHECKING, Any, cast
@@ -109,10 +109,11 @@ fold_multiply = cast("Callable[[np.uint64, np.uint64], np.uint64]", intrinsic(_f
 """The high and low halves of a 128-bit product, xored: wyhash's mixing step."""
 
 as_double = cast("Callable[[np.uint64], float]", intrinsic(_as_double))
-"""The double that 64 bits stand for."""
+"""Reinterpret 64 bits as a double."""
 
 signed = cast("Callable[[Any], int]", intrinsic(_signed))
-"""Any integer as an int64: numba makes a double of an int64 and a uint64 together, and `int()` leaves a uint64 one."""
+"""Convert any integer to int64. numba would convert an int64 and a uint64 in one expression to a double, and `int()`
+does not change a uint64."""
 
 copy_bytes = cast("Callable[[UInt8Array, int, UInt8Array, int, int], int]", intrinsic(_copy_bytes))
 """Copy `source[start:stop]` to `target[at:]`, which do not overlap, and return where the copy ends.
@@ -121,10 +122,10 @@ The caller has checked that there is room. One memcpy, where a loop tests every 
 """
 
 prefetch = cast("Callable[[UInt8Array, int], None]", intrinsic(_prefetch))
-"""Ask for the cache line at a position; a hint, harmless wherever it points."""
+"""Prefetch the cache line at a position; a hint to the processor, harmless for any address."""
 
 find_byte = cast("Callable[[UInt8Array, int, int, int], int]", intrinsic(_find_byte))
-"""Where a byte first stands in `source[start:stop]`, the range checked by the caller; `stop` where it does not.
+"""Return the first index of a byte in `source[start:stop]`, or `stop`; the caller has checked the range.
 
-C's memchr, which looks at 32 bytes at once; a loop here takes a nanosecond or two for each.
+Calls C's memchr, which compares 32 bytes at once; a loop here would take a nanosecond or two for each.
 """

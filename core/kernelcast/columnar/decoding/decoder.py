@@ -1,4 +1,4 @@
-"""OTLP messages to columns: the compiled walk, and protobuf's parser behind it for what the walk does not take."""
+"""Decodes OTLP messages to columns, by the compiled walk and, for unusual messages, by protobuf's parser."""
 
 from collections.abc import Iterator, Sequence
 
@@ -41,15 +41,15 @@ DEFAULT_LIMITS = DecoderLimits()
 
 
 class Decoder:
-    """Turns OTLP messages into columns and remembers every series by number.
+    """Converts OTLP messages to columns and assigns a number to every series.
 
-    A message decodes whole or not at all. What is new or unusual is also parsed by protobuf, whose verdict counts. Not
-    thread-safe: one per consumer thread. Releases the GIL while it works.
+    A message is decoded completely or not at all. A message with new or unusual parts is also parsed by protobuf, and
+    protobuf decides whether it is valid. Not thread-safe: one decoder per consumer thread. Releases the GIL.
 
     Args:
-        max_identities: Wire identities known at once; more are an error of the message that brings them. One costs
-            about its attribute bytes plus 70. A producer that writes its attributes in two orders has two.
-        limits: What one message may ask for.
+        max_identities: Largest number of known wire identities; a message with further ones is refused. One takes
+            about 70 bytes more than its attributes. A producer that writes its attributes in two orders has two.
+        limits: Limits of one message.
     """
 
     def __init__(self, *, max_identities: int = 4_000_000, limits: DecoderLimits = DEFAULT_LIMITS) -> None:
@@ -74,7 +74,7 @@ class Decoder:
 
     @staticmethod
     def warm_up() -> None:
-        """Compile, or load what an earlier process compiled: seconds the first time, so do it before subscribing."""
+        """Compile, or load machine code from disk. It takes seconds the first time, so call it before subscribing."""
         decoder = Decoder()
         decoder.decode([b""])
         decoder._state = decoder._state._replace(series=tables.grown_store(decoder._state.series, 0))
@@ -109,26 +109,26 @@ class Decoder:
         return decoded
 
     def identity(self, number: int) -> SeriesIdentity:
-        """What a series number stands for; computed at each call, so keep it.
+        """Return the identity behind a series number. It is computed at each call, so callers should cache it.
 
         Raises:
-            KeyError: The number stands for nothing.
+            KeyError: The number is not in use.
         """
         return self._identities.of(self._state, number)
 
     def identities(self, numbers: Int32Array) -> SharedIdentities:
-        """What many series numbers stand for, as `identity` says it of one, read together.
+        """Return the identities behind many series numbers, with shared parts stored once.
 
         Args:
             numbers: Shape (k,), int32.
 
         Raises:
-            KeyError: A number stands for nothing.
+            KeyError: A number is not in use.
         """
         return self._identities.together(self._state, numbers)
 
     def deltas(self, numbers: Int32Array) -> NDArray[np.bool_]:
-        """Which series of the last batch have delta temporality; parses nothing.
+        """Return a mask of the series of the last batch with delta temporality; parses nothing.
 
         Args:
             numbers: Shape (k,), int32.
@@ -142,7 +142,7 @@ class Decoder:
         return found
 
     def forget(self, numbers: Int32Array) -> None:
-        """Give numbers back; they may come again for other series. Numbers that stand for nothing are passed over.
+        """Free series numbers; they may be used for other series. Numbers that are not in use are ignored.
 
         Args:
             numbers: Shape (k,), int32.
@@ -237,7 +237,7 @@ class Decoder:
         self._raw_exemplars += [walked[start:stop].tobytes() for start, stop in spans]
 
     def _grow(self, status: MessageStatus) -> bool:
-        """Lengthen what the walk ran out of; whether it ran out of anything."""
+        """Enlarge the array that was too small for the walk; returns whether there was one."""
         state = self._state
         short_of = int(state.control[SHORT_OF])
         if status is MessageStatus.GROW_NUMBERS:

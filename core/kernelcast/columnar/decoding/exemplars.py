@@ -20,11 +20,11 @@ class PointExemplar:
     """One observation that went into a point.
 
     Attributes:
-        value: What was observed.
-        time_ns: When, Unix nanoseconds; 0 where that is not known.
-        trace_id: In hexadecimal, empty without.
-        span_id: In hexadecimal, empty without.
-        attributes: Those that its series does not have.
+        value: The observed value.
+        time_ns: Its time, Unix nanoseconds; 0 if unknown.
+        trace_id: In hexadecimal; empty if it has none.
+        span_id: In hexadecimal; empty if it has none.
+        attributes: Attributes that its series does not have.
     """
 
     value: float
@@ -35,10 +35,10 @@ class PointExemplar:
 
 
 def exemplars_of(type: PointType, raw: bytes) -> tuple[PointExemplar, ...]:  # noqa: A002  the field's name
-    """The exemplars of a point, in the order of the wire; those without a value are left out.
+    """Decode the exemplars of a point, in the order of the wire; those without a value are left out.
 
     Args:
-        type: What the point is; SUM for gauges, too.
+        type: Type of the point; SUM for gauges as well.
         raw: `ExemplarColumns.raw`.
     """
     return tuple(

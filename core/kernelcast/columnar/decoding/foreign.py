@@ -1,4 +1,4 @@
-"""Protobuf's own parser, for what the walk does not take: it gives the verdict, and the canonical bytes."""
+"""Checks and rewrites messages that the walk refuses, by protobuf's parser, which decides whether they are valid."""
 
 from google.protobuf.message import DecodeError as ProtobufError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest

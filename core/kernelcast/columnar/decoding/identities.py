@@ -1,4 +1,4 @@
-"""What a series number stands for, in canonical form."""
+"""Series identities in canonical form, made from the decoder's arrays."""
 
 import struct
 import sys
@@ -36,7 +36,7 @@ POINTS: Final[dict[int, Any]] = {
     7: metrics_pb2.NumberDataPoint,  # where a SummaryDataPoint has them, too
     9: metrics_pb2.HistogramDataPoint,
 }
-"""By the field that their attributes stand in."""
+"""Point messages by the field number of their attributes."""
 _PARTS: Final = {SUM_PART: "sum", COUNT_PART: "count"}
 
 
@@ -56,10 +56,10 @@ class Identities:
         self._resources: dict[int, tuple[int, Attributes]] = {}
 
     def of(self, state: WalkState, number: int) -> SeriesIdentity:
-        """The identity of a series.
+        """Return the identity of a series.
 
         Raises:
-            KeyError: The number stands for nothing.
+            KeyError: The number is not in use.
         """
         series, contexts = state.series, state.contexts
         if not 0 <= number < series.counters[USED] or series.entries["parent"][number] == UNUSED:
@@ -84,10 +84,10 @@ class Identities:
         )
 
     def together(self, state: WalkState, numbers: Int32Array) -> SharedIdentities:
-        """The identities of many series; `numbers` of shape (k,).
+        """Return the identities of many series; `numbers` has shape (k,).
 
         Raises:
-            KeyError: A number stands for nothing.
+            KeyError: A number is not in use.
         """
         series, contexts = state.series, state.contexts
         wrong = (numbers < 0) | (numbers >= series.counters[USED])
@@ -110,7 +110,7 @@ class Identities:
         )
 
     def _scope(self, contexts: Store, number: int) -> ScopeIdentity:
-        # A context's number may have been given to another one since: the stamp tells.
+        # A context's number may have been reused for another one; its stamp is different then.
         stamp = int(contexts.entries["stamp"][number])
         known = self._scopes.get(number)
         if known is None or known[0] != stamp:

@@ -1,4 +1,4 @@
-"""How much one message may ask for before it is refused."""
+"""Limits of one message; a message beyond them is refused."""
 
 from dataclasses import dataclass
 

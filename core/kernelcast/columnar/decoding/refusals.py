@@ -1,4 +1,4 @@
-"""What a message is told that asks for more than it may."""
+"""Error texts for messages that exceed a limit."""
 
 from kernelcast.columnar.columns import Int64Array
 from kernelcast.columnar.decoding.limits import DecoderLimits

@@ -50,7 +50,7 @@ def json_text(value: AnyValue) -> str:  # noqa: PLR0911  one switch over kinds o
 
 
 def json_string(text: str) -> str:
-    """A JSON string; what is not ASCII stays as it is."""
+    """Format a text as a JSON string; characters beyond ASCII are not escaped."""
     return json.dumps(text, ensure_ascii=False)
 
 

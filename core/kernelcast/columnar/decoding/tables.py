@@ -1,4 +1,4 @@
-"""The arrays the compiled decoder works on: made, lengthened, and cut into what a caller gets."""
+"""Creates and enlarges the arrays of the compiled decoder, and makes the decoder's output from them."""
 
 import secrets
 from collections.abc import Sequence
@@ -79,7 +79,7 @@ def new_data() -> UInt64Matrix:
 
 
 def without_excess(state: WalkState) -> WalkState:
-    """The state with new scratch in place of what one batch has made longer than is worth keeping."""
+    """Replace output arrays that one batch has enlarged beyond `KEPT_BYTES` by new ones."""
     if state.numbers.nbytes > KEPT_BYTES:
         state = state._replace(numbers=new_numbers())
     if state.histograms.nbytes > KEPT_BYTES:
@@ -92,7 +92,7 @@ def without_excess(state: WalkState) -> WalkState:
 
 
 def new_store() -> Store:
-    """An empty store; its hash is seeded at random, so that nobody can prepare names that collide."""
+    """Make an empty store; its hash has a random seed, so that no producer can prepare colliding names."""
     counters = np.zeros(STORE_COUNTERS, np.int64)
     counters[SEED] = secrets.randbits(63)
     counters[HASH_MASK] = -1
@@ -129,7 +129,7 @@ def compacted_store(store: Store) -> Store:
 
 
 def grouped(store: Store, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
-    """Which of some entries have the same bytes.
+    """Group entries that have the same bytes.
 
     Args:
         store: Has the entries.

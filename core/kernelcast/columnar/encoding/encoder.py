@@ -13,10 +13,10 @@ from kernelcast.wire.histogram import SCALE, DurationTotals
 from kernelcast.wire.topics import MAX_EXPORT_BYTES
 
 NESTING_BYTES = 6
-"""A tag of one byte and a length of at most five: what one level of nesting adds."""
+"""Largest size of a level of nesting: a tag of one byte and a length of at most five."""
 
 KNOWN_ATTRIBUTES = 65_536
-"""Label sets whose bytes are kept between exports: more than a node has series."""
+"""Size of the cache of encoded label sets, which lasts between exports; more than a node has series."""
 
 NUMBER_ATTRIBUTES = 7
 HISTOGRAM_ATTRIBUTES = 9
@@ -213,7 +213,7 @@ def plain_number(sample: Sample) -> bytes:
 
 @lru_cache(maxsize=KNOWN_ATTRIBUTES)
 def _plain_parts(attributes: Attributes) -> tuple[bytes, bytes, bytes]:
-    """What stands before a gauge's packed number, before one with a start, and the attributes that follow."""
+    """Return the bytes before a gauge's packed number, those before a number with a start, and the attributes."""
     tail = attribute_fields(attributes, NUMBER_ATTRIBUTES)
     gauge_head, since_head = (fields.delimited_head(1, packed.size + len(tail)) for packed in (_DOUBLE, _SINCE_DOUBLE))
     return gauge_head, since_head, tail

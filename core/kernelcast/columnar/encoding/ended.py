@@ -8,16 +8,16 @@ from kernelcast.columnar.series import Attributes
 from kernelcast.wire.catalogue import Kind, Metric
 
 _STATES: Final = (Kind.GAUGE, Kind.INFO)
-"""What states a present fact. Counters and histograms are history, which stays true when nobody adds to it."""
+"""Kinds that state a present fact. Counters and histograms are history, which stays true without further samples."""
 
 _Series = tuple[str, Attributes]
-"""A metric's name on `/metrics`, which is its own, and the labels."""
+"""A metric's name on `/metrics`, which is unique, and the labels."""
 _Known = Mapping[_Series, Metric]
 Group = TypeVar("Group", bound=Hashable)
 
 
 class EndedSeries(Generic[Group]):
-    """Compares what each group of series says with what it said before.
+    """Compares each group's samples with its previous ones, and ends the series that are missing; not thread-safe.
 
     ::
 
@@ -41,9 +41,9 @@ class EndedSeries(Generic[Group]):
         """The samples, and one without a value for each gauge or info series that the group no longer has.
 
         Args:
-            group: Whose series these are; all of them must be among `samples`, every time.
-            samples: What the group says now.
-            time_ns: When it says so, Unix nanoseconds.
+            group: The group of series; `samples` must contain all of its samples each time.
+            samples: The group's present samples.
+            time_ns: Time of the samples, Unix nanoseconds.
         """
         said = list(samples)
         now = {(one.metric.prometheus_name, one.attributes): one.metric for one in said if one.metric.kind in _STATES}

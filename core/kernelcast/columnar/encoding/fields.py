@@ -28,7 +28,7 @@ def varint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> int:
-    """A sint32 as the non-negative integer that stands for it."""
+    """Encode a sint32 as a non-negative integer: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return 2 * value if value >= 0 else -2 * value - 1
 
 
@@ -44,7 +44,7 @@ def delimited(number: int, *parts: bytes) -> bytes:
 
 
 def delimited_head(number: int, length: int) -> bytes:
-    """What stands before the content of `delimited(number, …)`, of so many bytes."""
+    """Return the tag and length before the content of `delimited(number, …)`, whose content has `length` bytes."""
     return bytes((number << 3 | DELIMITED,)) + varint(length)
 
 

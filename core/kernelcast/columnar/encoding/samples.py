@@ -1,4 +1,4 @@
-"""What the encoder takes and gives: a resource, its samples, and the export requests made of them."""
+"""Input and output of the encoder: a resource, its samples, and the export requests made from them."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -9,12 +9,12 @@ from kernelcast.wire.errors import WireError
 from kernelcast.wire.histogram import DurationTotals
 
 REQUIRED_ATTRIBUTES = ("service.name", "service.instance.id")
-"""Without them a second writer of the same series cannot be told apart."""
+"""Without them a second writer of the same series could not be distinguished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Who writes the samples.
+    """The resource that writes the samples.
 
     Attributes:
         attributes: Sorted by key, each key once; always `service.name` and `service.instance.id`.

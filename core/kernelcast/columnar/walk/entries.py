@@ -1,4 +1,4 @@
-"""The few compiled functions that Python calls."""
+"""Entry points: the compiled functions that Python code calls."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def roll_back(state: WalkState) -> None:
 
 @kernel
 def release(state: WalkState, numbers: Int32Array) -> int:
-    """Give numbers back; those that stand for nothing are passed over. Returns how many were given back."""
+    """Free series numbers; those not in use are ignored. Returns how many were freed."""
     released = 0
     for i in range(len(numbers)):
         number = signed(numbers[i])
@@ -54,11 +54,11 @@ def group(store: Store, numbers: Int32Array, table: Int32Array, groups: Int32Arr
         store: Has the entries.
         numbers: Shape (k,), the entries.
         table: Scratch: all -1, a power of two long, at most half full of k.
-        groups: Shape (k,), for each entry's group.
-        first: Shape (k,), for the first row of each group.
+        groups: Shape (k,), output: each entry's group.
+        first: Shape (k,), output: the first row of each group.
 
     Returns:
-        How many groups there are.
+        The number of groups.
     """
     found, mask = 0, len(table) - 1
     seed = np.uint64(store.counters[SEED])

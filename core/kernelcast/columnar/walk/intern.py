@@ -1,4 +1,4 @@
-"""Numbers for byte strings: hashed, compared, given once, taken back, reused."""
+"""Interning of byte strings: a hash table over an arena that assigns, frees and reuses numbers."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from kernelcast.columnar.walk.stream import equal, hash_bytes
 
 @routine
 def find(store: Store, parent: int, b: UInt8Array, p: int, length: int) -> tuple[int, np.uint64]:
-    """The number of `length` bytes at b[p] under a parent, or ABSENT; and their hash."""
+    """Return the number of `length` bytes at b[p] under a parent, or ABSENT; and their hash."""
     seed = np.uint64(store.counters[SEED]) + np.uint64(parent + 1)
     hashed = hash_bytes(b, p, length, seed) & np.uint64(store.counters[HASH_MASK])
     mask = len(store.slots) - 1
@@ -47,7 +47,7 @@ def find(store: Store, parent: int, b: UInt8Array, p: int, length: int) -> tuple
 
 @routine
 def shortage(store: Store, length: int) -> int:
-    """What one more entry of `length` bytes lacks: ENTRIES, ARENA, or 0."""
+    """Return which array is too small for an entry of `length` bytes: ENTRIES, ARENA, or 0 for none."""
     counters = store.counters
     if counters[FREE] == 0 and counters[USED] >= len(store.entries):
         return ENTRIES
@@ -58,7 +58,7 @@ def shortage(store: Store, length: int) -> int:
 
 @routine
 def take_number(store: Store) -> int:
-    """A number that stands for nothing: one given back, else the next."""
+    """Return an unused number: the last freed one, else the next new one."""
     counters = store.counters
     if counters[FREE] > 0:
         counters[FREE] -= 1
@@ -69,14 +69,14 @@ def take_number(store: Store) -> int:
 
 @routine
 def append(store: Store, b: UInt8Array, p: int, length: int) -> None:
-    """Copy bytes to the arena's end; there is room."""
+    """Copy bytes to the arena's end, which has room."""
     copy_bytes(store.arena, store.counters[ARENA_USED], b, p, p + length)
     store.counters[ARENA_USED] += length
 
 
 @routine
 def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, length: int) -> int:
-    """A new entry's number; `find` has just not found it and there is room."""
+    """Add an entry and return its number; `find` has not found it, and `shortage` has found room."""
     counters = store.counters
     number = take_number(store)
     store.entries[number].hash = hashed
@@ -101,7 +101,7 @@ def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, len
 
 @routine
 def remove(store: Store, number: int) -> None:
-    """Take an entry out of the table; entries after it move up, so no tombstones pile up under churn."""
+    """Remove an entry from the table. Entries after it move up, so that churn leaves no deleted slots behind."""
     mask = len(store.slots) - 1
     hole = signed(store.entries[number].hash & np.uint64(mask))
     while store.slots[hole] != number:
@@ -126,7 +126,7 @@ def remove(store: Store, number: int) -> None:
 
 @routine
 def release_context(contexts: Store, number: int) -> None:
-    """Remove a context that nothing refers to, and every one above it that this leaves without a child."""
+    """Remove a context without references, and each parent that is left without a child."""
     while number >= 0 and contexts.entries[number].refs == 0:
         parent = signed(contexts.entries[number].parent)
         remove(contexts, number)
@@ -137,7 +137,7 @@ def release_context(contexts: Store, number: int) -> None:
 
 @routine
 def release_series(state: WalkState, number: int) -> None:
-    """Give a series' number back, and the contexts that only it used."""
+    """Free a series' number, and the contexts that only it used."""
     metric = signed(state.series.entries[number].parent)
     remove(state.series, number)
     state.contexts.entries[metric].refs -= 1
@@ -146,14 +146,14 @@ def release_series(state: WalkState, number: int) -> None:
 
 @routine
 def begin(store: Store) -> None:
-    """Note where a message begins."""
+    """Record the state at the begin of a message, for `undo`."""
     store.counters[FRESH] = 0
     store.counters[ARENA_MARK] = store.counters[ARENA_USED]
 
 
 @routine
 def undo(state: WalkState) -> None:
-    """Remove every entry the present message made."""
+    """Remove every entry that the present message added."""
     series, contexts = state.series, state.contexts
     for i in range(series.counters[FRESH] - 1, -1, -1):
         release_series(state, signed(series.entries[i].fresh))
@@ -162,7 +162,7 @@ def undo(state: WalkState) -> None:
         if contexts.entries[number].parent != UNUSED:
             release_context(contexts, number)
     for store in (series, contexts):
-        # What the message appended stands at the arena's end, so it is cut off rather than wasted.
+        # The bytes that the message appended are at the arena's end, so the end is moved back and nothing is wasted.
         store.counters[WASTE] -= store.counters[ARENA_USED] - store.counters[ARENA_MARK]
         store.counters[ARENA_USED] = store.counters[ARENA_MARK]
         store.counters[FRESH] = 0
@@ -170,7 +170,7 @@ def undo(state: WalkState) -> None:
 
 @routine
 def compact(store: Store, arena: UInt8Array) -> None:
-    """Copy what is still referred to into a new arena, which is long enough."""
+    """Copy the entries in use to a new arena, which is large enough."""
     at = 0
     for number in range(store.counters[USED]):
         if store.entries[number].parent != UNUSED:

@@ -1,7 +1,7 @@
-"""The arrays that the compiled decoder works on, and what each slot of its control arrays means.
+"""Layout of the compiled decoder's arrays, and the meaning of each slot of its control arrays.
 
-Named tuples of few arrays: compiled functions pass each array along as seven arguments. The arrays are replaced by
-longer ones between calls.
+The arrays are few, because one compiled function passes each array to another as seven arguments. Between calls, Python
+replaces arrays that are too small by larger ones.
 """
 
 from enum import IntEnum
@@ -17,7 +17,7 @@ UInt64Matrix = NDArray[np.uint64]
 
 
 class MessageStatus(IntEnum):
-    """What became of one message; GROW_* ask for longer arrays and another try."""
+    """Result for one message. GROW_*: an array is too small; Python enlarges it and repeats the message."""
 
     OK = 0
     ODD = -1
@@ -97,14 +97,14 @@ FREE: Final = 1  # numbers given back, on the free stack
 ARENA_USED: Final = 2
 WASTE: Final = 3  # bytes of the arena that nothing refers to any more
 FRESH: Final = 4  # entries made by the present message
-STAMP: Final = 5  # rises with every entry made, so that a reused number can be told from its former self
+STAMP: Final = 5  # rises with every new entry, so that a reused number differs from its former use
 ARENA_MARK: Final = 6  # ARENA_USED when the message began
 SEED: Final = 7
 HASH_MASK: Final = 8  # all ones; tests clear bits to make hashes collide
 STORE_COUNTERS: Final = 9
 
 ABSENT: Final = -1  # a parent: none, the entry is a resource; a slot: empty
-UNUSED: Final = -2  # a parent: the number stands for nothing
+UNUSED: Final = -2  # a parent: the number is not in use
 
 
 ENTRY: Final = np.dtype(
@@ -116,7 +116,7 @@ ENTRY: Final = np.dtype(
         ("length", np.int32),  # how many of its bytes are identity
         ("extra", np.int32),  # how many follow that are not: a description
         ("refs", np.int32),  # entries that have this one as their parent
-        ("successor", np.int32),  # what followed it the last time: a guess, always checked
+        ("successor", np.int32),  # the entry that followed it last time: a guess, always checked
         (
             "free",
             np.int32,

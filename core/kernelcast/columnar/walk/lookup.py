@@ -1,4 +1,10 @@
-"""From bytes of a message to the number of a series, making what is new."""
+"""Finds the number of a series by the bytes of a message, and adds new resources, scopes, metrics and series.
+
+Numbers form a tree: a resource, its scopes, their metrics, and the series of a metric. Lookups guess first: producers
+    send
+metrics and series in the same order each time, so each entry remembers its `successor`, the entry that followed it last
+time. The bytes are always compared, so a wrong guess costs one comparison and the hash table is searched instead.
+"""
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, inlined, routine, signed
@@ -32,26 +38,29 @@ from kernelcast.columnar.walk.layout import (
 from kernelcast.columnar.walk.stream import delimited, equal
 
 METRIC_KEY_HEADER = 11
-"""Type, temporality, monotonic, the lengths of name and unit in 4 bytes each; name, unit and the scope's schema URL
-follow."""
+"""Size of a metric key's header. Example, a cumulative monotonic sum (type 7) `hits` of unit `1` without schema URL:
+
+    07 02 01  04 00 00 00  01 00 00 00  68 69 74 73  31
+    type, temporality, monotonic; lengths of name and unit; name; unit; schema URL
+"""
 METRIC_KEY_TEMPORALITY = 1
-"""Where in it the temporality stands."""
+"""Index of the temporality in a key."""
 
 SUMMARY_TYPE = 11
-"""`series.PointType.SUMMARY`. A summary has one key for each of its parts, told where sums tell temporality."""
+"""`series.PointType.SUMMARY`. A summary has one key for each of its parts; the byte of the temporality is the part."""
 QUANTILE_PART = 0
 SUM_PART = 1
 COUNT_PART = 2
 QUANTILE_BYTES = 8
-"""At the end of a quantile's key: the bits of the double."""
+"""Size of the bits of the quantile, a double, at the end of a quantile's key."""
 
 MAX_DESCRIPTION_BYTES = 4096
-"""A longer description is not kept: it serves people, and would stay as long as the metric."""
+"""A longer description is not stored: it would stay in memory as long as the metric."""
 
 
 @routine
 def context(state: WalkState, parent: int, b: UInt8Array, start: int, stop: int) -> int:
-    """The number of a resource or scope, or a status below 0."""
+    """Return the number of a resource or scope, a new one if needed, or a status below 0."""
     number, hashed = find(state.contexts, parent, b, start, stop - start)
     if number >= 0:
         return signed(number)
@@ -69,7 +78,7 @@ def context(state: WalkState, parent: int, b: UInt8Array, start: int, stop: int)
 
 @routine
 def enclosing_scope(state: WalkState, b: UInt8Array) -> int:
-    """The number of the scope that the walk stands in, or a status below 0."""
+    """Return the number of the scope that the walk is in, or a status below 0."""
     control = state.control
     if control[SCOPE] >= 0:
         return signed(control[SCOPE])
@@ -120,7 +129,7 @@ def metric_context(
     kind: tuple[int, int, int],
     texts: tuple[tuple[int, int], tuple[int, int], tuple[int, int]],
 ) -> int:
-    """The number of a metric, or a status below 0.
+    """Return the number of a metric, a new one if needed, or a status below 0.
 
     Args:
         state: The decoder's arrays.
@@ -165,7 +174,7 @@ def metric_context(
 
 @routine
 def series_of(state: WalkState, metric: int, b: UInt8Array, start: int, stop: int) -> int:
-    """The number of the series with the attribute fields from start to stop, or a status below 0."""
+    """Return the number of the series with the attribute fields b[start:stop], or a status below 0."""
     control, series = state.control, state.series
     number, hashed = find(series, metric, b, start, stop - start)
     if number < 0:
@@ -187,7 +196,7 @@ def series_of(state: WalkState, metric: int, b: UInt8Array, start: int, stop: in
 
 @routine
 def read_attributes(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
-    """The series of the run of attribute fields that starts at p, or a status below 0; and the position after it."""
+    """Return the series of the attribute fields that start at p, or a status below 0; and the position after them."""
     tag = b[p]
     stop = p
     while stop < end and b[stop] == tag:
@@ -199,10 +208,10 @@ def read_attributes(state: WalkState, metric: int, b: UInt8Array, p: int, end: i
 
 @inlined
 def attributes(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -> tuple[int, int]:
-    """As `read_attributes`, but first tries the series that followed the last one the time before.
+    """Return the same as `read_attributes`, but try the successor of the last series first.
 
-    Producers send their series in one order again and again. Equal bytes are a run of whole fields, because those of
-    the known series were; the run must also end where they end.
+    Bytes that equal those of a known series are whole fields, because the known ones were. The run of fields must also
+    end there: the next byte must not be another attribute's tag.
     """
     series = state.series
     guess = signed(series.entries[state.control[LAST_SERIES]].successor)

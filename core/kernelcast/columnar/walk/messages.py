@@ -1,4 +1,4 @@
-"""From a message down to its data points; fields may stand in any order, repeated ones aside."""
+"""Walks a message down to its data points; fields may be in any order, except repeated ones."""
 
 import numpy as np
 
@@ -195,7 +195,7 @@ def metric(state: WalkState, b: UInt8Array, p: int, end: int) -> int:  # noqa: C
 
 @routine
 def header(state: WalkState, b: UInt8Array, p: int, end: int) -> tuple[int, tuple[int, int], tuple[int, int]]:
-    """Where a ResourceMetrics has its resource, or a ScopeMetrics its scope; its schema URL; or a status below 0."""
+    """Return the ranges of a ResourceMetrics' resource or a ScopeMetrics' scope, and of its schema URL; or a status."""
     found = NOWHERE
     schema = NOWHERE
     while p < end:

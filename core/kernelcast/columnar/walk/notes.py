@@ -1,4 +1,4 @@
-"""Where the exemplars of points lie: most points have none, and pay nothing."""
+"""Records the byte ranges of points' exemplars; points without exemplars, which are most, cost nothing."""
 
 from kernelcast.columnar.compiled import routine, signed
 from kernelcast.columnar.walk.layout import EXEMPLARS, GROW_EXEMPLARS, ODD, OK, VERIFY, WalkState

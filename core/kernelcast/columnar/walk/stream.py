@@ -1,7 +1,7 @@
-"""Protobuf's wire format, read with cursors that only advance and never pass the enclosing end.
+"""Reads protobuf's wire format, with cursors that only advance and never pass the enclosing end.
 
-A position below 0 stands for bytes that this reader does not accept. Some of them protobuf does (tags or lengths of
-more bytes than needed, groups); the caller asks it.
+A position below 0 means that this reader does not accept the bytes. protobuf accepts some of them (tags or lengths of
+more bytes than needed, groups), so the caller passes the message to protobuf.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def varint(b: UInt8Array, p: int, end: int) -> tuple[np.uint64, int]:
 
 @inlined
 def delimited(b: UInt8Array, p: int, end: int) -> tuple[int, int]:
-    """Start and stop of the field whose length stands at p; stop is below 0 if it passes the end."""
+    """Return start and stop of the field whose length is at p; stop is below 0 if it passes the end."""
     length, start = varint(b, p, end)
     if start < 0 or start - p > LENGTH_BYTES or length > np.uint64(end - start):
         return 0, -1
@@ -55,7 +55,7 @@ def delimited(b: UInt8Array, p: int, end: int) -> tuple[int, int]:
 
 @routine
 def skip(b: UInt8Array, p: int, end: int) -> int:
-    """The position after the field whose tag stands at p, whatever it is; not of groups and tags above one byte."""
+    """Return the position after the field whose tag is at p; below 0 for groups and tags of more than one byte."""
     tag = b[p]
     if tag < 8 or tag >= 128:
         return -1

@@ -1,7 +1,7 @@
-"""The topics on the broker: what is there, and making them what the contract says.
+"""Administration of topics: reads the broker's topics, and applies the contract to them.
 
-The embedded broker has no administration (it names no controller): there, topics come into being when their metadata is
-asked for, and settings cannot be changed.
+The embedded broker has no administration (it names no controller): its topics are created when their metadata is
+requested, and settings cannot be changed.
 """
 
 import time
@@ -51,7 +51,7 @@ class TopicState:
 
 
 class TopicResult(Enum):
-    """What `apply_topics` did about a topic."""
+    """Result of `apply_topics` for a topic."""
 
     CREATED = "created"
     ALTERED = "altered"
@@ -63,13 +63,13 @@ class TopicResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What `apply_topics` did to one topic.
+    """Change of one topic by `apply_topics`.
 
     Attributes:
         topic: Its name.
-        outcome: Its state now.
-        detail: What was set, of this topic alone.
-        remark: Why it is not as it should be; often the same for several topics, so shown once for all of them.
+        outcome: The result.
+        detail: The settings that were changed for this topic.
+        remark: Reason for a remaining difference; often the same for several topics, so it is shown once for all.
     """
 
     topic: str
@@ -196,20 +196,20 @@ def apply_topics(
     partitions: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[TopicChange]:
-    """Make the broker's topics what the contract says; returns when they can be seen.
+    """Create and correct the broker's topics by the contract; returns when they are visible.
 
     Args:
-        settings: Where Kafka is.
-        topics: The topics that should be.
+        settings: Settings of the connection.
+        topics: The topics of the contract.
         replication_factor: Replicas of topics that are made now.
         partitions: Partitions of topics that are made now; None takes each topic's own number.
-        clock: For the wait until topics can be seen.
+        clock: Measures the wait until topics are visible.
 
     Returns:
-        What was done, a line for each topic, in their order; partitions are never changed, only reported.
+        The change of each topic, in their order. Numbers of partitions are never changed, only reported.
 
     Raises:
-        BrokerError: The broker cannot be reached, or topics made do not appear.
+        BrokerError: The broker cannot be reached, or created topics do not appear.
     """
     admin = Admin(settings)
     if not admin.can_administrate():
@@ -258,7 +258,7 @@ def _settle(admin: Admin, topic: Topic, state: TopicState, partitions: int | Non
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A setting of a topic that is not what the contract says; `found` is empty where it is not set."""
+    """A setting of a topic that differs from the contract; `found` is empty if it is not set."""
 
     setting: str
     found: str

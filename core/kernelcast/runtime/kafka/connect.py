@@ -16,7 +16,7 @@ from kernelcast.wire.errors import BrokerError, ConfigurationError
 from kernelcast.wire.topics import PARTITIONER
 
 QUEUE_KIBIBYTES: Final = 64 * 1024
-"""What a producer may hold in memory while Kafka is away."""
+"""Size of a producer's queue in memory, which fills while Kafka is away."""
 
 MAX_MESSAGE_BYTES: Final = 9 * 1024 * 1024
 """Above `max.message.bytes` of the largest topics (8 MiB), so that the topic's limit decides."""
@@ -42,12 +42,13 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         "enable.auto.offset.store": "false",
         "enable.partition.eof": "false",
         "auto.offset.reset": "earliest",
-        # A topic that is made, or gets partitions, after the service has started is noticed so soon, not in 5 minutes.
+        # A topic that is created or extended after the service has started is found after this time, not after 5
+        # minutes.
         "topic.metadata.refresh.interval.ms": "10000",
-        # Live metrics: what a killed member had must be read again within seconds, not librdkafka's 45.
+        # Live metrics: the partitions of a killed member must be read again within seconds, not after librdkafka's 45.
         "session.timeout.ms": "10000",
         "heartbeat.interval.ms": "2000",
-        # A full queue is looked at again so soon: librdkafka's 1 s lets a reader that catches up wait most of the time.
+        # A full queue is checked again after this time; with librdkafka's 1 s a reader that catches up mostly waits.
         "fetch.queue.backoff.ms": "10",
         # Read ahead of the service, all partitions together; four times as much is no faster, and is held in memory.
         "queued.max.messages.kbytes": "16384",
@@ -77,8 +78,8 @@ def consumer_properties(settings: KafkaSettings, own: Mapping[str, Any]) -> dict
     """A consumer's properties, less those of ours that its group's protocol forbids.
 
     Args:
-        settings: Its properties win over ours, so they may choose the protocol, too.
-        own: What the service sets beside `CONSUMER_PROPERTIES`.
+        settings: Its properties have precedence over ours, so they may choose the protocol as well.
+        own: The service's properties in addition to `CONSUMER_PROPERTIES`.
     """
     properties = {**CONSUMER_PROPERTIES, **own}
     if settings.properties.get(GROUP_PROTOCOL, properties.get(GROUP_PROTOCOL, "classic")) == "consumer":
@@ -120,14 +121,14 @@ def check(settings: KafkaSettings) -> None:
 
 
 def error_text(error: KafkaException) -> str:
-    """What librdkafka says in an exception."""
+    """Return librdkafka's text in an exception."""
     reason = error.args[0] if error.args else error
     return str(reason.str()) if isinstance(reason, confluent_kafka.KafkaError) else str(reason)
 
 
 @contextmanager
 def broker_errors(doing: str, *, remedy: str = "") -> Iterator[None]:
-    """Raise what librdkafka raises inside the block as `BrokerError`, saying what was being done and what may help."""
+    """Convert librdkafka's exceptions inside the block to `BrokerError`, with the action and a remedy."""
     try:
         yield
     except KafkaException as error:

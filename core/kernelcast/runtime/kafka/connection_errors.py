@@ -80,18 +80,18 @@ class ConnectionErrors:
             raise BrokerError(f"{refused}; {remedy_of_login(self.reason)}")
 
     def error(self, doing: str, settings: KafkaSettings) -> BrokerAccessError:
-        """The error to raise where Kafka could not be reached, with its reason and its remedy.
+        """Return the error for a failed connection, with its reason and remedy.
 
         Args:
-            doing: What was being done.
-            settings: What was tried, for the cases in which librdkafka does not say enough.
+            doing: The action that failed.
+            settings: Settings of the connection, to find the reason if librdkafka does not name it.
         """
         reason, remedy = _explained(self._code, self.reason, settings)
         return BrokerAccessError(f"{doing} failed: {reason}", remedy=remedy)
 
 
 def remedy_of_login(reason: str) -> str:
-    """What to do about a refused login."""
+    """Return the remedy for a refused login."""
     if "mechanism" in reason:
         return "set sasl.mechanism in kafka.properties to one that the broker offers"
     return "set sasl.username and sasl.password in kafka.properties to a user that the broker knows"
@@ -154,7 +154,7 @@ def _closed_at_the_handshake(address: str) -> tuple[str, str]:
 
 
 def _remedy_of_certificate(error: ssl.SSLCertVerificationError) -> str:
-    """What to do about a certificate that was not accepted; codes are those of OpenSSL's X509_V_ERR."""
+    """Return the remedy for a refused certificate, by OpenSSL's code X509_V_ERR."""
     if error.verify_code in {9, 10}:
         return "renew the broker's certificate, or correct this machine's clock"
     if error.verify_code in {62, 64}:

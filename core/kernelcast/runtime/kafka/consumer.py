@@ -25,14 +25,14 @@ REQUEST_TIMEOUT_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
 """How long `close` waits by default. librdkafka itself waits for as long as a broker leaves a commit unanswered."""
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
-"""What `committed` gives for a partition of which the group has committed nothing."""
+"""Result of `committed` for a partition without a committed offset."""
 
 
 class Rebalance(Protocol):
-    """What a service does when partitions come and go; called inside `consume` and `close`, on their thread."""
+    """Callbacks of a service for rebalances; called inside `consume` and `close`, on their thread."""
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition] | None:
-        """Partitions that are new to this member; none at all is an answer too.
+        """Take partitions that are new to this member; an empty assignment is reported as well.
 
         Returns:
             The same partitions with the offsets to start from, or None to start from the committed ones.
@@ -60,8 +60,8 @@ class Consumer:
             settings: Where Kafka is.
             group_id: The consumer group; also names this client in the broker's logs.
             overrides: The service's own properties; the settings' properties win over them.
-            registry: Where the consumer's own metrics go; None keeps them to itself.
-            client: Stands in for librdkafka's in tests.
+            registry: Registry of the consumer's own metrics; None does not expose them.
+            client: Replaces librdkafka's client in tests.
 
         Raises:
             ConfigurationError: librdkafka refuses a property.
@@ -115,7 +115,7 @@ class Consumer:
             self._client.incremental_unassign(list(partitions))
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Message], list[KafkaError]]:
-        """Read what there is, at most so many messages and so long.
+        """Read available messages, up to a number and a time-out.
 
         Returns:
             Messages (a tombstone has no value: test for None, an empty message is falsy), and errors that pass by
@@ -151,10 +151,10 @@ class Consumer:
         return ends
 
     def settled(self) -> bool:
-        """Whether the group is stable, and has given this member just what it reads, be it nothing.
+        """Whether the group is stable and its assignment to this member equals the partitions being read.
 
-        To be asked while no `assigned` comes: with the new protocol (KIP-848) there is none for a member that gets no
-        partition, or none in place of those it has given up. The old one calls in any case; False there.
+        Call it while no `assigned` comes: the new protocol (KIP-848) has no callback for a member that gets no
+        partitions, or none in place of those it has given up. The old protocol always calls back; False there.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -205,7 +205,7 @@ class Consumer:
         return int(low), int(high)
 
     def known_high(self, partition: TopicPartition) -> int:
-        """The next offset Kafka will write, as its last answer to a fetch said; negative before one. Asks nobody."""
+        """Return the high watermark of Kafka's last answer to a fetch, without a query; negative before one."""
         _, high = self._client.get_watermark_offsets(partition, cached=True)
         return int(high)
 
@@ -302,10 +302,11 @@ class Consumer:
         self._client.close()
 
     def __del__(self) -> None:
-        """Give up on what nobody closed: its client is never destroyed.
+        """Leak the client of a consumer that was not closed: it is never destroyed.
 
-        librdkafka's destructor, and `close` too, can wait for ever for a rebalance to be answered, or a broker, that is
-        gone; inside a garbage collection that would stop the whole program. The broker misses the member by itself.
+        librdkafka's destructor and its `close` can wait for ever for the answer to a rebalance, or for a broker that is
+        gone. Inside a garbage collection that would stop the whole program. The broker removes the member after its
+        session time-out.
         """
         if not getattr(self, "_closed", True):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))

@@ -38,10 +38,10 @@ class Received(Protocol):
     """The part of confluent_kafka.Message that dead letters need."""
 
     def topic(self) -> str | None:
-        """Where it was read."""
+        """Topic of the message."""
 
     def partition(self) -> int | None:
-        """In which partition."""
+        """Partition of the message."""
 
     def offset(self) -> int | None:
         """At which offset."""
@@ -54,7 +54,10 @@ class Received(Protocol):
 
 
 class DeadLetters:
-    """Puts messages aside, at a bounded rate: a stream of poison must not become a second stream of the same size."""
+    """Sends messages that cannot be used to the dead letter topic, at a bounded rate; safe for several threads.
+
+    The bound keeps a stream of bad messages from becoming a second stream of the same size.
+    """
 
     def __init__(
         self,
@@ -77,11 +80,11 @@ class DeadLetters:
                 self._messages.labels(topic, outcome)
 
     def send(self, message: Received, error: Exception) -> None:
-        """Put a message aside, with where it came from and what was wrong with it; never raises."""
+        """Send a message to the dead letter topic, with its origin and its error; never raises."""
         topic = message.topic() or ""
         allowed = self._bucket.take()
         self._log.warning(
-            "message put aside",
+            "message cannot be used",
             topic=topic,
             partition=message.partition(),
             offset=message.offset(),
@@ -116,7 +119,7 @@ class DeadLetters:
 
 
 class TokenBucket:
-    """So many at once, and so many a second after that; safe to use from several threads."""
+    """Token bucket: `burst` events at once, then `rate_per_second`; safe for several threads."""
 
     def __init__(self, clock: Callable[[], float], *, rate_per_second: float, burst: float) -> None:
         self._clock = clock

@@ -15,7 +15,7 @@ from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import TOPICS
 
 EMBEDDED_PARTITIONS: Final = 4
-"""What the mock cluster gives every topic; librdkafka offers no property for it."""
+"""Number of partitions of every topic in the mock cluster; librdkafka has no property for it."""
 
 _START_TIMEOUT_SECONDS: Final = 10.0
 

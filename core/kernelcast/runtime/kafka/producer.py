@@ -36,10 +36,10 @@ CAUSES: Final = ("queue_full", "too_large", "refused")
 
 
 class Undelivered(str):
-    """Why Kafka has not got a message, in words.
+    """Reason why Kafka does not have a message.
 
     Attributes:
-        final: Sending it again cannot help.
+        final: Whether sending it again is useless.
     """
 
     __slots__ = ("final",)
@@ -78,10 +78,10 @@ class Producer:
         Args:
             settings: Where Kafka is.
             client_id: Names this client in the broker's logs and quotas.
-            registry: Where the producer's own metrics go; None keeps them to itself.
-            topics: What will be written to, so that their counters start at 0.
-            properties: What this service sets beside our own; those of the settings win.
-            client: Stands in for librdkafka's in tests.
+            registry: Registry of the producer's own metrics; None does not expose them.
+            topics: Topics that will be written to, so that their counters start at 0.
+            properties: The service's properties in addition to our own; those of the settings have precedence.
+            client: Replaces librdkafka's client in tests.
 
         Raises:
             ConfigurationError: librdkafka refuses a property.
@@ -112,10 +112,10 @@ class Producer:
         on_delivery: DeliveryListener | None = None,
         partition: int | None = None,
     ) -> None:
-        """Queue a message; what the queue has no room for is dropped and counted, never raised.
+        """Queue a message. If the queue is full, it is dropped and counted; nothing is raised.
 
         Args:
-            topic: Where to.
+            topic: The topic.
             key: Chooses the partition.
             value: The message; None is a tombstone.
             headers: Names and values.
@@ -147,11 +147,11 @@ class Producer:
         self._client.poll(timeout_seconds)
 
     def flush(self, timeout_seconds: float) -> int:
-        """Wait until Kafka has answered for every message, at most so long; returns how many it has not."""
+        """Wait until Kafka has answered for every message, or until the time-out; returns the unanswered ones."""
         return int(self._client.flush(timeout_seconds))
 
     def close(self, timeout_seconds: float) -> int:
-        """Flush, then give up what is left, which is counted as failed; returns how many those were."""
+        """Flush, then drop the remaining messages, which are counted as failed; returns their number."""
         outstanding = self.flush(timeout_seconds)
         if outstanding:
             self._client.purge()

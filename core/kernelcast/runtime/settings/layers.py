@@ -1,4 +1,4 @@
-"""Where settings come from: defaults, a YAML file, the environment, flags; later ones win, each knows its origin."""
+"""Layers of settings: defaults, a YAML file, the environment, flags; later ones override, each value has an origin."""
 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +17,7 @@ from kernelcast.wire.errors import ConfigurationError
 Keys = tuple[str, ...]
 
 SHARED_SECTIONS: Final = ("kafka", "log")
-"""Stand at the top of the file for all services; a service's own section may override them."""
+"""Sections at the top of the file for all services; a service's section may override them."""
 
 SECTIONS: Final = frozenset({*SHARED_SECTIONS, "exporter", "bridge", "predictor", "replay", "simulate", "demo"})
 """One file serves all daemons of a site, so each must know the names of the others' sections."""
@@ -40,7 +40,7 @@ class Layers:
     origins: dict[Keys, tuple[str, str]] = field(default_factory=dict)
 
     def put(self, keys: Keys, value: Any, *, name: str, source: str) -> None:
-        """Set a value over what an earlier source said; mappings are merged key by key."""
+        """Override the value of an earlier source; mappings are merged key by key."""
         if isinstance(value, Mapping) and value:
             for key, item in value.items():
                 self.put((*keys, str(key)), item, name=f"{name}.{key}", source=source)
@@ -58,7 +58,7 @@ class Layers:
         self.origins[keys] = (name, source)
 
     def origin(self, keys: Keys) -> tuple[str, str]:
-        """A value's name, and ` (where it was set)`; the second is empty where nobody set it."""
+        """Return a value's name, and its source in parentheses; the source is empty for a default."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.origins:
                 name, source = self.origins[keys[:length]]
@@ -69,10 +69,10 @@ class Layers:
 def gather(
     section: str, model: type[BaseModel], *, path: Path | None, flags: Mapping[str, object], environ: Mapping[str, str]
 ) -> Layers:
-    """Merge every source into what `model` is to validate.
+    """Merge all sources to the input that `model` validates.
 
     Raises:
-        ConfigurationError: The file cannot be read, or has a section nobody knows.
+        ConfigurationError: The file cannot be read, or has an unknown section.
     """
     layers = Layers(section)
     for name, info in model.model_fields.items():

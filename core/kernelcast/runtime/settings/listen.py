@@ -9,7 +9,7 @@ def parse_listen_address(address: str) -> tuple[str, int]:
     """Split an address into host and port; an empty host means every interface.
 
     Raises:
-        ValueError: Not such an address; says what is wrong.
+        ValueError: The address is malformed; the text names the fault.
     """
     host, separator, port = address.rpartition(":")
     if not separator or not port.isascii() or not port.isdigit():
@@ -19,10 +19,10 @@ def parse_listen_address(address: str) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError("an IPv6 host stands in brackets, as in [::1]:19400")
+        raise ValueError("an IPv6 host must be in brackets, as in [::1]:19400")
     return host, int(port)
 
 
 def format_address(host: str, port: int) -> str:
-    """The address as it stands in a URL."""
+    """Format an address as in a URL."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

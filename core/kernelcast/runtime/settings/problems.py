@@ -16,7 +16,7 @@ MAX_SHOWN_CHARACTERS: Final = 80
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What to do when a setting is out of its limits; stands in the field's annotation."""
+    """Remedy for a setting that is out of its limits; part of the field's annotation."""
 
     text: str
 

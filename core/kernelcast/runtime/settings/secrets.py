@@ -1,4 +1,4 @@
-"""What must never be printed: values of secret names, and user and password in an address."""
+"""Masks secrets: values of secret names, and user and password in an address."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def without_hashes(text: str) -> str:
 def without_secrets(value: Any, *, depth: int = _NESTED) -> Any:
     """A value of a setting, however nested, fit to be printed.
 
-    Text loses user and password of addresses, and what is assigned to a secret name in it (`sasl.password=…`).
+    In text, user and password of addresses are removed, and values assigned to a secret name (`sasl.password=…`).
     """
     if isinstance(value, str):
         return without_userinfo(_ASSIGNED.sub(_assigned, value))

@@ -1,4 +1,4 @@
-"""What every daemon can be told: flags > `KERNELCAST_*` environment > one YAML file > defaults.
+"""Settings of all daemons: flags > `KERNELCAST_*` environment > one YAML file > defaults.
 
 A service subclasses `ServiceSettings` with its own fields and gives `web` its default port::
 
@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 class KafkaSettings(Section):
-    """How to reach Kafka.
+    """Connection to Kafka.
 
     Attributes:
         bootstrap_servers: `HOST:PORT[,HOST:PORT…]`.
@@ -51,7 +51,7 @@ class KafkaSettings(Section):
 
 
 class WebSettings(Section):
-    """Where a daemon serves HTTP.
+    """HTTP server of a daemon.
 
     Attributes:
         listen_address: `HOST:PORT`, `:PORT` for every interface, `[::1]:PORT`; port 0 takes a free one.
@@ -69,14 +69,14 @@ class WebSettings(Section):
 
 
 class LogSettings(Section):
-    """What is logged, and how; always to standard error."""
+    """Level and format of the log, which goes to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["logfmt", "json"] = "logfmt"
 
 
 class ServiceSettings(Section):
-    """What the three daemons share; a service adds its own fields and gives `web` a default."""
+    """Settings of all daemons; a service adds its own fields and gives `web` a default."""
 
     kafka: KafkaSettings = KafkaSettings()
     log: LogSettings = LogSettings()
@@ -98,7 +98,7 @@ def load(
 
     Args:
         section: The service's section of the file, and of the environment: `exporter` reads `KERNELCAST_EXPORTER__…`.
-        model: What the settings must be.
+        model: The model of the settings.
         path: The YAML file; None reads none.
         flags: Command-line values by dotted path below the section, as `{"kafka.bootstrap_servers": "host:9092"}`;
             None means that the flag was not given.

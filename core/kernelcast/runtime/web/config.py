@@ -27,7 +27,7 @@ _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Those that can be set, and the values that they can have; none: any."""
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(0[4-9]|1\d)\$[./A-Za-z0-9]{53}")
-"""Costs above 19 take minutes a request; nobody means them."""
+"""Hashes with a cost above 19 take minutes a request, so they are refused as mistakes."""
 _DURATION: Final = re.compile(r"(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+")
 _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _UNIT_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -153,7 +153,7 @@ def parse_web_config(path: Path) -> WebConfig:
 
 
 def _prepare(tls: Any, folder: Path) -> None:
-    """Resolve paths, and take out what is empty, which means that it is not set.
+    """Resolve paths, and remove empty values, which mean "not set".
 
     Raises:
         ConfigurationError: A PEM text is something else; its value, which may be a key, is not shown.

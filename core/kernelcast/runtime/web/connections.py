@@ -80,7 +80,7 @@ class Connections:
 
     @property
     def closing(self) -> bool:
-        """Whether there is no room until the event loop has closed what was evicted."""
+        """Whether the server is full until the event loop has closed the evicted connections."""
         return bool(self._closing) and len(self._open) + len(self._closing) >= self.limit + self.reserve
 
     def make_room(self) -> bool:

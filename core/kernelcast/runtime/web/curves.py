@@ -43,7 +43,7 @@ class CurvesContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,  # noqa: ARG002  ssl's signature
     ) -> ssl.SSLObject:
-        """As `SSLContext.wrap_bio`, for servers."""
+        """Wrap memory BIOs like `SSLContext.wrap_bio`, for servers."""
         if not server_side or server_hostname is not None:
             raise ValueError("this context is for servers")
         return cast("ssl.SSLObject", _ChoosingObject(self.by_curve, incoming, outgoing))
@@ -59,7 +59,7 @@ class _ChoosingObject:
         self._chosen: ssl.SSLObject | None = None
 
     def do_handshake(self) -> None:
-        """As `SSLObject.do_handshake`.
+        """Choose the context by the ClientHello's curves, then do the same as `SSLObject.do_handshake`.
 
         Raises:
             SSLWantReadError: More of the ClientHello is needed.

@@ -1,4 +1,4 @@
-"""Decides which requests the web server serves: configuration, room, rate, users, and limits on what they may send."""
+"""Decides which requests the web server serves: configuration, connections, rate, users, and size limits."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,6 +1,6 @@
-"""How long a client may take to send its request; uvicorn itself waits for ever.
+"""Time limit for receiving a request; uvicorn itself waits for ever.
 
-A few hundred connections that say nothing would otherwise be all that a server takes: nobody could scrape it any more.
+Without it, a few hundred silent connections would use up the server's limit, and Prometheus could not scrape it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class PatientProtocol(H11Protocol):
         self._wait_for_request()
 
     def handle_events(self) -> None:
-        """Read what has come; once a request is whole, it is the server's turn."""
+        """Process received data; once a request is complete, the time limit ends."""
         super().handle_events()
         if not self._answering and self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             self._stop_waiting()

@@ -132,7 +132,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """Where a client on this machine reaches it, without a path."""
+        """URL for clients on this machine, without a path."""
         scheme = "https" if self._watched is not None and self._watched.serves_tls else "http"
         return f"{scheme}://{self.address}"
 
@@ -222,7 +222,7 @@ class WebServer:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is up, so that nobody has to poll."""
+    """uvicorn's server with an event that is set once it has started, so that callers need not poll."""
 
     def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
         super().__init__(config)
@@ -287,7 +287,7 @@ def _check_endpoint(check: Check, word: str) -> Callable[[Request], Awaitable[Re
 
 
 def _outcome(check: Check) -> tuple[bool, str]:
-    """A check's answer; one that fails, as when another thread changes what it reads, says no and why."""
+    """Run a check; an exception, as when another thread changes its data, gives False and the reason."""
     try:
         return check()
     except Exception as error:  # noqa: BLE001  whatever it is, the probe needs an answer

@@ -98,7 +98,7 @@ class WatchedContext(ssl.SSLContext):
     watched: WatchedConfig
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
-        """As `SSLContext.wrap_bio`. It must not raise: asyncio would leave the connection open for ever."""
+        """Wrap with the present TLS context. It must not raise: asyncio would leave the connection open for ever."""
         return self.watched.tls().wrap_bio(*arguments, **named)
 
 

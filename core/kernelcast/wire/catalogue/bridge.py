@@ -1,4 +1,4 @@
-"""What the bridge says about itself, on its own `/metrics`; these do not travel through Kafka."""
+"""Metrics of the bridge itself, on its `/metrics`; they are not sent through Kafka."""
 
 from typing import Final
 
@@ -49,12 +49,12 @@ SERIES: Final = _gauge(
     "they have no value).",
     "state",
 )
-LINES: Final = _gauge("lines", "Lines that all series held make on /metrics; what the limit counts.")
-LINES_LIMIT: Final = _gauge("lines_limit", "The most lines held; beyond, new series are refused and counted.")
+LINES: Final = _gauge("lines", "Lines of all stored series on /metrics; kernelcast_bridge_lines_limit is their limit.")
+LINES_LIMIT: Final = _gauge("lines_limit", "Largest number of lines; further new series are refused and counted.")
 LIMIT_USED: Final = _gauge(
     "limit_used_ratio",
-    "How much of a limit is used, where it is used most: lines in all, of one metric, of one producer; producers told "
-    "of. At 1, what is new is refused, and counted.",
+    "Highest used share of each limit: lines in total, of one metric, of one producer; producers with series about "
+    "them. At 1, new series are refused and counted.",
     "limit",
 )
 REFUSED_SERIES: Final = _gauge("refused_series", "Series that a limit keeps out now, by cause.", "cause")
@@ -64,20 +64,19 @@ TYPE_CONFLICTS: Final = _counter(
     "metric",
 )
 HELP_CONFLICTS: Final = _counter(
-    "help_conflicts", "Series that came with another help than their metric's; the one that came first stays."
+    "help_conflicts", "Series whose help text differs from their metric's; the first text is kept."
 )
 UNLISTED_SERIES: Final = _counter(
-    "unlisted_series", "Series of producers beyond the limit of producers: exposed, but not told of by producer."
+    "unlisted_series",
+    "Series of producers beyond the limit of producers: exposed, but without series about their producer.",
 )
-DROPPED_EXEMPLARS: Final = _counter(
-    "dropped_exemplars", "Points whose exemplars were not kept, or not any longer, for want of room."
-)
+DROPPED_EXEMPLARS: Final = _counter("dropped_exemplars", "Points whose exemplars were dropped because of a limit.")
 PRODUCERS: Final = _gauge("producers", "Producers (a job and an instance) known now.")
 PRODUCER_UP: Final = Metric(
     "kernelcast_producer_up",
     Kind.GAUGE,
-    "1 while samples come from a producer as regularly as they used to, else 0; told of for two times-to-live. Where "
-    "replicas share partitions out, each tells what it sees: alert on max_over_time.",
+    "1 while samples of a producer come as regularly as before, else 0; exposed for two times-to-live. Replicas that "
+    "share partitions each expose their own view: alert on max_over_time.",
     labels=("job", "instance"),
     source=_BRIDGE,
 )
@@ -141,15 +140,15 @@ SKIPPED_MESSAGES: Final = _counter(
 )
 DEADLETTERS_LEFT: Final = _counter(
     "deadletters_left",
-    "Messages that could not be decoded and were not put aside, by reason: repeated (they had been, before), "
-    "other_replica (it does so), dead_letter (they are dead letters already).",
+    "Messages that could not be decoded and were not sent to the dead letter topic, by reason: repeated (sent before), "
+    "other_replica (which sends them), dead_letter (they are dead letters already).",
     "reason",
 )
 OTHER_REPLICAS_POINTS: Final = _counter(
     "other_replicas_points", "Points of series that other replicas keep, in mode sharded."
 )
 OFFSET_RESTARTS: Final = _counter(
-    "offset_restarts", "Partitions whose offsets began anew, because their topic was deleted and made again.", "topic"
+    "offset_restarts", "Partitions whose offsets restarted, because their topic was deleted and created again.", "topic"
 )
 PARTITIONS: Final = _gauge(
     "partitions", "Partitions assigned, by state: exposed, or catching_up to where Kafka was at assignment.", "state"
@@ -208,8 +207,8 @@ DELTA_SNAPSHOTS: Final = _counter(
 DELTA_SNAPSHOT_BYTES: Final = _counter("delta_snapshot_bytes", "Bytes of these snapshots.")
 DELTA_BEGINNINGS: Final = _counter(
     "delta_beginnings",
-    "What assigned partitions' totals began with: restored (a snapshot), or anew because it was missing, too_old, "
-    "unusable, of other_log (the topic was made anew), unread (Kafka did not answer).",
+    "Assigned partitions by the start of their totals: restored (from a snapshot), or at 0 because it was missing, "
+    "too_old, unusable, of other_log (the topic was created again), unread (Kafka did not answer).",
     "cause",
 )
 ALERTS: Final = _counter(

@@ -54,7 +54,7 @@ _SECTIONS: Final = MappingProxyType(
         "TPUs": ("Through the metric service of the program that has them; absent while none has.", tpu.ROWS),
         "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (
-            "What the predictor writes; Prometheus reads them from the bridge.",
+            "Written by the predictor; Prometheus reads them from the bridge.",
             forecast.ROWS,
         ),
         "Every daemon": ("On each daemon's own `/metrics`; these do not travel through Kafka.", runtime.ROWS),

@@ -41,7 +41,7 @@ PROBE_HINTS: Final = Metric(
 PROBE_OUTCOMES_DROPPED: Final = Metric(
     "kernelcast_exporter_probe_outcomes_dropped_total",
     Kind.COUNTER,
-    "Outcomes of hints lost because nobody took them.",
+    "Outcomes of hints that were dropped because the queue to Kafka was full.",
     source=_PROBE_SERVER,
 )
 PROBE_OUTCOMES_REFUSED: Final = Metric(
@@ -226,7 +226,7 @@ SPOOL_ROWS: Final[tuple[Metric, ...]] = (SPOOL_BYTES, SPOOL_MESSAGES, SPOOL_WRIT
 ATTRIBUTION_ERRORS: Final = Metric(
     "kernelcast_exporter_attribution_errors_total",
     Kind.COUNTER,
-    "Attempts to learn who uses the GPUs that failed, by what was asked: kubelet, pod_names (its log directories), "
+    "Failed attempts to find the users of GPUs, by source: kubelet, pod_names (its log directories), "
     "jobs (the mapping directory, or a file in it), users.",
     labels=("source",),
     source=_DAEMON,

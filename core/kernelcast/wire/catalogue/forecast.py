@@ -1,4 +1,4 @@
-"""What the predictor writes to `kernelcast.forecasts`: forecasts, predicted degradation, hints issued."""
+"""Metrics that the predictor writes to `kernelcast.forecasts`: forecasts, predicted degradation, issued hints."""
 
 from typing import Final
 

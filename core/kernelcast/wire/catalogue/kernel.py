@@ -1,4 +1,4 @@
-"""What programs do on their GPUs, as the node's exporter writes it."""
+"""Metrics of programs on their GPUs, written by the node's exporter."""
 
 from typing import Final
 
@@ -128,7 +128,7 @@ SYNC_CALLS: Final = travels(
 DEVICE_TIME: Final = travels(
     "cuda.device.time",
     Kind.COUNTER,
-    "Wall time of the GPU by what it did: compute, collective, copy, overlap of compute with either, idle.",
+    "Wall time of the GPU by state: compute, collective, copy, overlap of compute with either, idle.",
     unit="s",
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,
@@ -184,8 +184,8 @@ PROBE_INFO: Final = travels(
 PROBE_USER: Final = travels(
     "kernelcast.probe.user",
     Kind.INFO,
-    "Who a program is that reports to this exporter: its pod, its job, its user, as far as they are known; to join "
-    "with the program's series. Several processes of one program: what they agree on.",
+    "Pod, job and user of a program that reports to this exporter, as far as they are known; to join with the "
+    "program's series. For several processes of one program: the values that they agree on.",
     unit="",
     labels=(*PROGRAM_LABELS, "pod", "namespace", "container", "hpc_job", "user"),
     source="exporter, the socket's peer credentials and its cgroup",
@@ -249,7 +249,7 @@ PROBE_SAMPLE: Final = travels(
 TUNABLE_INFO: Final = travels(
     "kernelcast.tunable.info",
     Kind.INFO,
-    "A tunable that a running program registered: its value now, and what it allows.",
+    "A tunable that a running program registered: its present value, and the allowed values.",
     unit="",
     labels=(
         *PROGRAM_LABELS,

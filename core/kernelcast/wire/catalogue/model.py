@@ -1,11 +1,11 @@
-"""What a row of the catalogue is."""
+"""The row of the catalogue: one metric."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Kind(Enum):
-    """What a metric is; the catalogue's word wins over what a producer claims."""
+    """Kind of a metric; the catalogue has precedence over a producer's claim."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -14,7 +14,7 @@ class Kind(Enum):
     SUMMARY = "summary"
     """Quantiles that a producer computed. No row of the catalogue is of this kind."""
     UNKNOWN = "unknown"
-    """Nobody said: a foreign series without metadata. No row of the catalogue is of this kind."""
+    """A foreign series without metadata. No row of the catalogue is of this kind."""
 
     __hash__ = object.__hash__  # an enum's own is a function in Python, called for each look-up of a family
 

@@ -1,7 +1,7 @@
-"""How an OTLP metric's name and unit become a Prometheus name.
+"""Translates an OTLP metric's name and unit to a Prometheus name.
 
-Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md; what it leaves open is done as
-prometheus/otlptranslator does it, which Prometheus and the Collector share: a series has one name, however it came.
+Source: opentelemetry-specification, compatibility/prometheus_and_openmetrics.md. Choices that it leaves open follow
+prometheus/otlptranslator, which Prometheus and the Collector use: a series has the same name on every way.
 """
 
 import re
@@ -54,9 +54,9 @@ def translate(otlp_name: str, unit: str, kind: Kind, *, suffixes: bool = True) -
     """The Prometheus name of an OTLP metric; empty where no character of its name is a legal one.
 
     Args:
-        otlp_name: As it travels.
-        unit: UCUM.
-        kind: What the metric is: counters end with `_total`, infos with `_info`, gauges of unit 1 with `_ratio`.
+        otlp_name: The name on Kafka.
+        unit: The unit in UCUM.
+        kind: Kind of the metric: counters end with `_total`, infos with `_info`, gauges of unit 1 with `_ratio`.
         suffixes: Whether unit and kind are added.
     """
     words = _WORD.findall(otlp_name)
@@ -88,7 +88,7 @@ def _with_suffixes(words: Sequence[str], unit: str, kind: Kind) -> list[str]:
 
 
 def _unit_parts(unit: str, kind: Kind) -> tuple[list[str], list[str]]:
-    """The words of a unit, and those of what it is per."""
+    """Return the words of a unit, and those after "per"."""
     plain = _ANNOTATION.sub("", unit).strip()
     if plain == "1" and kind is Kind.GAUGE:
         return ["ratio"], []

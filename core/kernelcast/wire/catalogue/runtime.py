@@ -1,4 +1,4 @@
-"""What every daemon says about itself, on its own `/metrics`; these do not travel through Kafka."""
+"""Metrics of every daemon itself, on its `/metrics`; they are not sent through Kafka."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What the exporter estimates of a GPU's energy: measured as a whole, apportioned by GPU time."""
+"""Estimates of kernels' energy: a GPU's measured energy, divided by GPU time."""
 
 from typing import Final
 
