@@ -1,0 +1,53 @@
+"""Tables of the benchmark of stragglers."""
+
+from typing import Any
+
+
+def text(result: dict[str, Any]) -> str:
+    """Recordings, injected slowdowns and simulated jobs, as text."""
+    recordings = result.get("recordings", {"recording": result})
+    parts = [_recording(name, recording) for name, recording in recordings.items()]
+    return "\n\n".join([*parts, _simulated(result["simulated"])])
+
+
+def _recording(name: str, recording: dict[str, Any]) -> str:
+    named = [
+        f"stage {found['stage']}, dp_rank {found['dp_rank']}: {found['ratio']:.2f}-fold, named at step {found['step']}"
+        for found in recording["named"]
+    ]
+    shares = ", ".join(f"{reason} {share:.1%}" for reason, share in recording["shares"].items())
+    lines = [
+        f"{name}: {recording['workers']} workers, {recording['steps']} steps",
+        f"  named: {'; '.join(named) or 'no worker'}",
+        f"  division: {recording['division']} (estimated prolongation: {shares})",
+        *(f"  {detector}: {len(found)} workers" for detector, found in recording["other_detectors"].items()),
+    ]
+    if "injected" in recording:
+        lines += ["", *_injected(recording["injected"])]
+    return "\n".join(lines)
+
+
+def _injected(rows: list[dict[str, Any]]) -> list[str]:
+    lines = [f"  {'injected':>8} {'detector':36} {'named':>6} within {'median':>6} false per 1,000 worker-steps"]
+    for row in rows:
+        for detector, score in row["detectors"].items():
+            median = "-" if score["median_steps"] is None else f"{score['median_steps']:g}"
+            lines.append(
+                f"  {row['slowdown']:>8.0%} {detector:36} {score['named_within']:>6.0%} {row['within_steps']:>6}"
+                f" {median:>6} {score['false_per_1000_worker_steps']:>10}"
+            )
+    return lines
+
+
+def _simulated(kinds: dict[str, Any]) -> str:
+    divisions = ("none", "stage", "sequence", "link")
+    head = f"{'simulated jobs':30} {'jobs':>5} " + " ".join(f"{name:>8}" for name in divisions)
+    lines = [f"{head} {'slow':>5} {'named ≤ 3':>9} {'false':>5} per 1,000 worker-steps"]
+    for kind, score in kinds.items():
+        counts = " ".join(f"{score['divisions'].get(name, 0):>8}" for name in divisions)
+        named = "-" if score["named_within_3"] is None else score["named_within_3"]
+        lines.append(
+            f"{kind:30} {score['jobs']:>5} {counts} {score['slow_workers']:>5} {named:>9}"
+            f" {score['falsely_named']:>5} {score['false_per_1000_worker_steps']:>8}"
+        )
+    return "\n".join(lines)

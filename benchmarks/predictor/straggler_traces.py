@@ -1,0 +1,135 @@
+"""Recordings of training steps: operations by rank, step and microbatch, read into what the detector takes.
+
+A file has one row for each operation, with at least the columns `dp_rank`, `stage`, `rank`, `step`, `optype`,
+`duration` (seconds), `mb_id` and `seq_id`, in any order.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from kernelcast.predictor.peers import Links, PeerGroups, PeerStep
+
+COLUMNS: Final = ("dp_rank", "stage", "rank", "step", "optype", "duration", "mb_id", "seq_id")
+WORKER: Final = ["stage", "dp_rank"]
+DIRECTIONS: Final = {"forward": 1, "backward": -1}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recording.
+
+    Attributes:
+        stage: Shape (workers,), the pipeline stage of each worker.
+        dp_rank: Shape (workers,), the data-parallel rank of each worker.
+        links: Links between neighbouring stages.
+        steps: The steps, by number. Ranks that share stage and data-parallel rank (tensor parallelism) are one
+            worker; the slowest of them counts.
+    """
+
+    stage: NDArray[np.int64]
+    dp_rank: NDArray[np.int64]
+    links: Links
+    steps: list[PeerStep]
+
+    @property
+    def groups(self) -> PeerGroups:
+        """The workers by stage and data-parallel rank."""
+        return PeerGroups.of(self.stage, self.dp_rank)
+
+
+def files(path: Path) -> list[Path]:
+    """The recordings at a path: a file, or the CSV files of a folder."""
+    if path.is_file():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.name.endswith((".csv", ".csv.gz")))
+    if not found:
+        message = f"{path} has no .csv or .csv.gz file; name a recording with --data"
+        raise SystemExit(message)
+    return found
+
+
+def read(path: Path) -> Trace:
+    """Read a recording; a step that was recorded twice after a restart counts once, the last time."""
+    rows = pd.read_csv(path)
+    missing = [name for name in COLUMNS if name not in rows.columns]
+    if missing:
+        message = f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(rows.columns)}"
+        raise SystemExit(message)
+    key = [name for name in ("rank", "step", "optype", "mc", "mb_id", "seq_id") if name in rows.columns]
+    rows = rows[rows["duration"] > 0].drop_duplicates(key, keep="last")
+    return of_rows(rows)
+
+
+def of_rows(rows: pd.DataFrame) -> Trace:
+    """Turn operations into steps."""
+    workers = rows[WORKER].drop_duplicates().sort_values(WORKER).reset_index(drop=True)
+    numbers = np.sort(rows["step"].unique())
+    rows = rows.assign(
+        worker=_index(workers, rows),
+        at=np.searchsorted(numbers, rows["step"]),
+        tensor=rows.groupby(WORKER)["rank"].rank(method="dense").astype(int),
+    )
+    units = _units(rows, len(numbers), len(workers))
+    links, transfers, count = _transfers(rows, workers, len(numbers))
+    steps = [
+        PeerStep(int(number), units[at], transfers[at], count[at].astype(np.int64)) for at, number in enumerate(numbers)
+    ]
+    return Trace(workers["stage"].to_numpy(), workers["dp_rank"].to_numpy(), links, steps)
+
+
+def _index(workers: pd.DataFrame, rows: pd.DataFrame) -> NDArray[np.int64]:
+    index = pd.MultiIndex.from_frame(workers)
+    return np.asarray(index.get_indexer(pd.MultiIndex.from_frame(rows[WORKER])), dtype=np.int64)
+
+
+def _units(rows: pd.DataFrame, steps: int, workers: int) -> NDArray[np.float64]:
+    """Shape (steps, workers, microbatches): compute time, NaN where a worker lacks an operation its stage has."""
+    compute = rows[rows["optype"].str.endswith("-compute")]
+    batches = np.sort(compute["mb_id"].unique())
+    compute = compute.assign(batch=np.searchsorted(batches, compute["mb_id"]))
+    by_rank = compute.groupby(["at", "worker", "batch", "tensor"])["duration"].agg(["sum", "size"])
+    by_worker = by_rank.groupby(["at", "worker", "batch"]).max().reset_index()
+    stage = compute.groupby("worker")["stage"].first()
+    whole = by_worker.groupby(["at", by_worker["worker"].map(stage), "batch"])["size"].transform("max")
+    complete = by_worker[by_worker["size"] == whole]
+    units = np.full((steps, workers, max(len(batches), 1)), np.nan)
+    units[complete["at"], complete["worker"], complete["batch"]] = complete["sum"]
+    return units
+
+
+def _transfers(
+    rows: pd.DataFrame, workers: pd.DataFrame, steps: int
+) -> tuple[Links, NDArray[np.float64], NDArray[np.float64]]:
+    """Links between neighbouring stages, with the median time and number of their transfers in each step.
+
+    Sender and receiver wait for each other; whichever comes last measures the transfer alone, so the shorter of the
+    two durations is the transfer's.
+    """
+    paired = pd.concat([_pairs(rows, direction, int(workers["stage"].max()) + 1) for direction in DIRECTIONS])
+    shortest = paired[["duration", "duration_to"]].min(axis=1)
+    by_transfer = shortest.groupby([paired[name] for name in ("group", "worker", "worker_to", "at", "seq_id")]).max()
+    table = by_transfer.groupby(["group", "worker", "worker_to", "at"]).agg(["median", "size"]).reset_index()
+    link = table.groupby(["group", "worker", "worker_to"]).ngroup().to_numpy()
+    ends = table.groupby(link).first()
+    links = Links(*(ends[name].to_numpy(dtype=np.int64) for name in ("worker", "worker_to", "group")))
+    median = np.full((steps, len(ends)), np.nan)
+    median[table["at"], link] = table["median"]
+    count = np.zeros((steps, len(ends)))
+    count[table["at"], link] = table["size"]
+    return links, median, count
+
+
+def _pairs(rows: pd.DataFrame, direction: str, stages: int) -> pd.DataFrame:
+    """Sends of one direction, each with its receive; `group` numbers the stage and direction."""
+    offset = DIRECTIONS[direction]
+    sent = rows[rows["optype"] == f"{direction}-send"]
+    sent = sent.assign(stage_to=(sent["stage"] + offset) % stages, group=sent["stage"] * 2 + (offset > 0))
+    received = rows[rows["optype"] == f"{direction}-recv"]
+    received = received.rename(columns={"stage": "stage_to", "worker": "worker_to", "duration": "duration_to"})
+    shared = ["at", "dp_rank", "tensor", "stage_to", "seq_id"]
+    return sent.merge(received[[*shared, "worker_to", "duration_to"]], on=shared)

@@ -1,0 +1,205 @@
+"""Scores the comparison of workers with their peers: recordings, injected slowdowns and simulated jobs."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from benchmarks.predictor.options import Options
+from benchmarks.predictor.straggler_peers import PEERS
+from benchmarks.predictor.straggler_simulation import KINDS, simulate
+from benchmarks.predictor.straggler_tables import text
+from benchmarks.predictor.straggler_traces import Trace, files, read
+from numpy.typing import NDArray
+
+from kernelcast.predictor.peers import PeerDetector, Shares, WorkerFinding
+
+FEWEST_REPLICAS: Final = 4
+SLOWDOWNS: Final = {0.05: 10, 0.10: 10, 0.20: 3, 0.50: 3}
+"""Injected slowdown, and the number of steps within which it is to be named."""
+JOBS_OF_A_KIND: Final = 30
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of the detector on one trace.
+
+    Attributes:
+        first: The first finding of each worker that was ever named.
+        last: The last state of that worker's finding.
+        named: Shape (steps, workers), whether the worker was under a finding after the step.
+        division: Why the work is uneven.
+        shares: Estimated prolongation of a step.
+        links: Slow links, as pairs of workers.
+    """
+
+    first: dict[int, WorkerFinding]
+    last: dict[int, WorkerFinding]
+    named: NDArray[np.bool_]
+    division: str
+    shares: Shares
+    links: list[dict[str, Any]]
+
+
+def detect(trace: Trace) -> Outcome:
+    """Run the detector over a trace, step by step."""
+    detector = PeerDetector(trace.groups, trace.links)
+    named = np.zeros((len(trace.steps), len(trace.stage)), dtype=np.bool_)
+    first: dict[int, WorkerFinding] = {}
+    last: dict[int, WorkerFinding] = {}
+    for at, step in enumerate(trace.steps):
+        for finding in detector.observe(step) + detector.findings:
+            first.setdefault(finding.worker, finding)
+            last[finding.worker] = finding
+        named[at, [finding.worker for finding in detector.findings]] = True
+    links = [
+        {
+            "from": _worker(trace, int(trace.links.source[found.link])),
+            "to": _worker(trace, int(trace.links.target[found.link])),
+            "ratio": round(found.ratio, 3),
+            "step": found.step,
+        }
+        for found in detector.slow_links
+    ]
+    return Outcome(first, last, named, str(detector.division()), detector.shares(), links)
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Score the recordings; one recording's result stands at the top level, several ones' under `recordings`."""
+    paths = files(options.recordings("straggler"))
+    recordings = {path.name: _recording(path, np.random.default_rng(options.seed)) for path in paths}
+    result: dict[str, Any] = dict(next(iter(recordings.values()))) if len(paths) == 1 else {"recordings": recordings}
+    result["simulated"] = simulated(np.random.default_rng(options.seed), JOBS_OF_A_KIND)
+    return result
+
+
+def _recording(path: Path, rng: np.random.Generator) -> dict[str, Any]:
+    trace = read(path)
+    outcome = detect(trace)
+    result: dict[str, Any] = {
+        "named": [
+            {
+                **_worker(trace, worker),
+                "ratio": round(outcome.last[worker].ratio, 4),
+                "step": found.step,
+                "since": found.since_step,
+                "until": outcome.last[worker].until_step,
+                "basis": str(found.basis),
+                "peers": found.peers,
+            }
+            for worker, found in sorted(outcome.first.items(), key=lambda item: item[1].step)
+        ],
+        "division": outcome.division,
+        "shares": _rounded(outcome.shares),
+        "links": outcome.links,
+        "steps": len(trace.steps),
+        "workers": len(trace.stage),
+        "other_detectors": {name: _peer_named(trace, named) for name, named in _peers(trace).items()},
+    }
+    healthy = [worker for worker in range(len(trace.stage)) if worker not in outcome.first]
+    if int(trace.groups.peers.min()) >= FEWEST_REPLICAS - 1:
+        result["injected"] = injected(trace, healthy, rng)
+    return result
+
+
+def injected(trace: Trace, healthy: list[int], rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Slow down each healthy worker, one at a time and from a random step on, and see when it is named."""
+    return [_injected(trace, healthy, slowdown, rng) for slowdown in SLOWDOWNS]
+
+
+def _injected(trace: Trace, healthy: list[int], slowdown: float, rng: np.random.Generator) -> dict[str, Any]:
+    delays: dict[str, list[int | None]] = {}
+    false: Counter[str] = Counter()
+    worker_steps = 0
+    for worker in healthy:
+        start = int(rng.integers(0, max(1, len(trace.steps) - SLOWDOWNS[slowdown])))
+        slowed = slow_down(trace, worker, start, slowdown)
+        worker_steps += len(trace.steps) * (len(healthy) - 1) + start
+        for name, named in {"kernelcast": detect(slowed).named, **_peers(slowed)}.items():
+            delays.setdefault(name, []).append(_delay(named[:, worker], start))
+            others = [other for other in healthy if other != worker]
+            false[name] += int(named[:, others].sum()) + int(named[:start, worker].sum())
+    limit = SLOWDOWNS[slowdown]
+    detectors = {
+        name: {
+            "named_within": sum(delay is not None and delay <= limit for delay in found) / len(found),
+            "median_steps": _median_delay(found),
+            "false_per_1000_worker_steps": round(1000 * false[name] / worker_steps, 3),
+        }
+        for name, found in delays.items()
+    }
+    return {"slowdown": slowdown, "within_steps": limit, "runs": len(healthy), "detectors": detectors}
+
+
+def slow_down(trace: Trace, worker: int, start: int, slowdown: float) -> Trace:
+    """Lengthen the compute time of one worker from a step on."""
+    steps = list(trace.steps)
+    for at in range(start, len(steps)):
+        units = steps[at].unit_seconds.copy()
+        units[worker] *= 1 + slowdown
+        steps[at] = replace(steps[at], unit_seconds=units)
+    return replace(trace, steps=steps)
+
+
+def simulated(rng: np.random.Generator, jobs: int) -> dict[str, Any]:
+    """Score simulated jobs of every kind: named workers, false accusations and the confusion of divisions."""
+    return {kind: _simulated(kind, rng, jobs) for kind in KINDS}
+
+
+def _simulated(kind: str, rng: np.random.Generator, jobs: int) -> dict[str, Any]:
+    divisions: Counter[str] = Counter()
+    delays: list[int | None] = []
+    false = worker_steps = falsely_named = 0
+    for job in (simulate(kind, rng) for _ in range(jobs)):
+        outcome = detect(job.trace)
+        divisions[outcome.division] += 1
+        delays += [_delay(outcome.named[:, worker], start) for worker, start in job.slow.items()]
+        healthy = np.ones(outcome.named.shape, dtype=np.bool_)
+        for worker, start in job.slow.items():
+            healthy[start:, worker] = False
+        false += int((outcome.named & healthy).sum())
+        falsely_named += len(set(np.flatnonzero((outcome.named & healthy).any(axis=0))) - set(job.slow))
+        worker_steps += int(healthy.sum())
+    return {
+        "jobs": jobs,
+        "divisions": dict(divisions),
+        "slow_workers": len(delays),
+        "named_within_3": sum(delay is not None and delay <= 3 for delay in delays) if delays else None,
+        "median_steps": _median_delay(delays),
+        "falsely_named": falsely_named,
+        "false_per_1000_worker_steps": round(1000 * false / worker_steps, 3),
+    }
+
+
+def _delay(named: NDArray[np.bool_], start: int) -> int | None:
+    """Number of slow steps until the worker was named, the naming one included."""
+    found = np.flatnonzero(named[start:])
+    return int(found[0]) + 1 if len(found) else None
+
+
+def _median_delay(delays: list[int | None]) -> float | None:
+    found = [delay for delay in delays if delay is not None]
+    return float(np.median(found)) if found else None
+
+
+def _peers(trace: Trace) -> dict[str, NDArray[np.bool_]]:
+    seconds = np.stack([step.mean_seconds for step in trace.steps])
+    return {name: detector(seconds, trace.stage) for name, detector in PEERS.items()}
+
+
+def _peer_named(trace: Trace, named: NDArray[np.bool_]) -> list[dict[str, int]]:
+    return [_worker(trace, int(worker)) for worker in np.flatnonzero(named.any(axis=0))]
+
+
+def _worker(trace: Trace, worker: int) -> dict[str, int]:
+    return {"stage": int(trace.stage[worker]), "dp_rank": int(trace.dp_rank[worker])}
+
+
+def _rounded(shares: Shares) -> dict[str, float]:
+    return {name: round(getattr(shares, name), 4) for name in ("stage", "sequence", "link")}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The scores as text."""
+    return text(result)

@@ -1,0 +1,96 @@
+"""Robust comparison of members with their peers, for all groups at once."""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.peers.groups import Floats, Ints
+
+LOW_QUANTILE: Final = 0.35
+LOW_QUANTILE_OF_NORMAL: Final = 0.4538
+"""The quantile of the absolute value of a standard normal variable."""
+
+
+def median(values: Floats, axis: int) -> Floats:
+    """Median along an axis without NaN; NaN where every value is NaN. numpy's own warns of that."""
+    ranked = np.sort(values, axis=axis)
+    known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
+    low = np.take_along_axis(ranked, np.maximum((known - 1) // 2, 0), axis=axis)
+    high = np.take_along_axis(ranked, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
+    return np.asarray(np.squeeze(np.where(known > 0, (low + high) / 2, np.nan), axis=axis))
+
+
+def mean(values: Floats, axis: int) -> Floats:
+    """Mean along an axis without NaN; NaN where every value is NaN."""
+    known = np.sum(~np.isnan(values), axis=axis)
+    return np.where(known > 0, np.nansum(values, axis=axis) / np.maximum(known, 1), np.nan)
+
+
+def scatter(deviations: Floats) -> float:
+    """Standard deviation of the healthy part of deviations from 0; NaN without any.
+
+    A low quantile of the absolute values replaces their median, as several slow members also shift the reference
+    of the healthy ones: two slow members of four make all four deviate.
+    """
+    known = np.abs(deviations[~np.isnan(deviations)])
+    return float(np.quantile(known, LOW_QUANTILE)) / LOW_QUANTILE_OF_NORMAL if len(known) else float("nan")
+
+
+def others_median(grid: Floats, *, lower: bool = False) -> Floats:
+    """Median of the other values of the same row.
+
+    Args:
+        grid: Shape (rows, columns) or (rows, columns, k); NaN where a value is missing.
+        lower: Of an even number of values take the lower middle one, not the mean of both.
+
+    Returns:
+        The shape of `grid`; NaN where no other value exists.
+    """
+    order = np.argsort(grid, axis=1, kind="stable")
+    ranked = np.take_along_axis(grid, order, axis=1)
+    position: Ints = np.argsort(order, axis=1, kind="stable").astype(np.int64)
+    known = np.sum(~np.isnan(grid), axis=1, keepdims=True)
+    others: Ints = np.where(np.isnan(grid), known, known - 1).astype(np.int64)
+    low = _without_own(ranked, position, (others - 1) // 2)
+    high = low if lower else _without_own(ranked, position, others // 2)
+    return np.where(others > 0, (low + high) / 2, np.nan)
+
+
+def others_known(grid: Floats) -> Floats:
+    """How many other values of the same row are known; shape of `grid`, (rows, columns)."""
+    known = ~np.isnan(grid)
+    return np.asarray(np.sum(known, axis=1, keepdims=True) - known.astype(np.float64))
+
+
+def log_ratio(own: Floats, reference: Floats) -> Floats:
+    """Logarithm of own by reference; NaN where either is missing or not positive."""
+    usable = (own > 0) & (reference > 0)
+    return np.log(np.where(usable, own, np.nan) / np.where(usable, reference, np.nan))
+
+
+def without_shared(excess: Floats) -> Floats:
+    """Take out of each member's excess the part that the rest of its replica shares.
+
+    Members of one replica work on the same data; if all of them are slow at one step, the data were longer.
+
+    Args:
+        excess: Shape (groups, replicas), log ratios.
+
+    Returns:
+        The same shape. The shared part is the lower median of the replica's other members, at least 0, so that
+        a single slow member hides no second one.
+    """
+    return without_common(excess.T).T
+
+
+def without_common(excess: Floats) -> Floats:
+    """Take out of each member's excess the part that the rest of its row shares; see `without_shared`."""
+    common = others_median(excess, lower=True)
+    return excess - np.maximum(np.nan_to_num(common, nan=0.0), 0.0)
+
+
+def _without_own(ranked: Floats, position: Ints, index: Ints) -> Floats:
+    last = ranked.shape[1] - 1
+    kept = np.clip(index, 0, last)
+    shifted = np.where(kept >= position, np.minimum(kept + 1, last), kept)
+    return np.asarray(np.take_along_axis(ranked, shifted, axis=1))

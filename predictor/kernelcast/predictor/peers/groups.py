@@ -1,0 +1,78 @@
+"""Peer groups: which members do equal work, and a grid of groups and replicas to compare them in."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerGroups:
+    """Members by group and replica.
+
+    Members of one group do equal work: workers of one pipeline stage, GPUs of one model under one program.
+    Members of one replica, one in each group, work on the same data: the stages of one data-parallel rank.
+
+    Attributes:
+        row: int64, shape (n,), index of the member's group, from 0.
+        column: int64, shape (n,), index of the member's replica, from 0.
+    """
+
+    row: Ints
+    column: Ints
+
+    @classmethod
+    def of(cls, group: Ints, replica: Ints) -> "PeerGroups":
+        """Number groups and replicas; any integers may name them.
+
+        Args:
+            group: Shape (n,), the group of each member.
+            replica: Shape (n,), the replica of each member.
+
+        Raises:
+            ValueError: Two members have the same group and replica.
+        """
+        row, column = (np.unique(ids, return_inverse=True)[1].astype(np.int64) for ids in (group, replica))
+        pairs = len(np.unique(np.stack([row, column]), axis=1).T)
+        if pairs != len(row):
+            message = f"{len(row)} members have {pairs} pairs of group and replica; give each member its own pair"
+            raise ValueError(message)
+        return cls(row, column)
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.row)
+
+    @property
+    def rows(self) -> int:
+        """Number of groups."""
+        return int(self.row.max(initial=-1)) + 1
+
+    @property
+    def peers(self) -> Ints:
+        """Shape (n,), how many other members each member's group has."""
+        return np.bincount(self.row, minlength=self.rows)[self.row].astype(np.int64) - 1
+
+    def grid(self, values: Floats) -> Floats:
+        """Lay values of members out as a grid.
+
+        Args:
+            values: Shape (n,) or (n, k).
+
+        Returns:
+            Shape (groups, replicas) or (groups, replicas, k); NaN where there is no member.
+        """
+        columns = int(self.column.max(initial=-1)) + 1
+        laid = np.full((self.rows, columns, *values.shape[1:]), np.nan)
+        laid[self.row, self.column] = values
+        return laid
+
+    def members(self, grid: Floats) -> Floats:
+        """Read a grid back in the members' order; the inverse of `grid`."""
+        return grid[self.row, self.column]

@@ -1,0 +1,89 @@
+"""Detection of slow links, step by step."""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.peers.compare import log_ratio, median, others_median, scatter
+from kernelcast.predictor.peers.findings import LinkFinding
+from kernelcast.predictor.peers.groups import Bools, Floats, Ints, PeerGroups
+from kernelcast.predictor.peers.panel import Links, PeerStep
+from kernelcast.predictor.peers.persistence import Persistence
+
+FEWEST_PEERS: Final = 3
+SMALLEST_EXCESS: Final = float(np.log(1.5))
+"""Links of one group carry equal messages over like paths; healthy ones were seen to differ by a tenth."""
+EXCESS_TO_OTHER_GROUPS: Final = float(np.log(3.0))
+"""Paths between different groups differ by a factor of two in healthy jobs."""
+LIMIT_IN_SIGMA: Final = 4.0
+SMALLEST_COST: Final = 0.001
+
+
+class LinkTest:
+    """Compares links with their peers and keeps the sequential evidence; one thread uses it.
+
+    A slow worker also slows its transfers, so links of workers that are slow or under suspicion are left out.
+    """
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+        self._groups = _grouped(links.group)
+        self._all = _grouped(np.zeros_like(links.group))
+        self._persistence = Persistence(self._groups)
+
+    @property
+    def active(self) -> Bools:
+        """Shape (links,), links with a finding."""
+        return self._persistence.active
+
+    def update(self, step: PeerStep, suspects: Bools) -> tuple[Floats, list[LinkFinding]]:
+        """Take in one step.
+
+        Args:
+            step: The measurements.
+            suspects: Shape (workers,), workers whose links are left out.
+
+        Returns:
+            Shape (links,), the estimated cost of each link as a ratio of the step's compute time, and the findings
+            that begin.
+        """
+        if not len(self._links.group):
+            return np.zeros(0), []
+        own = np.where(suspects[self._links.source] | suspects[self._links.target], np.nan, step.transfer_seconds)
+        reference, allowed = self._reference(own)
+        excess = log_ratio(own, reference)
+        work = float(np.nan_to_num(median(np.nansum(step.unit_seconds, axis=1), axis=0), nan=0.0))
+        cost = np.maximum(own - reference, 0.0) * step.transfers / max(work, 1e-9)
+        bar = np.fmax(allowed, LIMIT_IN_SIGMA * scatter(excess))
+        cheap = ~np.isnan(excess) & (cost < SMALLEST_COST)
+        started = self._persistence.update(np.where(cheap, 0.0, excess), bar)[1]
+        found = [self._finding(link, step, own, reference, cost) for link in np.flatnonzero(started).tolist()]
+        return np.where(self.active, np.nan_to_num(cost, nan=0.0), 0.0), found
+
+    def _reference(self, own: Floats) -> tuple[Floats, Floats]:
+        """Median of the peers and the excess allowed: links of the same group, or of all groups if they are few."""
+        same = self._groups.members(others_median(self._groups.grid(own)))
+        known = np.bincount(self._groups.row, weights=~np.isnan(own), minlength=self._groups.rows)[self._groups.row]
+        enough = known - 1 >= FEWEST_PEERS
+        other = self._all.members(others_median(self._all.grid(own)))
+        return np.where(enough, same, other), np.where(enough, SMALLEST_EXCESS, EXCESS_TO_OTHER_GROUPS)
+
+    @staticmethod
+    def _finding(link: int, step: PeerStep, own: Floats, reference: Floats, cost: Floats) -> LinkFinding:
+        return LinkFinding(
+            link=link,
+            ratio=float(own[link] / reference[link]),
+            step=step.step,
+            own_seconds=float(own[link]),
+            peers_seconds=float(reference[link]),
+            cost_ratio=float(cost[link]),
+        )
+
+
+def _grouped(group: Ints) -> PeerGroups:
+    """Groups of links, each link in a column of its own."""
+    order = np.argsort(group, kind="stable")
+    column = np.zeros(len(group), dtype=np.int64)
+    first = np.searchsorted(group[order], group[order])
+    column[order] = np.arange(len(group)) - first
+    return PeerGroups.of(group, column)

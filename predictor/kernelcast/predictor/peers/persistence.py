@@ -1,0 +1,79 @@
+"""Sequential test: is a member slow at nearly every step, or only now and then as others are?
+
+Wald's sequential probability ratio test on the events "slow at this step". One step adds a bounded amount, so that
+no single value decides. The usual frequency of slow steps is learnt from the member's past and its peers; where slow
+steps come in turn, as with long sequences, more of them are needed.
+
+Source: A. Wald, Sequential Tests of Statistical Hypotheses, 1945.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.peers.compare import others_median
+from kernelcast.predictor.peers.groups import Bools, Floats, PeerGroups
+
+SLOW_WHEN_FAULTY: Final = 0.98
+"""Share of slow steps of a slow member: with it, slow and normal steps in turn add up to nothing."""
+SLOW_WHEN_HEALTHY: Final = 0.02
+"""Smallest assumed share of slow steps of a healthy member."""
+MOST_SLOW_WHEN_HEALTHY: Final = 0.6
+EVIDENCE_TO_START: Final = 8.0
+"""Wald's bound for one false start in e^8, about 3,000, healthy courses; three slow steps reach it."""
+MOST_EVIDENCE: Final = 20.0
+"""A bound, so that a finding ends about six steps after the last slow one."""
+PRIOR_STEPS: Final = 10.0
+DECAY: Final = 0.98
+
+
+class Persistence:
+    """State of the test for each member; one thread uses it."""
+
+    def __init__(self, groups: PeerGroups) -> None:
+        self._groups = groups
+        self.evidence: Floats = np.zeros(groups.size)
+        self.active: Bools = np.zeros(groups.size, dtype=np.bool_)
+        self._slow = np.zeros(groups.size)
+        self._seen = np.zeros(groups.size)
+        self._pending_slow = np.zeros(groups.size)
+        self._pending_seen = np.zeros(groups.size)
+
+    def update(self, excess: Floats, limit: Floats | float) -> tuple[Bools, Bools, Bools]:
+        """Take in one step.
+
+        Args:
+            excess: Shape (n,), log ratio to the reference; NaN leaves a member's state as it is.
+            limit: Excess above which a step is slow, one for all or shape (n,); half of it suffices while a
+                finding lasts.
+
+        Returns:
+            Shape (n,) each: slow at this step, finding started, finding ended.
+        """
+        known = ~np.isnan(excess)
+        slow = known & (np.nan_to_num(excess) > np.where(self.active, limit / 2, limit))
+        healthy = self._healthy_rate()
+        gain = np.where(slow, np.log(SLOW_WHEN_FAULTY / healthy), np.log((1 - SLOW_WHEN_FAULTY) / (1 - healthy)))
+        self.evidence = np.clip(self.evidence + np.where(known, gain, 0.0), 0.0, MOST_EVIDENCE)
+        started = ~self.active & (self.evidence >= EVIDENCE_TO_START)
+        ended = self.active & (self.evidence <= 0)
+        self.active = (self.active | started) & ~ended
+        self._count(known, slow)
+        return slow, started, ended
+
+    def _healthy_rate(self) -> Floats:
+        own = self._slow / (self._seen + PRIOR_STEPS)
+        peers = self._groups.members(others_median(self._groups.grid(own)))
+        rate = np.maximum(own, np.nan_to_num(peers, nan=0.0))
+        return np.clip(rate, SLOW_WHEN_HEALTHY, MOST_SLOW_WHEN_HEALTHY)
+
+    def _count(self, known: Bools, slow: Bools) -> None:
+        """Learn how often healthy members are slow; a course that may become a finding is counted once it is over."""
+        counted = known & ~self.active
+        self._pending_seen = np.where(self.active, 0.0, self._pending_seen + counted)
+        self._pending_slow = np.where(self.active, 0.0, self._pending_slow + (counted & slow))
+        over = counted & (self.evidence <= 0)
+        self._seen = self._seen * np.where(counted, DECAY, 1.0) + np.where(over, self._pending_seen, 0.0)
+        self._slow = self._slow * np.where(counted, DECAY, 1.0) + np.where(over, self._pending_slow, 0.0)
+        self._pending_seen[over] = 0.0
+        self._pending_slow[over] = 0.0

@@ -1,0 +1,112 @@
+"""Detection of slow workers, step by step."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.peers.compare import (
+    log_ratio,
+    median,
+    others_known,
+    others_median,
+    scatter,
+    without_common,
+    without_shared,
+)
+from kernelcast.predictor.peers.findings import Basis
+from kernelcast.predictor.peers.groups import Bools, Floats, Ints, PeerGroups
+from kernelcast.predictor.peers.panel import PeerStep
+from kernelcast.predictor.peers.past import OwnPast
+from kernelcast.predictor.peers.persistence import Persistence
+
+FEWEST_PEERS: Final = 3
+"""With fewer, the median of the peers says little; a worker is compared with its own past."""
+SMALLEST_EXCESS: Final = float(np.log(1.03))
+"""Smallest deviation that matters; healthy workers of one job differ by 1 % or 2 %."""
+LIMIT_IN_SIGMA: Final = 4.0
+SCALE_STEPS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRatios:
+    """Comparison of all workers at one step.
+
+    Attributes:
+        excess: Shape (n,), evidence: log ratio to the reference without the part that other members share.
+        deviation: Shape (n,), the smaller of the log ratios with and without that part: a slow member makes the
+            others of its replica seem fast.
+        log_ratio: Shape (n,), log ratio of the mean compute times.
+        reference_seconds: Shape (n,), compute time of the reference.
+        peers: Shape (n,), number of peers that reported.
+    """
+
+    excess: Floats
+    deviation: Floats
+    log_ratio: Floats
+    reference_seconds: Floats
+    peers: Ints
+
+
+class WorkerTest:
+    """Compares workers with their peers and keeps the sequential evidence; one thread uses it."""
+
+    def __init__(self, groups: PeerGroups) -> None:
+        self._groups = groups
+        self._by_peers: Bools = groups.peers >= FEWEST_PEERS
+        self._past = OwnPast(groups.size)
+        self._recent: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
+        self._steps = 0
+        self.persistence = Persistence(groups)
+
+    @property
+    def suspects(self) -> Bools:
+        """Shape (n,), workers with evidence against them, found slow or not yet."""
+        return self.persistence.active | (self.persistence.evidence > 0)
+
+    def basis(self, worker: int) -> Basis:
+        """The reference of a worker."""
+        return Basis.PEERS if self._by_peers[worker] else Basis.OWN_PAST
+
+    def update(self, step: PeerStep) -> tuple[WorkerRatios, Bools, Bools, Bools]:
+        """Take in one step.
+
+        Returns:
+            The comparison, then as `Persistence.update`: slow now, finding started, finding ended.
+        """
+        ratios = self._compare(step)
+        self._recent[self._steps % SCALE_STEPS] = ratios.deviation
+        self._steps += 1
+        slow, started, ended = self.persistence.update(ratios.excess, self.limit())
+        self._past.learn(median(step.unit_seconds, axis=1), self.suspects)
+        return ratios, slow, started, ended
+
+    def limit(self) -> float:
+        """Excess above which a step is slow: four times the scatter of workers without a finding, at least 3 %."""
+        sigma = scatter(self._recent[:, ~self.persistence.active])
+        return float(np.fmax(SMALLEST_EXCESS, LIMIT_IN_SIGMA * sigma))
+
+    def _compare(self, step: PeerStep) -> WorkerRatios:
+        groups = self._groups
+        own = step.mean_seconds
+        peers = groups.members(others_known(groups.grid(own))).astype(np.int64)
+        peers_seconds = groups.members(others_median(groups.grid(own)))
+        typical_seconds = median(step.unit_seconds, axis=1)
+        past_seconds = self._past.reference(typical_seconds)
+        enough = self._by_peers & (peers >= FEWEST_PEERS)
+        reference = np.where(enough, peers_seconds, np.where(self._by_peers, np.nan, past_seconds))
+        ratio = log_ratio(own, np.where(enough, peers_seconds, np.nan))
+        units = groups.grid(step.unit_seconds)
+        typical = groups.members(median(log_ratio(units, others_median(units)), axis=2))
+        against_peers = np.minimum(ratio, typical)
+        from_past = log_ratio(typical_seconds, past_seconds)
+        against_past = groups.members(without_common(groups.grid(from_past)))
+        raw = np.where(enough, against_peers, np.where(self._by_peers, np.nan, against_past))
+        excess = groups.members(without_shared(groups.grid(raw)))
+        return WorkerRatios(
+            excess,
+            np.where(np.abs(raw) < np.abs(excess), raw, excess),
+            np.where(enough, ratio, from_past),
+            reference,
+            peers,
+        )

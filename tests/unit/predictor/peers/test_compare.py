@@ -1,0 +1,70 @@
+"""The vectorised comparison with peers, against plain loops."""
+
+import math
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelcast.predictor.peers import PeerGroups, busy_from_waits
+from kernelcast.predictor.peers.compare import log_ratio, others_median, scatter, without_shared
+
+GRIDS = arrays.arrays(
+    np.float64,
+    st.tuples(st.integers(1, 4), st.integers(1, 6)),
+    elements=st.one_of(st.just(math.nan), st.floats(0.1, 10.0)),
+)
+
+
+@given(GRIDS)
+def test_the_median_of_the_others_is_what_a_loop_computes(grid: np.ndarray) -> None:
+    found = others_median(grid)
+    for row, column in np.ndindex(*grid.shape):
+        others = np.delete(grid[row], column)
+        others = others[~np.isnan(others)]
+        expected = np.median(others) if len(others) else math.nan
+        assert found[row, column] == pytest.approx(expected, nan_ok=True)
+
+
+@given(GRIDS)
+def test_the_lower_median_is_one_of_the_values(grid: np.ndarray) -> None:
+    found = others_median(grid, lower=True)
+    assert np.isin(found[~np.isnan(found)], grid).all()
+
+
+def test_a_third_dimension_is_compared_unit_by_unit() -> None:
+    grid = np.random.default_rng(1).random((3, 5, 2))
+    for unit in range(2):
+        np.testing.assert_allclose(others_median(grid)[:, :, unit], others_median(grid[:, :, unit]))
+
+
+def test_a_slow_replica_is_shared_and_a_slow_member_is_not() -> None:
+    excess = np.zeros((4, 3))
+    excess[:, 1] = 0.3
+    excess[2, 0] = 0.2
+    assert without_shared(excess)[:, 1] == pytest.approx(0.0)
+    assert without_shared(excess)[2, 0] == pytest.approx(0.2)
+
+
+def test_two_slow_members_of_four_do_not_widen_the_scatter_beyond_a_fifth() -> None:
+    healthy = np.random.default_rng(2).normal(0, 0.01, (16, 8))
+    healthy[:, :2] += 0.5
+    healthy[:, 2:4] -= 0.2
+    assert 0.008 < scatter(healthy) < 0.03
+
+
+def test_the_rank_that_waits_least_was_busy_longest() -> None:
+    busy = busy_from_waits(1.0, np.array([0.4, 0.1, 0.4, 1.2]))
+    assert np.nanargmax(busy) == 1
+    assert math.isnan(busy[3])
+
+
+def test_a_ratio_without_a_positive_time_is_missing() -> None:
+    assert np.isnan(log_ratio(np.array([0.0, 1.0, np.nan]), np.array([1.0, 0.0, 1.0]))).all()
+
+
+def test_two_members_cannot_have_the_same_place() -> None:
+    with pytest.raises(ValueError, match="3 members have 2 pairs of group and replica"):
+        PeerGroups.of(np.array([0, 0, 1]), np.array([5, 5, 5]))

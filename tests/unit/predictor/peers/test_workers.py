@@ -1,0 +1,117 @@
+"""Slow workers: who is named, when, and for how long."""
+
+import numpy as np
+import pytest
+from tests.unit.predictor.peers.conftest import Job
+
+from kernelcast.predictor.peers import Basis, Division, PeerDetector, PeerGroups, PeerStep
+
+
+@pytest.mark.parametrize("slowdown", [1.1, 1.2, 1.5, 3.0])
+@pytest.mark.parametrize("start", [0, 12])
+def test_a_slow_worker_is_named_at_its_third_slow_step_and_no_other(slowdown: float, start: int) -> None:
+    job = Job(stages=3, replicas=4)
+    job.factors[start:, 1, 2] *= slowdown
+    (finding,) = job.run()
+    assert (finding.worker, finding.since_step, finding.step) == (6, start, start + 2)
+    assert finding.basis is Basis.PEERS
+    (lasting,) = job.detector.findings
+    assert lasting.ratio == pytest.approx(slowdown, rel=0.02)
+    assert (lasting.peers, lasting.slow_steps) == (3, 30 - start)
+    assert lasting.own_seconds == pytest.approx(lasting.ratio * lasting.reference_seconds, rel=0.05)
+    assert job.detector.division() is Division.NONE
+
+
+def test_two_slow_workers_of_one_stage_are_both_named() -> None:
+    job = Job(stages=2, replicas=5)
+    job.factors[:, 0, 1] *= 1.3
+    job.factors[:, 0, 3] *= 2.4
+    assert sorted(finding.worker for finding in job.run()) == [1, 3]
+
+
+def test_two_slow_workers_of_one_replica_are_both_named() -> None:
+    job = Job(stages=4, replicas=4)
+    job.factors[:, 0, 1] *= 1.3
+    job.factors[:, 2, 1] *= 1.6
+    assert sorted(finding.worker for finding in job.run()) == [1, 9]
+
+
+def test_healthy_workers_are_not_named() -> None:
+    job = Job(stages=4, replicas=8, steps=100)
+    assert job.run() == []
+
+
+def test_two_slow_steps_are_no_finding() -> None:
+    job = Job(stages=2, replicas=4)
+    job.factors[4:6, 0, 1] *= 2.0
+    job.factors[15:17, 1, 3] *= 2.0
+    assert job.run() == []
+
+
+def test_a_finding_ends_once_the_worker_is_as_fast_as_its_peers_again() -> None:
+    job = Job(stages=2, replicas=4)
+    job.factors[5:15, 1, 2] *= 1.5
+    started, ended = job.run()
+    assert started.until_step is None
+    assert (ended.worker, ended.step) == (6, 7)
+    assert ended.until_step in range(16, 23)
+    assert job.detector.findings == []
+
+
+def test_one_fast_step_does_not_end_a_finding() -> None:
+    job = Job(stages=2, replicas=4)
+    job.factors[:, 1, 2] *= 1.5
+    job.factors[12, 1, 2] = 1.0
+    assert len(job.run()) == 1
+
+
+def test_a_worker_with_many_peers_missing_is_not_judged_by_the_rest() -> None:
+    job = Job(stages=1, replicas=4)
+    job.factors[:, 0, 0] *= 2.0
+    job.factors[:, 0, 2:] = np.nan
+    assert job.run() == []
+
+
+def test_missing_steps_neither_prove_nor_clear() -> None:
+    job = Job(stages=2, replicas=4)
+    job.factors[3:, 0, 0] *= 1.5
+    job.factors[4:7, 0, 0] = np.nan
+    (finding,) = job.run()
+    assert (finding.since_step, finding.step) == (3, 8)
+
+
+def test_with_one_peer_a_worker_is_compared_with_its_own_past() -> None:
+    job = Job(stages=4, replicas=2)
+    job.factors[10:, 2, 1] *= 1.2
+    (finding,) = job.run()
+    assert (finding.worker, finding.basis, finding.step) == (5, Basis.OWN_PAST, 12)
+    assert job.detector.findings[0].ratio == pytest.approx(1.2, rel=0.02)
+
+
+def test_with_one_peer_a_worker_that_was_always_slow_is_not_named() -> None:
+    job = Job(stages=2, replicas=2)
+    job.factors[:, 1, 1] *= 1.5
+    assert job.run() == []
+
+
+def test_with_few_peers_more_work_for_all_or_for_one_stage_names_no_worker() -> None:
+    job = Job(stages=3, replicas=2)
+    job.factors[10:] *= 1.5
+    job.factors[20:, 1] *= 1.3
+    assert job.run() == []
+
+
+def test_a_single_worker_is_not_judged() -> None:
+    job = Job(stages=1, replicas=1)
+    job.factors[10:] *= 2.0
+    assert job.run() == []
+
+
+def test_gpus_of_one_model_are_compared_without_stages_and_units() -> None:
+    detector = PeerDetector(PeerGroups.of(np.array([7, 7, 7, 7, 9, 9]), np.arange(6)))
+    rng = np.random.default_rng(1)
+    found = []
+    for step in range(100, 110):
+        seconds = np.array([1.0, 1.3, 1.0, 1.0, 2.0, 2.0]) * rng.normal(1, 0.003, 6)
+        found += detector.observe(PeerStep.of_compute(step, seconds))
+    assert [(finding.worker, finding.step) for finding in found] == [(1, 102)]
