@@ -1,4 +1,4 @@
-"""Recordings of training steps: operations by rank, step and microbatch, read into what the detector takes.
+"""Recordings of training steps: operations by rank, step and microbatch, read into the detector's input.
 
 A file has one row for each operation, with at least the columns `dp_rank`, `stage`, `rank`, `step`, `optype`,
 `duration` (seconds), `mb_id` and `seq_id`, in any order.

@@ -66,7 +66,7 @@ def detect(trace: Trace) -> Outcome:
 
 
 def run(options: Options) -> dict[str, Any]:
-    """Score the recordings; one recording's result stands at the top level, several ones' under `recordings`."""
+    """Score the recordings; the result of a single one is the top level, results of several are in `recordings`."""
     paths = files(options.recordings("straggler"))
     recordings = {path.name: _recording(path, np.random.default_rng(options.seed)) for path in paths}
     result: dict[str, Any] = dict(next(iter(recordings.values()))) if len(paths) == 1 else {"recordings": recordings}

@@ -57,7 +57,7 @@ def others_median(grid: Floats, *, lower: bool = False) -> Floats:
 
 
 def others_known(grid: Floats) -> Floats:
-    """How many other values of the same row are known; shape of `grid`, (rows, columns)."""
+    """Number of other known values of the same row; shape of `grid`, (rows, columns)."""
     known = ~np.isnan(grid)
     return np.asarray(np.sum(known, axis=1, keepdims=True) - known.astype(np.float64))
 

@@ -75,7 +75,7 @@ class WorkHistory:
 def _prolongation(flow: Floats, work: Floats) -> float:
     """Mean over steps of the slowest replica by the mean of all; 0 with fewer than two replicas.
 
-    It is at most what one step in five exceeds, so that rare hiccups of single workers do not count.
+    One step in five must exceed it, so that rare hiccups of single workers do not count.
     """
     several = np.sum(~np.isnan(flow), axis=1) > 1
     if not several.any():

@@ -27,7 +27,7 @@ class OwnPast:
 
         Returns:
             Shape (n,). The own past times the change of the other workers, the lower median of them. NaN until
-            five steps are known, and where no other worker has a past: then work and worker cannot be told apart.
+            five steps are known, and where no other worker has a past: then more work looks like a slow worker.
         """
         change = _log(seconds) - self._level
         common = others_median(change[np.newaxis, :], lower=True)[0]
