@@ -68,24 +68,25 @@ def log_ratio(own: Floats, reference: Floats) -> Floats:
     return np.log(np.where(usable, own, np.nan) / np.where(usable, reference, np.nan))
 
 
-def without_shared(excess: Floats) -> Floats:
+def without_shared(excess: Floats, reference: Floats) -> Floats:
     """Take out of each member's excess the part that the rest of its replica shares.
 
     Members of one replica work on the same data; if all of them are slow at one step, the data were longer.
 
     Args:
         excess: Shape (groups, replicas), log ratios.
+        reference: The same, NaN for members that were found slow and say nothing about the data.
 
     Returns:
         The same shape. The shared part is the lower median of the replica's other members, at least 0, so that
         a single slow member hides no second one.
     """
-    return without_common(excess.T).T
+    return without_common(excess.T, reference.T).T
 
 
-def without_common(excess: Floats) -> Floats:
+def without_common(excess: Floats, reference: Floats) -> Floats:
     """Take out of each member's excess the part that the rest of its row shares; see `without_shared`."""
-    common = others_median(excess, lower=True)
+    common = others_median(reference, lower=True)
     return excess - np.maximum(np.nan_to_num(common, nan=0.0), 0.0)
 
 

@@ -26,6 +26,8 @@ SMALLEST_EXCESS: Final = float(np.log(1.03))
 """Smallest deviation that matters; healthy workers of one job differ by 1 % or 2 %."""
 LIMIT_IN_SIGMA: Final = 4.0
 SCALE_STEPS: Final = 16
+LARGEST_STATIC_SIGMA: Final = 0.02
+"""Healthy workers of one group do not differ by more for good; a greater scatter must also be seen between steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class WorkerTest:
         self._by_peers: Bools = groups.peers >= FEWEST_PEERS
         self._past = OwnPast(groups.size)
         self._recent: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
+        self._changes: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
         self._steps = 0
         self.persistence = Persistence(groups)
 
@@ -75,7 +78,9 @@ class WorkerTest:
             The comparison, then as `Persistence.update`: slow now, finding started, finding ended.
         """
         ratios = self._compare(step)
-        self._recent[self._steps % SCALE_STEPS] = ratios.deviation
+        slot = self._steps % SCALE_STEPS
+        self._changes[slot] = (ratios.deviation - self._recent[slot - 1]) / np.sqrt(2)
+        self._recent[slot] = ratios.deviation
         self._steps += 1
         slow, started, ended = self.persistence.update(ratios.excess, self.limit())
         self._past.learn(median(step.unit_seconds, axis=1), self.suspects)
@@ -83,7 +88,11 @@ class WorkerTest:
 
     def limit(self) -> float:
         """Excess above which a step is slow: four times the scatter of workers without a finding, at least 3 %."""
-        sigma = scatter(self._recent[:, ~self.persistence.active])
+        healthy = ~self.persistence.active
+        between_steps = scatter(self._changes[:, healthy])
+        sigma = scatter(self._recent[:, healthy])
+        if not np.isnan(between_steps):
+            sigma = min(sigma, max(between_steps, LARGEST_STATIC_SIGMA))
         return float(np.fmax(SMALLEST_EXCESS, LIMIT_IN_SIGMA * sigma))
 
     def _compare(self, step: PeerStep) -> WorkerRatios:
@@ -100,9 +109,11 @@ class WorkerTest:
         typical = groups.members(median(log_ratio(units, others_median(units)), axis=2))
         against_peers = np.minimum(ratio, typical)
         from_past = log_ratio(typical_seconds, past_seconds)
-        against_past = groups.members(without_common(groups.grid(from_past)))
+        reference_past = np.where(self.persistence.active, np.nan, from_past)
+        against_past = groups.members(without_common(groups.grid(from_past), groups.grid(reference_past)))
         raw = np.where(enough, against_peers, np.where(self._by_peers, np.nan, against_past))
-        excess = groups.members(without_shared(groups.grid(raw)))
+        data = np.where(self.persistence.active, np.nan, raw)
+        excess = groups.members(without_shared(groups.grid(raw), groups.grid(data)))
         return WorkerRatios(
             excess,
             np.where(np.abs(raw) < np.abs(excess), raw, excess),

@@ -44,8 +44,8 @@ def test_a_slow_replica_is_shared_and_a_slow_member_is_not() -> None:
     excess = np.zeros((4, 3))
     excess[:, 1] = 0.3
     excess[2, 0] = 0.2
-    assert without_shared(excess)[:, 1] == pytest.approx(0.0)
-    assert without_shared(excess)[2, 0] == pytest.approx(0.2)
+    assert without_shared(excess, excess)[:, 1] == pytest.approx(0.0)
+    assert without_shared(excess, excess)[2, 0] == pytest.approx(0.2)
 
 
 def test_two_slow_members_of_four_do_not_widen_the_scatter_beyond_a_fifth() -> None:

@@ -36,6 +36,20 @@ def test_two_slow_workers_of_one_replica_are_both_named() -> None:
     assert sorted(finding.worker for finding in job.run()) == [1, 9]
 
 
+def test_two_slow_workers_of_a_replica_with_two_stages_are_named_one_after_the_other() -> None:
+    job = Job(stages=2, replicas=4)
+    job.factors[:, 0, 1] *= 1.3
+    job.factors[:, 1, 1] *= 1.8
+    assert [(finding.worker, finding.step) for finding in job.run()] == [(5, 2), (1, 5)]
+
+
+def test_two_slow_workers_of_four_are_named() -> None:
+    job = Job(stages=1, replicas=4)
+    job.factors[:, 0, 1] *= 1.3
+    job.factors[:, 0, 2] *= 2.2
+    assert sorted(finding.worker for finding in job.run()) == [1, 2]
+
+
 def test_healthy_workers_are_not_named() -> None:
     job = Job(stages=4, replicas=8, steps=100)
     assert job.run() == []
