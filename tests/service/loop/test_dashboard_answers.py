@@ -143,7 +143,7 @@ def panel(prometheus: PrometheusServer, title: str) -> list[float]:
 
 
 def test_shares_of_device_time_add_up_to_one(prometheus: PrometheusServer) -> None:
-    assert sum(panel(prometheus, "Where device time goes")) == pytest.approx(1)
+    assert sum(panel(prometheus, "Device time by activity")) == pytest.approx(1)
 
 
 def test_shares_of_all_kernels_add_up_to_one(prometheus: PrometheusServer) -> None:

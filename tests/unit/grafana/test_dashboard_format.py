@@ -180,7 +180,7 @@ def test_a_limit_is_drawn_as_such(board: dict[str, Any]) -> None:
 
 
 def test_every_combination_of_reasons_has_its_words() -> None:
-    (panel,) = (panel for panel in panels(BOARDS["kernelcast-gpus.json"]) if panel["title"] == "Clocks held back")
+    (panel,) = (panel for panel in panels(BOARDS["kernelcast-gpus.json"]) if panel["title"] == "Reduced clocks")
     (mapping,) = panel["fieldConfig"]["defaults"]["mappings"]
     assert set(mapping["options"]) == {str(value) for value in range(16)}
     assert mapping["options"]["6"]["text"] == "software thermal + hardware thermal"
@@ -189,13 +189,13 @@ def test_every_combination_of_reasons_has_its_words() -> None:
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
-        ("kernels", {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Where device time goes"}),
-        ("kernels", {"Copy throughput", "Predicted degradation", "Tunables", "What became of hints"}),
+        ("kernels", {"Hottest kernel", "Share of GPU time", "Durations", "p99 duration", "Device time by activity"}),
+        ("kernels", {"Copy throughput", "Predicted degradation", "Tunables", "Outcomes of hints"}),
         (
             "overview",
-            {"Hottest kernel", "Alerts firing", "GPU utilisation", "Clocks held back", "Where device time goes"},
+            {"Hottest kernel", "Alerts firing", "GPU utilisation", "Reduced clocks", "Device time by activity"},
         ),
-        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Power draw", "Clocks held back"}),
+        ("gpus", {"GPU utilisation", "GPU memory used", "GPU temperature", "Power draw", "Reduced clocks"}),
         ("pipeline", {"Daemons", "Messages waiting on Kafka", "Messages lost", "Limits in use"}),
     ],
 )

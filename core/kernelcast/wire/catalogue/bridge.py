@@ -1,4 +1,4 @@
-"""Metrics of the bridge itself, on its `/metrics`; they are not sent through Kafka."""
+"""What the bridge says about itself, on its own `/metrics`; these do not travel through Kafka."""
 
 from typing import Final
 
@@ -49,34 +49,35 @@ SERIES: Final = _gauge(
     "they have no value).",
     "state",
 )
-LINES: Final = _gauge("lines", "Lines of all stored series on /metrics; kernelcast_bridge_lines_limit is their limit.")
-LINES_LIMIT: Final = _gauge("lines_limit", "Largest number of lines; further new series are refused and counted.")
+LINES: Final = _gauge("lines", "Lines that all series in memory would have on /metrics; max_series limits this number.")
+LINES_LIMIT: Final = _gauge("lines_limit", "Maximum number of lines; beyond it new series are refused and counted.")
 LIMIT_USED: Final = _gauge(
     "limit_used_ratio",
-    "Highest used share of each limit: lines in total, of one metric, of one producer; producers with series about "
-    "them. At 1, new series are refused and counted.",
+    "Used part of a limit, of the metric or producer that uses most of it: lines in all, of one metric, of one "
+    "producer; producers listed. At 1, new series are refused and counted.",
     "limit",
 )
-REFUSED_SERIES: Final = _gauge("refused_series", "Series that a limit keeps out now, by cause.", "cause")
+REFUSED_SERIES: Final = _gauge("refused_series", "Series that a limit refuses now, by cause.", "cause")
 TYPE_CONFLICTS: Final = _counter(
     "type_conflicts",
     "Series refused because a metric of another kind has their name, by metric; the 101st and further are `other`.",
     "metric",
 )
 HELP_CONFLICTS: Final = _counter(
-    "help_conflicts", "Series whose help text differs from their metric's; the first text is kept."
+    "help_conflicts", "Series whose help text differs from their metric's; the first help text stays."
 )
 UNLISTED_SERIES: Final = _counter(
-    "unlisted_series",
-    "Series of producers beyond the limit of producers: exposed, but without series about their producer.",
+    "unlisted_series", "Series of producers beyond max_producers: exposed, but without metrics of their producer."
 )
-DROPPED_EXEMPLARS: Final = _counter("dropped_exemplars", "Points whose exemplars were dropped because of a limit.")
+DROPPED_EXEMPLARS: Final = _counter(
+    "dropped_exemplars", "Points whose exemplars were dropped because there was no room."
+)
 PRODUCERS: Final = _gauge("producers", "Producers (a job and an instance) known now.")
 PRODUCER_UP: Final = Metric(
     "kernelcast_producer_up",
     Kind.GAUGE,
-    "1 while samples of a producer come as regularly as before, else 0; exposed for two times-to-live. Replicas that "
-    "share partitions each expose their own view: alert on max_over_time.",
+    "1 while a producer sends samples at its usual intervals, else 0; exposed for two times-to-live after the last "
+    "one. Where replicas share partitions, each exposes its own view: alert on max_over_time.",
     labels=("job", "instance"),
     source=_BRIDGE,
 )
@@ -90,7 +91,7 @@ PRODUCER_AGE: Final = Metric(
 PRODUCER_REFUSED: Final = Metric(
     "kernelcast_producer_refused_series",
     Kind.GAUGE,
-    "Series of a producer that a limit keeps out now, by cause; only of the 20 producers with the most.",
+    "Series of a producer that a limit refuses now, by cause; only the 20 producers with the most.",
     labels=("job", "instance", "cause"),
     source=_BRIDGE,
 )
@@ -107,7 +108,7 @@ IDENTITY_CONFLICTS: Final = Metric(
 TARGET_INFO: Final = Metric(
     "target_info",
     Kind.INFO,
-    "What else is known of a producer: its resource's attributes, as labels.",
+    "Attributes of a producer's resource, as labels.",
     labels=("job", "instance"),
     source=_BRIDGE,
 )
@@ -136,12 +137,12 @@ UNKEYED_MESSAGES: Final = _counter(
     "topic",
 )
 SKIPPED_MESSAGES: Final = _counter(
-    "skipped_messages", "Messages never read, because reading had fallen too far behind.", "topic"
+    "skipped_messages", "Messages that were skipped because the bridge was too far behind.", "topic"
 )
 DEADLETTERS_LEFT: Final = _counter(
     "deadletters_left",
-    "Messages that could not be decoded and were not sent to the dead letter topic, by reason: repeated (sent before), "
-    "other_replica (which sends them), dead_letter (they are dead letters already).",
+    "Undecodable messages that were not sent to the dead-letter topic, by reason: repeated (they were sent before), "
+    "other_replica (another replica sends them), dead_letter (they are dead letters already).",
     "reason",
 )
 OTHER_REPLICAS_POINTS: Final = _counter(
@@ -151,18 +152,18 @@ OFFSET_RESTARTS: Final = _counter(
     "offset_restarts", "Partitions whose offsets restarted, because their topic was deleted and created again.", "topic"
 )
 PARTITIONS: Final = _gauge(
-    "partitions", "Partitions assigned, by state: exposed, or catching_up to where Kafka was at assignment.", "state"
+    "partitions", "Assigned partitions, by state: exposed, or catching_up with Kafka's offset at assignment.", "state"
 )
 REBALANCES: Final = _counter("rebalances", "Changes of the assignment, by event: assigned, revoked, lost.", "event")
 CAUGHT_UP: Final = _gauge("ready", "1 when the group membership is stable and every partition has caught up.")
 APPEND_TIME: Final = _gauge(
     "append_time_available",
-    "1 where Kafka stamps messages itself (LogAppendTime); 0 where expiry must trust the producers' clocks.",
+    "1 if Kafka sets the messages' timestamps (LogAppendTime); 0 if expiry depends on the producers' clocks.",
     "topic",
 )
 CLOCK_AHEAD: Final = _gauge(
     "clock_ahead_seconds",
-    "How far event times ran ahead of Kafka's append times, at most, in the last batch read; negative is delay.",
+    "Maximum difference of event time minus Kafka's append time in the last batch; negative means delay.",
     "topic",
 )
 FRESHNESS: Final = _histogram(
@@ -179,7 +180,7 @@ SCRAPE_DURATION: Final = _histogram("scrape_encoding_seconds", "Time to encode t
 SCRAPE_BYTES: Final = _gauge("scrape_bytes", "Bytes of the last page of series, as sent.")
 DELTA_POINTS: Final = _counter(
     "delta_points",
-    "Delta points by what became of them. In the total: added, first (of its series), gap (something before it is "
+    "Delta points by outcome. In the total: added, first (of its series), gap (something before it is "
     "missing, or its producer was started again), filled (it came late into a gap), overlap (it begins before the last "
     "one ended), clock_set (the last one lay in the future), and, with a new start, bounds_changed, overflow. Not in "
     "the total: replayed (read again after a restart), duplicate, older (too late, its gap is not known), no_value, "
@@ -199,7 +200,7 @@ DELTA_SERIES: Final = _gauge(
 )
 DELTA_FORGOTTEN_GAPS: Final = _counter(
     "delta_forgotten_gaps",
-    "Gaps in delta series that were forgotten for want of room; what comes late is then refused.",
+    "Gaps in delta series that were forgotten because there was no room; late points are then refused.",
 )
 DELTA_SNAPSHOTS: Final = _counter(
     "delta_snapshots", "Snapshots of running totals sent to kernelcast.state, by outcome: written, failed.", "outcome"
@@ -207,8 +208,8 @@ DELTA_SNAPSHOTS: Final = _counter(
 DELTA_SNAPSHOT_BYTES: Final = _counter("delta_snapshot_bytes", "Bytes of these snapshots.")
 DELTA_BEGINNINGS: Final = _counter(
     "delta_beginnings",
-    "Assigned partitions by the start of their totals: restored (from a snapshot), or at 0 because it was missing, "
-    "too_old, unusable, of other_log (the topic was created again), unread (Kafka did not answer).",
+    "Assigned partitions by the start of their totals: restored (from a snapshot), or 0 because the snapshot was "
+    "missing, too_old, unusable, of other_log (the topic was created again), unread (Kafka did not answer).",
     "cause",
 )
 ALERTS: Final = _counter(
@@ -220,13 +221,13 @@ ALERTS: Final = _counter(
 
 PUSH_REQUESTS: Final = _counter(
     "push_requests",
-    "Requests to a destination, by outcome: acknowledged, refused (looked at and not taken), retried.",
+    "Requests to a destination, by outcome: acknowledged, refused (by its answer), retried.",
     "destination",
     "outcome",
 )
-PUSH_POINTS: Final = _counter("push_points", "Points that a destination has taken.", "destination")
+PUSH_POINTS: Final = _counter("push_points", "Points that a destination has accepted.", "destination")
 PUSH_MESSAGES: Final = _counter(
-    "push_messages", "Messages whose points a destination has taken or refused for good.", "destination"
+    "push_messages", "Messages whose points a destination has accepted or refused for good.", "destination"
 )
 PUSH_BYTES: Final = _counter("push_sent_bytes", "Bytes of requests that were taken, compressed.", "destination")
 PUSH_RETRIES: Final = _counter(
@@ -261,7 +262,9 @@ PUSH_UP: Final = _gauge(
     "push_up", "1 while the destination answers, 0 since a request had to be retried.", "destination"
 )
 PUSH_LAST_SUCCESS: Final = _gauge(
-    "push_last_success_timestamp_seconds", "When the destination last took a request.", "destination"
+    "push_last_success_timestamp_seconds",
+    "Time of the last request that the destination accepted, Unix time.",
+    "destination",
 )
 
 ROWS: Final[tuple[Metric, ...]] = (

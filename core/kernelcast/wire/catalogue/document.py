@@ -29,32 +29,35 @@ def _names(labels: Iterable[str]) -> str:
 _SECTIONS: Final = MappingProxyType(
     {
         "Kernels and programs": (
-            "What programs do on their GPUs. The node's exporter writes these; Prometheus reads them from the bridge.",
+            "Activity of programs on their GPUs. The node's exporter writes these; the bridge exposes them.",
             kernel.ROWS,
         ),
-        "Energy": ("Measured of a whole GPU, divided by GPU time: estimates.", energy.ROWS),
+        "Energy": ("Estimates: the measured energy of a whole GPU, divided by GPU time.", energy.ROWS),
         "Devices": (
             f"{_LIKE_DCGM} A counters table may add labels: {_names(device.OPT_IN_LABELS)}.",
             device.ROWS,
         ),
         "Devices, profiling": (
-            "Through NVML's GPM, on Hopper and later; `kernelcast_gpu_field_absent` says where they cannot be.",
+            "From NVML's GPM, on Hopper and later; `kernelcast_gpu_field_absent` has the reason for absent rows.",
             profiling.ROWS,
         ),
         "Devices, computed as by dcgm-exporter": (
-            "Under its names, with its labels and meaning; where the counters table names them.",
+            "With dcgm-exporter's names, labels and meaning; written if the counters table names them.",
             dcgm_exporter.ROWS,
         ),
-        "Devices, beyond DCGM": ("What DCGM has no good row for.", (*gpu.ROWS, gpu.GPU_UP)),
-        "NVLinks": ("One by one; `exporter.nvlink_links` says which of these are written.", nvlink.ROWS),
+        "Devices, beyond DCGM": ("Data for which DCGM has no suitable row.", (*gpu.ROWS, gpu.GPU_UP)),
+        "NVLinks": ("One series for each link; `exporter.nvlink_links` selects the metrics.", nvlink.ROWS),
         "InfiniBand": (
             "Ports of adapters, RoCE included; off unless `exporter.infiniband` is on.",
             infiniband.ROWS,
         ),
-        "TPUs": ("Through the metric service of the program that has them; absent while none has.", tpu.ROWS),
+        "TPUs": (
+            "From the metric service of the program that uses the TPU; absent while no program uses it.",
+            tpu.ROWS,
+        ),
         "GPUs and TPUs": ("For dashboards of mixed fleets.", accelerator.ROWS),
         "Forecasts, degradation and hints": (
-            "Written by the predictor; Prometheus reads them from the bridge.",
+            "The predictor writes these; the bridge exposes them.",
             forecast.ROWS,
         ),
         "Every daemon": ("On each daemon's own `/metrics`; these do not travel through Kafka.", runtime.ROWS),
@@ -68,9 +71,9 @@ _PREAMBLE: Final = """\
 
 <!-- Made by `python -m kernelcast.wire.catalogue.document`; change core/kernelcast/wire/catalogue instead. -->
 
-Every metric that kernelcast emits. Series that passed through Kafka also carry `job` (who measured: the service's name)
+Every metric that kernelcast emits. Series that passed through Kafka also have the labels `job` (the measuring service)
 and `instance` (its host), so scrape the bridge with `honor_labels: true`. `source` is `replayed` or `simulated` on
-every series that does not come from a live GPU, and absent where it does. A histogram has `_bucket`, `_sum`, `_count`.
+series that do not come from a live GPU, and absent on all others. A histogram has `_bucket`, `_sum`, `_count`.
 """
 
 
@@ -81,7 +84,7 @@ def document() -> str:
 
 
 def _section(title: str, purpose: str, rows: Iterable[Metric]) -> str:
-    head = "| Prometheus name | kind | OTLP name, unit | labels | meaning | from |\n|---|---|---|---|---|---|"
+    head = "| Prometheus name | kind | OTLP name, unit | labels | meaning | source |\n|---|---|---|---|---|---|"
     return "\n".join([f"## {title}", "", purpose, "", head, *_lines(rows), ""])
 
 

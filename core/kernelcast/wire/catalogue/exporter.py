@@ -18,7 +18,7 @@ PROBE_PROCESSES: Final = Metric(
 PROBE_FRAMES: Final = Metric(
     "kernelcast_exporter_probe_frames_total",
     Kind.COUNTER,
-    "Frames from programs by what became of them: used or bad.",
+    "Frames from programs, by outcome: used or bad.",
     labels=("outcome",),
     source=_PROBE_SERVER,
 )
@@ -41,7 +41,7 @@ PROBE_HINTS: Final = Metric(
 PROBE_OUTCOMES_DROPPED: Final = Metric(
     "kernelcast_exporter_probe_outcomes_dropped_total",
     Kind.COUNTER,
-    "Outcomes of hints that were dropped because the queue to Kafka was full.",
+    "Outcomes of hints that were lost because the exporter did not read them in time.",
     source=_PROBE_SERVER,
 )
 PROBE_OUTCOMES_REFUSED: Final = Metric(
@@ -53,7 +53,7 @@ PROBE_OUTCOMES_REFUSED: Final = Metric(
 PROBE_ERRORS: Final = Metric(
     "kernelcast_exporter_probe_errors_total",
     Kind.COUNTER,
-    "Unexpected errors in the probe socket's thread; it goes on.",
+    "Unexpected errors in the probe socket's thread; the thread continues.",
     source=_PROBE_SERVER,
 )
 
@@ -73,25 +73,25 @@ TICKS: Final = Metric("kernelcast_exporter_ticks_total", Kind.COUNTER, "Interval
 TICKS_MISSED: Final = Metric(
     "kernelcast_exporter_missed_ticks_total",
     Kind.COUNTER,
-    "Intervals left out because the one before took too long.",
+    "Intervals that were skipped because the previous one took too long.",
     source=_DAEMON,
 )
 TICK_LATENESS: Final = Metric(
     "kernelcast_exporter_tick_lateness_seconds",
     Kind.GAUGE,
-    "How long after its deadline the last interval was sampled.",
+    "Time between the deadline and the sampling of the last interval.",
     source=_DAEMON,
 )
 TICK_DURATION: Final = Metric(
     "kernelcast_exporter_tick_duration_seconds",
     Kind.GAUGE,
-    "How long the last interval took: reading, saving, encoding.",
+    "Duration of the last interval: reading, saving, encoding.",
     source=_DAEMON,
 )
 TICK_ERRORS: Final = Metric(
     "kernelcast_exporter_tick_errors_total",
     Kind.COUNTER,
-    "Intervals in which a source failed; nothing was published, the next one makes it good.",
+    "Intervals in which a source failed; nothing was published, and the next interval includes the missing counts.",
     source=_DAEMON,
 )
 POINTS: Final = Metric(
@@ -124,7 +124,7 @@ PROGRAMS_RETIRED: Final = Metric(
 HINTS: Final = Metric(
     "kernelcast_exporter_hints_total",
     Kind.COUNTER,
-    "Hints read from Kafka by what became of them: delivered (to a process here), elsewhere (none here wants it), "
+    "Hints read from Kafka, by outcome: delivered (to a process here), elsewhere (no process here wants it), "
     "expired, superseded, withdrawn or invalid.",
     labels=("outcome",),
     source=_DAEMON,
@@ -183,7 +183,7 @@ NVML_HUNG: Final = Metric(
 DEVICE_METRICS_OFF: Final = Metric(
     "kernelcast_exporter_device_metrics_off",
     Kind.GAUGE,
-    "Always 1, and there while device metrics are not written, by reason: dcgm_exporter (one answers on this node, and "
+    "Always 1; present while device metrics are not written, by reason: dcgm_exporter (one runs on this node, and "
     "every sum would be doubled) or setting (exporter.device_metrics).",
     labels=("reason",),
     source=_DAEMON,
@@ -192,7 +192,7 @@ NVML_ROWS: Final[tuple[Metric, ...]] = (DEVICE_METRICS_OFF, NVML_STARTS, NVML_CR
 _SPOOL: Final = "exporter, spool"
 
 SPOOL_BYTES: Final = Metric(
-    "kernelcast_exporter_spool_bytes", Kind.GAUGE, "What messages for Kafka take on disk.", source=_SPOOL
+    "kernelcast_exporter_spool_bytes", Kind.GAUGE, "Size on disk of messages for Kafka.", source=_SPOOL
 )
 SPOOL_MESSAGES: Final = Metric(
     "kernelcast_exporter_spool_messages",
@@ -226,7 +226,7 @@ SPOOL_ROWS: Final[tuple[Metric, ...]] = (SPOOL_BYTES, SPOOL_MESSAGES, SPOOL_WRIT
 ATTRIBUTION_ERRORS: Final = Metric(
     "kernelcast_exporter_attribution_errors_total",
     Kind.COUNTER,
-    "Failed attempts to find the users of GPUs, by source: kubelet, pod_names (its log directories), "
+    "Failed attempts to read the users of the GPUs, by source: kubelet, pod_names (its log directories), "
     "jobs (the mapping directory, or a file in it), users.",
     labels=("source",),
     source=_DAEMON,
@@ -234,21 +234,21 @@ ATTRIBUTION_ERRORS: Final = Metric(
 TPU_ERRORS: Final = Metric(
     "kernelcast_exporter_tpu_errors_total",
     Kind.COUNTER,
-    "Readings of a TPU's runtime with an answer that came too late (timeout) or was none (error); a runtime that is "
-    "not there is no error.",
+    "Failed readings of a TPU's runtime: no answer in time (timeout) or a wrong answer (error); an absent runtime is "
+    "no error.",
     labels=("reason",),
     source=_DAEMON,
 )
 INFINIBAND_ERRORS: Final = Metric(
     "kernelcast_exporter_infiniband_errors_total",
     Kind.COUNTER,
-    "Readings of the node's InfiniBand ports that failed.",
+    "Failed readings of the node's InfiniBand ports.",
     source=_DAEMON,
 )
 KERNEL_LOG_ERRORS: Final = Metric(
     "kernelcast_exporter_kernel_log_errors_total",
     Kind.COUNTER,
-    "Readings of the kernel's log that failed, for want of a right above all.",
+    "Failed readings of the kernel's log, mostly because of missing permissions.",
     source=_DAEMON,
 )
 KERNEL_LOG_LOST: Final = Metric(
@@ -260,7 +260,7 @@ KERNEL_LOG_LOST: Final = Metric(
 ATTRIBUTION_AGE: Final = Metric(
     "kernelcast_exporter_attribution_age_seconds",
     Kind.GAUGE,
-    "How old the last answer is on which labels such as pod and hpc_job rest; after 120 s they are left off.",
+    "Age of the answer that gives labels such as pod and hpc_job; after 120 s the labels are left out.",
     labels=("source",),
     source=_DAEMON,
 )

@@ -1,4 +1,4 @@
-"""Metrics of programs on their GPUs, written by the node's exporter."""
+"""What programs do on their GPUs, as the node's exporter writes it."""
 
 from typing import Final
 
@@ -75,7 +75,7 @@ GRAPH_LAUNCHES: Final = travels(
 OCCUPANCY: Final = travels(
     "cuda.kernel.theoretical_occupancy",
     Kind.GAUGE,
-    "Warps that a multiprocessor can hold of the launch configuration last seen, by the most it can hold at all.",
+    "Resident warps of a multiprocessor with the last launch configuration, divided by their maximum.",
     unit="1",
     labels=KERNEL_LABELS,
     source=_PROBE,
@@ -128,7 +128,7 @@ SYNC_CALLS: Final = travels(
 DEVICE_TIME: Final = travels(
     "cuda.device.time",
     Kind.COUNTER,
-    "Wall time of the GPU by state: compute, collective, copy, overlap of compute with either, idle.",
+    "Wall time of the GPU by activity: compute, collective, copy, overlap of compute with either, idle.",
     unit="s",
     labels=(*PROGRAM_LABELS, "state"),
     source=_PROBE,
@@ -136,7 +136,7 @@ DEVICE_TIME: Final = travels(
 LAUNCH_GAP: Final = travels(
     "cuda.launch.gap",
     Kind.HISTOGRAM,
-    "How long the GPU did nothing for the program between two things it did.",
+    "Idle time of the GPU between two activities of the program.",
     unit="s",
     labels=PROGRAM_LABELS,
     source=_PROBE,
@@ -176,7 +176,7 @@ REGION_WALL: Final = travels(
 PROBE_INFO: Final = travels(
     "kernelcast.probe.info",
     Kind.INFO,
-    "A process that reports to this exporter: how it measures, and its probe's version.",
+    "A process that reports to this exporter: its measurement method and its probe's version.",
     unit="",
     labels=(*PROGRAM_LABELS, "method", "version"),
     source="probe",
@@ -185,7 +185,7 @@ PROBE_USER: Final = travels(
     "kernelcast.probe.user",
     Kind.INFO,
     "Pod, job and user of a program that reports to this exporter, as far as they are known; to join with the "
-    "program's series. For several processes of one program: the values that they agree on.",
+    "program's series. For several processes of one program: the values that they have in common.",
     unit="",
     labels=(*PROGRAM_LABELS, "pod", "namespace", "container", "hpc_job", "user"),
     source="exporter, the socket's peer credentials and its cgroup",
@@ -201,7 +201,7 @@ PROBE_COVERAGE: Final = travels(
 PROBE_OVERHEAD: Final = travels(
     "kernelcast.probe.overhead",
     Kind.COUNTER,
-    "Time the probe took from the program's threads.",
+    "Time that the probe took from the program's threads.",
     unit="s",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -209,7 +209,7 @@ PROBE_OVERHEAD: Final = travels(
 PROBE_DROPPED: Final = travels(
     "kernelcast.probe.dropped_frames",
     Kind.COUNTER,
-    "Frames the probe could not hand over; totals are cumulative, so the next frame that arrives makes them good.",
+    "Frames that the probe could not send; totals are cumulative, so the next frame that arrives includes them.",
     unit="{frame}",
     labels=PROGRAM_LABELS,
     source="probe",
@@ -225,7 +225,7 @@ PROBE_RECORDS: Final = travels(
 PROBE_UNSEEN: Final = travels(
     "kernelcast.probe.unseen_launches",
     Kind.COUNTER,
-    "Launches that the method knows of but cannot time or name, by reason; no kernel's series has them.",
+    "Launches that the method counts but cannot time or name, by reason; they are in no kernel's series.",
     unit="{launch}",
     labels=(*PROGRAM_LABELS, "reason"),
     source="probe",
@@ -249,7 +249,7 @@ PROBE_SAMPLE: Final = travels(
 TUNABLE_INFO: Final = travels(
     "kernelcast.tunable.info",
     Kind.INFO,
-    "A tunable that a running program registered: its present value, and the allowed values.",
+    "A tunable that a running program registered: its present value and its allowed values.",
     unit="",
     labels=(
         *PROGRAM_LABELS,
@@ -268,7 +268,7 @@ TUNABLE_INFO: Final = travels(
 HINT_OUTCOMES: Final = travels(
     "kernelcast.hint.outcomes",
     Kind.COUNTER,
-    "Hints that reached a program, by what became of them.",
+    "Hints that reached a program, by outcome.",
     unit="{hint}",
     labels=(*PROGRAM_LABELS, "tunable", "state"),
     source="exporter, from the program's own outcome",

@@ -12,8 +12,8 @@ BUILD_INFO: Final = Metric(
 PRODUCER_MESSAGES: Final = Metric(
     "kernelcast_producer_messages_total",
     Kind.COUNTER,
-    "Messages for Kafka by what became of them: sent (answered for, and not refused for good), acknowledged (of "
-    "these), failed (not taken), refused (of these, what Kafka will never take) or dropped (never queued).",
+    "Messages for Kafka, by outcome: sent (Kafka answered, and did not refuse for good), acknowledged (of the sent "
+    "ones), failed (not accepted), refused (of the failed ones, for good) or dropped (never queued).",
     labels=("topic", "outcome"),
     source=_RUNTIME,
 )
@@ -25,7 +25,7 @@ PRODUCER_DROPPED: Final = Metric(
     source=_RUNTIME,
 )
 PRODUCER_QUEUE: Final = Metric(
-    "kernelcast_producer_queue_messages", Kind.GAUGE, "Messages that Kafka has not answered for.", source=_RUNTIME
+    "kernelcast_producer_queue_messages", Kind.GAUGE, "Messages that Kafka has not answered yet.", source=_RUNTIME
 )
 CONSUMER_ERRORS: Final = Metric(
     "kernelcast_consumer_errors_total",

@@ -21,7 +21,7 @@ def row() -> Row:
 
 
 def tpus() -> Row:
-    """What only TPUs have."""
+    """Panels of metrics that only TPUs have."""
     return Row("TPUs", (_duty(), _memory(), _queue(), _execution(), _transfers(), _absent()), collapsed=True)
 
 
@@ -39,7 +39,7 @@ def _count() -> Placed:
 def _idle() -> Placed:
     text = PanelText(
         "Idle, by sort",
-        "Share of accelerators that did less than a hundredth of the time: what a fleet pays for and does not use.",
+        "Share of accelerators that were busy for less than 1 % of the time: capacity that is paid for and not used.",
     )
     busy = _each(accelerator.UTILIZATION)
     query = Query(f"avg by (accelerator) ({busy} < bool 0.01)", "{{accelerator}}")
@@ -71,7 +71,9 @@ def _memory() -> Placed:
 
 def _queue() -> Placed:
     text = PanelText(
-        "Programs that wait", "Programs (HLO) queued on each TPU: none is a host that is too slow.", nothing=_NO_TPU
+        "Programs that wait",
+        "Programs (HLO) queued on each TPU. An empty queue means that the host is too slow.",
+        nothing=_NO_TPU,
     )
     query = Query(f"max by (Hostname, tpu, core_type) ({promql.series(tpu.HLO_QUEUE)})", f"{_TPU} {{{{core_type}}}}")
     return time_series(text, [query], Axis("short", low=0))
@@ -83,7 +85,7 @@ def _mean(metric: Metric, by: str) -> str:
 
 
 def _execution() -> Placed:
-    text = PanelText("Mean execution of a program", "How long a program (HLO) took on a TPU.", nothing=_NO_TPU)
+    text = PanelText("Mean execution of a program", "Mean execution time of a program (HLO) on a TPU.", nothing=_NO_TPU)
     query = Query(_mean(tpu.HLO_EXECUTION, "Hostname, tpu, core_type"), f"{_TPU} {{{{core_type}}}}")
     return time_series(text, [query], Axis("s", low=0))
 
@@ -92,7 +94,7 @@ def _transfers() -> Placed:
     text = PanelText(
         "Mean transfers and collectives",
         "Between host and TPU, and between slices over the data centre network.",
-        nothing="Only programs over several slices (Megascale) tell",
+        nothing="Only programs over several slices (Megascale) report this",
     )
     kinds = (
         (tpu.HOST_TO_DEVICE, "host to TPU"),
@@ -108,8 +110,8 @@ def _transfers() -> Placed:
 
 def _absent() -> Placed:
     text = PanelText(
-        "Rows that a TPU's runtime does not give",
-        "What is absent, and why: a runtime answers only while a program has the TPU.",
+        "Rows that a TPU's runtime does not report",
+        "Absent rows and the reason. A runtime answers only while a program uses the TPU.",
         nothing="Every row is there",
     )
     labels = "Hostname, port, metric, reason"

@@ -21,11 +21,11 @@ from kernelcast.grafana.model.dashboard import Dashboard
 
 
 def overview() -> Dashboard:
-    """How is the fleet: what runs, what is wrong, what will be."""
+    """The overview of the fleet: programs, problems, predictions."""
     return Dashboard(
         uid=OVERVIEW,
         title="kernelcast / Overview",
-        description="The fleet at a glance: which kernel takes the time, which GPU is in trouble, what will breach.",
+        description="The fleet at a glance: kernels with the most time, GPUs with problems, predicted breaches.",
         tags=("gpu", "overview"),
         variables=frame.down_to_kernels(),
         annotations=(frame.alerts(), frame.hints()),
@@ -38,7 +38,7 @@ def gpus() -> Dashboard:
     return Dashboard(
         uid=GPUS,
         title="kernelcast / GPUs and TPUs",
-        description="Every GPU: load, heat, power, memory, errors, links, and who uses it.",
+        description="Every GPU: load, heat, power, memory, errors, links, and its users.",
         tags=("gpu", "hardware"),
         variables=frame.nodes_and_gpus(),
         annotations=(frame.alerts(),),
@@ -55,11 +55,11 @@ def gpus() -> Dashboard:
 
 
 def kernels() -> Dashboard:
-    """Where a program's GPU time goes, down to one kernel; what is predicted and hinted for it."""
+    """The GPU time of programs, down to one kernel, with predictions and hints."""
     return Dashboard(
         uid=KERNELS,
         title="kernelcast / GPU kernels",
-        description="Which kernel takes the time, which got slower, when it will breach, and what to change.",
+        description="Kernels with the most time, slower kernels, predicted breaches, and hints.",
         tags=("gpu", "kernels"),
         variables=(*frame.down_to_kernels(), *frame.which_forecast()),
         annotations=(frame.alerts(), frame.hints()),
@@ -72,7 +72,7 @@ def health() -> Dashboard:
     return Dashboard(
         uid=PIPELINE,
         title="kernelcast / Pipeline",
-        description="kernelcast itself: whether it measures, what that costs, whether anything is lost on the way.",
+        description="kernelcast itself: measurement, overhead, and losses between GPU and Prometheus.",
         tags=("pipeline",),
         variables=frame.down_to_ranks(),
         annotations=(frame.alerts(),),

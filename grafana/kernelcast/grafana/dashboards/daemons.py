@@ -15,7 +15,7 @@ def panels() -> tuple[Placed, ...]:
 def _held() -> Placed:
     text = PanelText(
         "Lines held by the bridge",
-        "Lines that the series held make on /metrics, and the limit beyond which new series are refused.",
+        "Lines of all series in memory on /metrics, and the limit beyond which new series are refused.",
     )
     rows = ((bridge.LINES, "lines"), (bridge.LINES_LIMIT, "limit"))
     queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
@@ -23,14 +23,14 @@ def _held() -> Placed:
 
 
 def _limits() -> Placed:
-    text = PanelText("Limits in use", "How much of each limit of the bridge is used; at 100 % what is new is refused.")
+    text = PanelText("Limits in use", "Used part of each limit of the bridge; at 100 % new series are refused.")
     query = Query(f"max by (limit) ({promql.series(bridge.LIMIT_USED)})", "{{limit}}")
     return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _silent() -> Placed:
     text = PanelText(
-        "Producers that went silent",
+        "Silent producers",
         "Jobs and instances that missed several of their own intervals on Kafka, by job.",
     )
     alive = f"max by (job, instance) ({promql.series(bridge.PRODUCER_UP)})"
@@ -68,7 +68,7 @@ def _alerts() -> Placed:
 def _watched() -> Placed:
     text = PanelText(
         "Series under watch",
-        "Series that the predictor holds, those that its last sweep flagged, and those with a forecast.",
+        "Series with a window in the predictor, those that its last sweep flagged, and those with a forecast.",
     )
     rows = ((predictor.SERIES, "watched"), (predictor.FLAGGED, "flagged"), (predictor.RAISED, "with a forecast"))
     queries = [Query(f"sum({promql.series(row)})", legend) for row, legend in rows]
@@ -78,8 +78,7 @@ def _watched() -> Placed:
 def _abstained() -> Placed:
     text = PanelText(
         "Why nothing was predicted",
-        "Flagged series about which the predictor made no statement, by reason: load that changed, a baseline too "
-        "wide, a deploy that settles.",
+        "Flagged series without a prediction, by reason: changed load, a baseline that is too wide, a recent deploy.",
     )
     abstained = promql.rate(promql.series(predictor.ABSTENTIONS))
     query = Query(f"sum by (reason) ({abstained})", "{{reason}}")

@@ -19,7 +19,7 @@ from kernelcast.wire.catalogue import kernel
 
 
 def glance() -> Row:
-    """What the overview shows of it."""
+    """The panels for the overview."""
     return Row("GPU time", (_states(),))
 
 
@@ -31,10 +31,10 @@ def rows() -> tuple[Row, ...]:
 
 def _states() -> Placed:
     text = PanelText(
-        "Where device time goes",
-        "Wall time of the GPUs by what they did. Idle between kernels means that the program does not launch fast "
-        "enough; collective is waiting for peers; copy without overlap is time that pinned memory and streams can "
-        "hide.",
+        "Device time by activity",
+        "Wall time of the GPUs by activity. Idle time between kernels means that the program does not launch fast "
+        "enough. Collective time is time spent waiting for peers. Pinned memory and streams can hide copy time without "
+        "overlap.",
     )
     spent = promql.rate(promql.series(kernel.DEVICE_TIME))
     query = Query(promql.share(spent, of=spent, by="state"), "{{state}}")
@@ -66,8 +66,8 @@ def _in_words(expr: str) -> str:
 def _gaps() -> Placed:
     text = PanelText(
         "Gaps between activities",
-        "How long the GPU did nothing between two things it did, on the ladder of powers of two. Many gaps of some "
-        "microseconds are launches that come too slowly; few long ones are the program's own work, input or peers.",
+        "Idle time of the GPU between two activities, in buckets of powers of two. Many gaps of some microseconds mean "
+        "slow launches. Few long gaps are the program's own work, its input or its peers.",
     )
     buckets = promql.rate(promql.series(kernel.LAUNCH_GAP, "_bucket"))
     return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
@@ -87,8 +87,8 @@ def _copied() -> Placed:
 def _synchronisations() -> Placed:
     text = PanelText(
         "Synchronisations",
-        "How often threads waited for the GPU, by kind. Many waits of a whole context or device are what asynchronous "
-        "code avoids.",
+        "Number of waits of threads for the GPU, by kind. Asynchronous code avoids waits for a whole context or "
+        "device.",
         nothing="No waiting is measured",
     )
     calls = promql.rate(promql.series(kernel.SYNC_CALLS))
@@ -99,8 +99,8 @@ def _synchronisations() -> Placed:
 def _regions() -> Placed:
     text = PanelText(
         "Regions",
-        "What programs named with kernelcast.probe.region() or NVTX: GPU time and wall time a second, and how much of "
-        "its wall time a region keeps the GPU busy.",
+        "Parts of programs named with kernelcast.probe.region() or NVTX: GPU time and wall time a second, and the "
+        "share of a region's wall time in which the GPU is busy.",
         nothing="No program names a region",
     )
     by = "program, rank, region"
@@ -127,8 +127,8 @@ def _regions() -> Placed:
 def _pools() -> Placed:
     text = PanelText(
         "CuPy memory pools",
-        "What CuPy's pools hold: used by arrays, and free for the next ones, which other libraries cannot have. The "
-        "dashed line is the pool's limit.",
+        "Memory in CuPy's pools: used by arrays, and free for new arrays but not for other libraries. The dashed line "
+        "is the pool's limit.",
         nothing="No program reports CuPy's pools",
     )
     pools = promql.series(kernel.MEMORY_POOL, extra=('state=~"used|free|limit"',))

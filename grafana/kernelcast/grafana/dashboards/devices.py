@@ -29,12 +29,12 @@ _MILD: Final = "software thermal"
 
 
 def glance() -> Row:
-    """What the overview shows of them."""
+    """The panels for the overview."""
     return Row("GPUs", (_utilisation(), _memory(), _throttling()))
 
 
 def rows() -> tuple[Row, ...]:
-    """Load, then heat and power and who holds the clocks back."""
+    """Load, then heat, power and reasons for reduced clocks."""
     load = (_utilisation(), _memory(), _engine(), _tensor(), _interface(), _video())
     heat = (_temperature(), _memory_temperature(), _power(), _energy(), _clocks(), _throttling())
     return (Row("Load", load), Row("Heat, power and clocks", heat))
@@ -53,8 +53,8 @@ def each_rate(metric: Metric) -> str:
 def _utilisation() -> Placed:
     text = PanelText(
         "GPU utilisation",
-        "Share of time in which at least one kernel ran. It says nothing about how well: see the profiling rows, "
-        "device time and kernels. The driver tells it of undivided GPUs only.",
+        "Share of time in which at least one kernel ran. It does not show how well the GPU is used: see the profiling "
+        "rows, device time and kernels. The driver reports it for undivided GPUs only.",
     )
     return time_series(text, [Query(each(device.GPU_UTIL), GPU)], Axis("percent", low=0, high=100))
 
@@ -64,7 +64,7 @@ def _engine() -> Placed:
         "Engine and multiprocessors busy",
         "Share of time in which the compute engine was busy, and of cycles in which a multiprocessor had a warp; also "
         "of MIG instances. Hopper and later.",
-        nothing="No GPU gives profiling rows (GPM needs Hopper or later)",
+        nothing="No GPU has profiling rows (GPM needs Hopper or later)",
     )
     queries = [
         Query(each(profiling.GR_ENGINE_ACTIVE), f"{INSTANCE} engine"),
@@ -77,9 +77,9 @@ def _engine() -> Placed:
 def _tensor() -> Placed:
     text = PanelText(
         "Pipes busy",
-        "Share of cycles in which the tensor and arithmetic pipes worked. A training step that is limited by "
-        "arithmetic shows it here; one that waits shows it nowhere.",
-        nothing="No GPU gives profiling rows (GPM needs Hopper or later)",
+        "Share of cycles in which the tensor and arithmetic pipes worked. High values mean that arithmetic limits the "
+        "program.",
+        nothing="No GPU has profiling rows (GPM needs Hopper or later)",
     )
     pipes = (
         (profiling.PIPE_TENSOR_ACTIVE, "tensor"),
@@ -139,7 +139,8 @@ def _power() -> Placed:
 def _energy() -> Placed:
     text = PanelText(
         "Mean power, from energy",
-        "The energy counter's rate: what was really used between two samples, where the power draw is one moment.",
+        "The energy counter's rate: the mean power between two samples, while the power draw is the value at one "
+        "moment.",
     )
     return time_series(text, [Query(f"{each_rate(device.TOTAL_ENERGY)} / {_MILLI}", GPU)], Axis("watt", low=0))
 
@@ -156,7 +157,8 @@ def _clocks() -> Placed:
 def _memory() -> Placed:
     text = PanelText(
         "GPU memory used",
-        "Share of usable frame buffer memory in use. Frameworks that allocate all of it at start sit high and flat.",
+        "Share of usable frame buffer memory in use. Frameworks that allocate all memory at start show a constant high "
+        "value.",
     )
     used, free = each(device.FB_USED), each(device.FB_FREE)
     return time_series(text, [Query(f"{used} / ({used} + {free})", INSTANCE)], Axis("percentunit", low=0, high=1))
@@ -164,7 +166,7 @@ def _memory() -> Placed:
 
 def _throttling() -> Placed:
     text = PanelText(
-        "Clocks held back", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
+        "Reduced clocks", "When a GPU lowered its clocks because of heat, a hardware slowdown or a power brake."
     )
     mask = each(device.CLOCK_EVENT_REASONS)
     weighed = (f"{2**place} * (floor({mask} / {bit}) % 2)" for place, (bit, _) in enumerate(_THROTTLING))

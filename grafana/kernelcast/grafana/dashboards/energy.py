@@ -27,8 +27,8 @@ def _kernels() -> Placed:
     text = PanelText(
         "Power by kernel",
         f"Estimated power of the {_LINES} kernels that take most: the GPU's measured energy while it was active, "
-        "divided by GPU time. A kernel that draws more than its neighbours is charged too little.",
-        nothing="No GPU whose programs report tells of its energy",
+        "divided by GPU time. The estimate is too low for a kernel that draws more power than the others.",
+        nothing="No GPU with reporting programs measures its energy",
     )
     query = Query(f"topk({_LINES}, {_power()})", "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("watt", low=0), LineStyle(stacked=True))
@@ -37,8 +37,8 @@ def _kernels() -> Placed:
 def _states() -> Placed:
     text = PanelText(
         "Power while active and idle",
-        "The GPU's measured energy, divided by whether programs that report ran kernels. Idle is paid for, too.",
-        nothing="No GPU whose programs report tells of its energy",
+        "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle).",
+        nothing="No GPU with reporting programs measures its energy",
     )
     spent = promql.rate(promql.series(energy.ENERGY))
     look = LineStyle(stacked=True, overrides=(grey("idle"),))
@@ -48,8 +48,8 @@ def _states() -> Placed:
 def _table() -> Placed:
     text = PanelText(
         "Energy by kernel in this time range",
-        "Estimated energy of each kernel, and of one launch of it: what a change of the kernel would save.",
-        nothing="No GPU whose programs report tells of its energy",
+        "Estimated energy of each kernel and of one launch of it: the possible saving by a change of the kernel.",
+        nothing="No GPU with reporting programs measures its energy",
     )
     spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
     launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"

@@ -13,7 +13,7 @@ ATTRIBUTION_KEPT_SECONDS: Final = 120.0
 
 
 def row() -> Row:
-    """Deadlines, spool, GPUs, state, and who uses the GPUs."""
+    """Deadlines, spool, GPUs, state, and the users of the GPUs."""
     return Row(
         "Exporters",
         (
@@ -35,8 +35,8 @@ def row() -> Row:
 def _lateness() -> Placed:
     text = PanelText(
         "Exporters' lateness",
-        "How long after its deadline an exporter sampled its last interval, and how long that took. Late samples "
-        "blur rates; an interval that takes too long is left out.",
+        "Time between the deadline and the sampling of the last interval, and the duration of that interval. Late "
+        "samples make rates inexact; if an interval takes too long, the next one is skipped.",
     )
     rows = ((exporter.TICK_LATENESS, "late"), (exporter.TICK_DURATION, "took"))
     queries = [Query(promql.series(row), f"{{{{instance}}}} {legend}") for row, legend in rows]
@@ -46,7 +46,7 @@ def _lateness() -> Placed:
 def _failed() -> Placed:
     text = PanelText(
         "Intervals missed or failed",
-        "Intervals left out because the one before took too long, and intervals in which a source failed.",
+        "Intervals that were skipped because the previous one took too long, and intervals in which a source failed.",
         nothing="None",
     )
     rows = ((exporter.TICKS_MISSED, "missed"), (exporter.TICK_ERRORS, "failed"))
@@ -57,8 +57,8 @@ def _failed() -> Placed:
 def _spool() -> Placed:
     text = PanelText(
         "Waiting on disk",
-        "What exporters hold for Kafka on their disks: nothing in good times, a ramp while Kafka is away, and back "
-        "down when it returns.",
+        "Messages for Kafka on the exporters' disks: none in normal operation, a rising line while Kafka is down, and "
+        "a falling one after its return.",
     )
     return time_series(text, [Query(promql.series(exporter.SPOOL_BYTES), "{{instance}}")], Axis("bytes", low=0))
 
@@ -91,8 +91,8 @@ def _nvml() -> Placed:
 def _nvml_process() -> Placed:
     text = PanelText(
         "NVML's process",
-        "NVML is asked by a process of its own: how often one was started, how many crashed, how many hung and were "
-        "killed, and the call that hangs now.",
+        "A separate process calls NVML: numbers of starts, crashes and kills after a hang, and the call that hangs "
+        "now.",
     )
     rows = ((exporter.NVML_STARTS, "started"), (exporter.NVML_CRASHES, "crashed"), (exporter.NVML_HANGS, "hung"))
     queries = [Query(promql.increase(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
@@ -111,10 +111,10 @@ def _state() -> Placed:
 
 def _attribution() -> Placed:
     text = PanelText(
-        "Age of what names the users",
-        "How old the last answer is on which pod, namespace, container and job rest, by who was asked. Past the dashed "
-        "line the labels are left off: nothing is better than somebody else's name.",
-        nothing="Nobody is asked: no kubelet and no job directory here",
+        "Age of the users' labels",
+        "Age of the last answer that gives pod, namespace, container and job, by source. Above the dashed line the "
+        "labels are left out, because an outdated name could be wrong.",
+        nothing="No source: no kubelet and no job directory here",
     )
     query = Query(promql.series(exporter.ATTRIBUTION_AGE), "{{instance}} {{source}}")
     left_off = ((None, "transparent"), (ATTRIBUTION_KEPT_SECONDS, "red"))
@@ -123,8 +123,8 @@ def _attribution() -> Placed:
 
 def _unnamed() -> Placed:
     text = PanelText(
-        "Failed attempts to name the users",
-        "By what was asked: the kubelet, the names of its log directories, the job directory, the users' names.",
+        "Failed attempts to read the users",
+        "By source: the kubelet, the names of its log directories, the job directory, the users' names.",
         nothing="Every attempt succeeded",
     )
     errors = promql.increase(promql.series(exporter.ATTRIBUTION_ERRORS))
@@ -134,8 +134,8 @@ def _unnamed() -> Placed:
 
 def _tpus() -> Placed:
     text = PanelText(
-        "TPU runtimes that answer badly",
-        "Readings of a TPU's runtime that came too late or were none; a runtime that is not there is no error.",
+        "Failed readings of TPU runtimes",
+        "Readings of a TPU's runtime with a late or wrong answer; an absent runtime is no error.",
         nothing="Every reading succeeded",
     )
     errors = promql.increase(promql.series(exporter.TPU_ERRORS))
@@ -145,8 +145,9 @@ def _tpus() -> Placed:
 
 def _left_off() -> Placed:
     text = PanelText(
-        "Device metrics left off",
-        "Exporters that write no DCGM_FI_* series, and why: a dcgm-exporter beside them does, or the setting says so.",
+        "Device metrics switched off",
+        "Exporters that write no DCGM_FI_* series, and the reason: a dcgm-exporter on the node writes them, or the "
+        "setting.",
         nothing="Every exporter writes them",
     )
     query = Query(promql.series(exporter.DEVICE_METRICS_OFF), "{{instance}} {{reason}}")

@@ -19,7 +19,7 @@ _SOON_SECONDS: Final = 3600
 
 
 def row() -> Row:
-    """Three answers that name what they are about, then four figures."""
+    """Three panels with names (kernel, breach, tunable), then four figures."""
     return Row("Fleet", (_hottest(), _breach(), _hints(), _origin(), _programs(), _in_kernels(), _alerts()))
 
 
@@ -55,8 +55,8 @@ def _hottest() -> Placed:
 def _breach() -> Placed:
     text = PanelText(
         "Soonest predicted breach",
-        "Which series will cross its threshold next, why, and the time after which half of the simulated paths have; "
-        "0 s means that it is beyond it now.",
+        "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
+        "simulated paths have crossed it; 0 s means that it is beyond the threshold now.",
         nothing="none predicted",
     )
     left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',))
@@ -69,8 +69,8 @@ def _breach() -> Placed:
 def _hints() -> Placed:
     text = PanelText(
         "What to change",
-        "Tunables for which hints were written in this time range, with the rule that gave them and how many; what "
-        "became of them stands under Tuning hints.",
+        "Tunables with hints in this time range, with the rule and the number of hints. Their outcomes are under "
+        "Tuning hints.",
         nothing="no hint",
     )
     issued = promql.happened(promql.series(forecast.HINTS_ISSUED), window="$__range")

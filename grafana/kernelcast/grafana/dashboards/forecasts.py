@@ -14,16 +14,16 @@ _CHOSEN: Final = ('metric="$metric"', 'horizon="$horizon"')
 
 
 def row() -> Row:
-    """Actual and expected, then what will breach, when and why, and how far to trust it."""
+    """Actual and expected values, then predicted breaches with time and cause, and the coverage of forecasts."""
     return Row("Forecasts and degradation", (_band(), _breaches(), _probability(), _coverage()))
 
 
 def _band() -> Placed:
     text = PanelText(
         "$metric: now, and expected in $horizon",
-        "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and what is "
-        "forecast for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the "
-        "predictor flagged have one.",
+        "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and its forecast "
+        "for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the predictor flagged "
+        "have one.",
         nothing="No forecast: the predictor flagged no series",
     )
     named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
@@ -76,9 +76,8 @@ def _interval() -> tuple[dict[str, Any], ...]:
 def _breaches() -> Placed:
     text = PanelText(
         "Predicted degradation",
-        "How probable it is that a series crosses its threshold within the horizon, what it points to, and the time "
-        "left: 10, 50 and 90 of 100 simulated paths have crossed by then. An empty time means that so many paths "
-        "never cross.",
+        "Probability that a series crosses its threshold within the horizon, the cause, and the time left until 10, 50 "
+        "and 90 of 100 simulated paths have crossed. An empty time means that fewer paths cross within the horizon.",
         nothing="No breach is predicted",
     )
     labels = "Hostname, gpu, program, kernel, metric, cause"
@@ -112,7 +111,7 @@ def _time_left(quantile: str) -> str:
 def _probability() -> Placed:
     text = PanelText(
         "Probability of a breach",
-        "How the prediction developed: a rise that holds is a drift, a spike is doubt. Above the dashed line an alert "
+        "The prediction over time: a lasting rise is a drift, a spike is uncertain. Above the dashed line an alert "
         "fires.",
         nothing="No breach was predicted",
     )
@@ -126,9 +125,9 @@ def _probability() -> Placed:
 def _coverage() -> Placed:
     text = PanelText(
         "Coverage of past intervals",
-        "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals "
-        "are too narrow to trust; at 100 % they are too wide to help. Below the dashed line an alert fires.",
-        nothing="No forecast came due yet",
+        "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals are "
+        "too narrow; at 100 % they are too wide. Below the dashed line an alert fires.",
+        nothing="No forecast has reached its horizon yet",
     )
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
     wanted = ((None, "transparent"), (COVERAGE, "orange"))

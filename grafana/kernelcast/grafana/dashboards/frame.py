@@ -21,7 +21,7 @@ _ANY_SERIES: Final = f"{_ANY_NODE}|{promql.name(forecast.FORECAST_VALUE)}"
 
 
 def nodes_and_gpus() -> tuple[Any, ...]:
-    """Data source, job, node, GPU: for what concerns the hardware."""
+    """Variables for hardware: data source, job, node, GPU."""
     here = f'{{__name__=~"{_ANY_NODE}", job=~"$job"}}'
     node = 'job=~"$job", Hostname=~"$hostname"'
     return (
@@ -33,7 +33,7 @@ def nodes_and_gpus() -> tuple[Any, ...]:
 
 
 def down_to_ranks() -> tuple[Any, ...]:
-    """Then program and rank, for what concerns programs."""
+    """Variables for programs: the hardware's, then program and rank."""
     launches = promql.name(kernel.LAUNCHES)
     gpus = 'job=~"$job", Hostname=~"$hostname", gpu=~"$gpu"'
     return (
@@ -53,7 +53,7 @@ def down_to_kernels() -> tuple[Any, ...]:
 
 
 def which_forecast() -> tuple[Any, ...]:
-    """What the forecast row shows."""
+    """Variables of the forecast row."""
     value = promql.name(forecast.FORECAST_VALUE)
     return (
         LabelVariable("metric", "Forecast of", f'{value}{{job=~"$job"}}', "metric", several=False),

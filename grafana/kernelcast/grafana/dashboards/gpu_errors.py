@@ -24,7 +24,7 @@ _NANO: Final = "1e9"
 
 
 def row() -> Row:
-    """First what needs somebody, then what wears out."""
+    """First errors that need action, then signs of wear."""
     figures = (_xids(), _uncorrectable(), _failed_remaps(), _waiting_pages())
     events = (_answering(), _xid_table(), _xid_events(), _logged_xids())
     return Row(
@@ -72,9 +72,7 @@ def _waiting_pages() -> Placed:
 
 
 def _answering() -> Placed:
-    text = PanelText(
-        "GPUs that answer", "Whether each GPU that an exporter has seen answered, or is gone, or NVML hangs."
-    )
+    text = PanelText("GPUs that answer", "Whether each GPU that an exporter knows answered, is gone, or NVML hangs.")
     query = Query(f"max by (Hostname, gpu) ({promql.series(gpu.GPU_UP)})", GPU)
     return state_timeline(text, [query], {"0": ("gone", "red"), "1": ("answers", "green")}, height=5)
 
@@ -82,8 +80,8 @@ def _answering() -> Placed:
 def _xid_table() -> Placed:
     text = PanelText(
         "XIDs",
-        "Which errors the driver reported, how often in this time range, and when last. 13, 31, 43, 45, 68 and 109 are "
-        "usually the program's; 48, 63, 64, 74, 79, 92, 94 and 95 are the hardware's.",
+        "Errors that the driver reported: number in this time range, and time of the last one. 13, 31, 43, 45, 68 and "
+        "109 are usually the program's; 48, 63, 64, 74, 79, 92, 94 and 95 are the hardware's.",
         nothing="No XID since the exporters began",
     )
     happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
@@ -106,9 +104,7 @@ def _xid_table() -> Placed:
 
 
 def _xid_events() -> Placed:
-    text = PanelText(
-        "XIDs over time", "When which XID was reported, by node and GPU.", nothing="No XID in this time range"
-    )
+    text = PanelText("XIDs over time", "Times of XIDs, by node and GPU.", nothing="No XID in this time range")
     happened = promql.happened(promql.series(gpu.XID_ERRORS))
     query = Query(f"sum by (Hostname, gpu, xid) ({happened})", f"{GPU} XID {{{{xid}}}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
@@ -117,8 +113,8 @@ def _xid_events() -> Placed:
 def _logged_xids() -> Placed:
     text = PanelText(
         "XIDs in the kernel's log",
-        "XIDs that the driver has logged, those of the time without an exporter included. A GPU that NVML no longer "
-        "lists has its bus address only.",
+        "XIDs that the driver has logged, including the time without an exporter. A GPU that NVML no longer lists has "
+        "its bus address only.",
         nothing="No XID was logged, or exporter.kernel_log is off",
     )
     by = f"{_XID}, pci_bus_id"
@@ -140,8 +136,8 @@ def _logged_xids() -> Placed:
 def _ecc() -> Placed:
     text = PanelText(
         "Memory errors",
-        "ECC errors as they come: single-bit ones are corrected, many of them announce worse; a "
-        "double-bit one costs a program.",
+        "ECC errors over time. Single-bit errors are corrected; many of them precede worse errors. A double-bit error "
+        "ends a program.",
         nothing="No GPU has ECC, or the counters table does not ask for these rows",
     )
     kinds = ((device.ECC_SBE_VOLATILE, "single-bit"), (device.ECC_DBE_VOLATILE, "double-bit"))
@@ -154,8 +150,9 @@ def _ecc() -> Placed:
 def _remapped() -> Placed:
     text = PanelText(
         "Remapped rows",
-        "Memory rows replaced by spare ones since the GPU was made; uncorrectable ones mean that data was lost once.",
-        nothing="No GPU remaps rows (that begins with Ampere)",
+        "Memory rows that were replaced by spare rows since the GPU was made. Uncorrectable ones mean that data was "
+        "lost.",
+        nothing="No GPU remaps rows (Ampere and later do)",
     )
     queries = [
         Query(each(device.UNCORRECTABLE_REMAPPED_ROWS), f"{GPU} uncorrectable"),
@@ -167,8 +164,8 @@ def _remapped() -> Placed:
 def _limited() -> Placed:
     text = PanelText(
         "Time lost to limits",
-        "Share of time for which a limit held the clocks back. Power is normal under load; heat and reliability are "
-        "not.",
+        "Share of time in which a limit reduced the clocks. The power limit is normal under load; heat and reliability "
+        "are not.",
         nothing="The counters table does not ask for the violation rows",
     )
     causes = (
@@ -198,7 +195,8 @@ def _lanes() -> Placed:
 
 def _states() -> Placed:
     text = PanelText(
-        "Performance state", "P0 is the fastest, P15 the slowest. A busy GPU in another state than P0 is held back."
+        "Performance state",
+        "P0 is the fastest, P15 the slowest. A busy GPU in another state than P0 runs below its maximum.",
     )
     return time_series(text, [Query(each(device.PSTATE), GPU)], Axis("short", low=0, decimals=0))
 
@@ -206,7 +204,7 @@ def _states() -> Placed:
 def _recovery() -> Placed:
     text = PanelText(
         "Recovery",
-        "What the driver recommends to do with each GPU.",
+        "The driver's recommendation for each GPU.",
         nothing="No driver here gives a recommendation",
     )
     query = Query(f"max by (Hostname, gpu) ({promql.series(device.RECOVERY_ACTION)})", GPU)
@@ -223,8 +221,8 @@ def _recovery() -> Placed:
 def _firmware() -> Placed:
     text = PanelText(
         "Driver and firmware",
-        "Versions and serial number of each GPU, where the counters table asks for these labels. One GPU with another "
-        "version than its peers is a suspect when it is slower.",
+        "Versions and serial number of each GPU, where the counters table asks for these labels. If one GPU is slower "
+        "than its peers, compare the versions first.",
     )
     label_columns = (
         Column(device.DRIVER_VERSION_LABEL, "Driver", width=110),
@@ -240,6 +238,6 @@ def _firmware() -> Placed:
 
 def _retries() -> Placed:
     text = PanelText(
-        "PCIe retries", "Packets sent again a second. A rate that stays points to a bad slot, riser or cable."
+        "PCIe retries", "Packets sent again a second. A lasting rate points to a bad slot, riser or cable."
     )
     return time_series(text, [Query(each_rate(device.PCIE_REPLAY), GPU)], Axis("cps", low=0))

@@ -22,7 +22,7 @@ def _pcie() -> Placed:
         "PCIe traffic",
         "Bytes a second between host and GPU, protocol included. Whether NVML's number is MiB/s was not measured on a "
         "GPU yet.",
-        nothing="No GPU gives profiling rows (GPM needs Hopper or later)",
+        nothing="No GPU has profiling rows (GPM needs Hopper or later)",
     )
     queries = [
         Query(each(profiling.PCIE_TX_BYTES), f"{INSTANCE} out"),
@@ -49,8 +49,8 @@ def _nvlink() -> Placed:
 def _nvlink_errors() -> Placed:
     text = PanelText(
         "NVLink errors",
-        "Errors a second. Replays cost bandwidth, recoveries stop the link for a moment, and a rate that grows comes "
-        "before XID 74.",
+        "Errors a second. Replays cost bandwidth, recoveries stop the link for a moment. A growing rate often precedes "
+        "XID 74.",
         nothing="No GPU has NVLink, or the counters table does not ask for these rows",
     )
     kinds = (
@@ -66,8 +66,8 @@ def _nvlink_errors() -> Placed:
 def _links_up() -> Placed:
     text = PanelText(
         "NVLinks that are up",
-        "How many links of each GPU are up. GPUs of one model in one node should have the same number; a line that "
-        "falls is a link that went down.",
+        "Number of links of each GPU that are up. GPUs of one model in one node should have the same number; a falling "
+        "line is a link that went down.",
         nothing="No GPU has NVLink, or exporter.nvlink_links is off",
     )
     up = f"max by (Hostname, gpu, link) ({promql.series(nvlink.UP)})"

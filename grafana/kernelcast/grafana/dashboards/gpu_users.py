@@ -1,4 +1,4 @@
-"""Who uses the GPUs, process by process; and what the exporter could not tell of them."""
+"""Users of the GPUs, process by process; and what the exporter could not tell of them."""
 
 from typing import Final
 
@@ -15,19 +15,18 @@ _LINE: Final = f"{GPU} {{{{process_name}}}} {{{{pid}}}}"
 
 def row() -> Row:
     """Processes, and their shares of time-sliced GPUs."""
-    return Row("Who uses the GPUs", (_pods(), _processes(), _memory(), _utilisation(), _count()))
+    return Row("Users of the GPUs", (_pods(), _processes(), _memory(), _utilisation(), _count()))
 
 
 def gaps() -> Row:
-    """What is not measured, and why."""
-    return Row("What is not measured", (_absent(), _license()), collapsed=True)
+    """Rows that are not measured, with the reason."""
+    return Row("Missing measurements", (_absent(), _license()), collapsed=True)
 
 
 def _pods() -> Placed:
     text = PanelText(
         "Pods and jobs",
-        "Which pod or job has which GPU, what it makes of it, and what it costs in memory and power. Idle GPUs with an "
-        "owner stand at the end.",
+        "GPUs of each pod or job, with their utilisation, memory and power. Idle GPUs with an owner are at the end.",
         nothing="No pod and no job is known to have a GPU",
     )
     labels = f"Hostname, gpu, GPU_I_ID, {', '.join(device.USER_LABELS)}"
@@ -63,7 +62,7 @@ def _owned(labels: str) -> str:
 def _processes() -> Placed:
     text = PanelText(
         "Processes",
-        "What runs on the GPUs now: memory, and the share of the last sampling period with kernels of the process.",
+        "Processes on the GPUs now: memory, and the share of the last sampling period with kernels of the process.",
         nothing="No process is on a GPU",
     )
     memory = f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})"
@@ -96,7 +95,7 @@ def _memory() -> Placed:
 def _utilisation() -> Placed:
     text = PanelText(
         "Multiprocessors by process",
-        "Share of time in which each process had kernels on the GPU: who has the time of a time-sliced GPU.",
+        "Share of time in which each process had kernels on the GPU. Use it to compare the users of a time-sliced GPU.",
         nothing="No process is on a GPU",
     )
     query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_SM)})", _LINE)
@@ -104,7 +103,7 @@ def _utilisation() -> Placed:
 
 
 def _count() -> Placed:
-    text = PanelText("Processes on each GPU", "How many processes hold memory on each GPU; of very many, the first 64.")
+    text = PanelText("Processes on each GPU", "Number of processes with memory on each GPU, at most 64.")
     held = f"group by (Hostname, gpu, pid) ({promql.series(gpu.PROCESS_MEMORY)})"
     query = Query(f"count by (Hostname, gpu) ({held})", GPU)
     return time_series(text, [query], Axis("short", low=0, decimals=0), width=24, height=6)
@@ -112,8 +111,8 @@ def _count() -> Placed:
 
 def _absent() -> Placed:
     text = PanelText(
-        "Rows that a GPU does not give",
-        "What the counters table asks for and a GPU does not tell, and why: absent is not zero.",
+        "Rows that a GPU does not report",
+        "Rows of the counters table that a GPU does not report, and the reason. Absent is not zero.",
         nothing="Every row that was asked for is there",
     )
     labels = "modelName, field, reason"

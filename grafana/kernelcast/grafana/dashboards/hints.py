@@ -8,15 +8,15 @@ from kernelcast.wire.catalogue import forecast, kernel
 
 
 def row() -> Row:
-    """From what programs offer to what they gained."""
+    """Tunables, hints, outcomes and the measured gain."""
     return Row("Tuning hints", (_tunables(), _issued(), _outcomes(), _gain()))
 
 
 def _tunables() -> Placed:
     text = PanelText(
         "Tunables",
-        "What running programs let kernelcast tune, the value now, the values they allow, and the last gain "
-        "measured: kernel time after the hint over before, below 100 % is faster.",
+        "Parameters that running programs have registered, their present and allowed values, and the last measured "
+        "effect: kernel time after the hint divided by the time before; below 100 % is faster.",
         nothing="No program registers a tunable",
     )
     labels = "Hostname, gpu, program, rank, tunable"
@@ -56,9 +56,9 @@ def _issued() -> Placed:
 
 def _outcomes() -> Placed:
     text = PanelText(
-        "What became of hints",
-        "Hints that reached a program, by what it did. Refusals say what the predictor got wrong; a rollback is the "
-        "safety net at work.",
+        "Outcomes of hints",
+        "Hints that reached a program, by outcome. A rejection names an error of the predictor. A rollback protects "
+        "the program from a worse value.",
         nothing="No hint reached a program in this time range",
     )
     outcomes = promql.happened(promql.series(kernel.HINT_OUTCOMES))

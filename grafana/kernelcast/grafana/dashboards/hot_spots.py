@@ -57,10 +57,10 @@ def _queue_delay() -> str:
 def _ranking() -> Placed:
     text = PanelText(
         f"Hottest kernels ({_TABLE_ROWS})",
-        "Which kernels take the GPU's time now. Share is of the GPU time of all kernels of the programs chosen; p50 "
-        "and p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not "
-        "its speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is what the "
-        "launch configuration allows.",
+        "Kernels with the most GPU time now. Share is of the GPU time of all kernels of the programs chosen; p50 and "
+        "p99 exist for the kernels whose buckets are kept. A collective's duration is its wait for peers, not its "
+        "speed. Queued is the mean time from the launching call to the start on the GPU; occupancy is the maximum for "
+        "the launch configuration.",
     )
     every = busy_seconds(free=("kernel",))
     share = f"topk({_TABLE_ROWS}, {promql.share(busy_seconds(), of=every, by=f'{_BY}, kernel_class')})"
@@ -89,8 +89,8 @@ def _ranking() -> Placed:
 def _share() -> Placed:
     text = PanelText(
         "Share of GPU time",
-        f"How GPU time divides over kernels. “{_BEYOND_THE_CAP}” is what the cap on kernels per program left out; "
-        f"what is missing to 100 % are named kernels below the {_LINES} hottest of the time range.",
+        f"GPU time by kernel. “{_BEYOND_THE_CAP}” are the kernels beyond the limit per program. The rest up to 100 % "
+        f"are named kernels below the {_LINES} hottest of the time range.",
     )
     every = busy_seconds(free=("kernel",))
     not_beyond = (f'kernel!="{_BEYOND_THE_CAP}"',)
@@ -108,8 +108,8 @@ def _share() -> Placed:
 def _durations() -> Placed:
     text = PanelText(
         "Durations",
-        "How the durations of the kernels chosen are distributed, on the ladder of powers of two. Choose one kernel: "
-        "two bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
+        "Distribution of the durations of the chosen kernels, in buckets of powers of two. Choose one kernel: two "
+        "bands of one kernel are two configurations, a band that bends upwards is a slowdown.",
     )
     buckets = promql.rate(promql.series(kernel.DURATION, "_bucket"))
     return heatmap(text, Query(f"sum by (le) ({buckets})", "{{le}}", format="heatmap"), "s")
@@ -140,7 +140,7 @@ def _regression() -> Placed:
 def _launches() -> Placed:
     text = PanelText(
         "Launch rate",
-        f"Launches a second of the {_LINES} hottest kernels chosen. A pause here is a pause of the program.",
+        f"Launches a second of the {_LINES} hottest kernels chosen. A gap means that the program paused.",
     )
     launches = f"sum by ({_BY}) ({promql.rate(promql.series(kernel.LAUNCHES))})"
     return time_series(text, [Query(_of_hottest(launches, _LINES), "{{program}} {{kernel}}")], Axis("cps", low=0))
@@ -149,9 +149,9 @@ def _launches() -> Placed:
 def _waiting() -> Placed:
     text = PanelText(
         "Time from launch to start",
-        f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them: a queue that is "
-        "deep is a GPU that is busy, a queue that is empty is a program that is too slow to fill it.",
-        nothing="Only CUPTI tells when a launch was made",
+        f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them. A long time means "
+        "that the GPU is busy; a time near 0 means that the program launches too slowly.",
+        nothing="Only CUPTI measures the time of a launch",
     )
     query = Query(_of_hottest(_queue_delay(), _LINES), "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("s", low=0))
@@ -160,7 +160,7 @@ def _waiting() -> Placed:
 def _graphs() -> Placed:
     text = PanelText(
         "Launches from CUDA graphs",
-        "Which part of each program's launches a CUDA graph replayed, at next to no cost for the launching thread.",
+        "Share of each program's launches that CUDA graphs replayed, at almost no cost for the launching thread.",
         nothing="No launch came from a CUDA graph",
     )
     launched = promql.rate(promql.series(kernel.LAUNCHES, free=("kernel",)))
@@ -172,8 +172,8 @@ def _graphs() -> Placed:
 def _configurations() -> Placed:
     text = PanelText(
         "Launch configurations",
-        "How each kernel was launched last: registers and memory decide how many blocks fit on a multiprocessor. Local "
-        "memory is what did not fit into registers.",
+        "The last launch configuration of each kernel. Registers and memory limit the number of blocks on a "
+        "multiprocessor. Local memory holds data that did not fit into registers.",
         nothing="No launch configuration is known",
     )
     fields = "grid, block, registers, shared_memory, local_memory"

@@ -19,7 +19,7 @@ def row() -> Row:
 
 
 def _state() -> Placed:
-    text = PanelText("Ports", "Logical state of each port. A port without a cable is down for ever.", nothing=_NOTHING)
+    text = PanelText("Ports", "Logical state of each port. A port without a cable is always down.", nothing=_NOTHING)
     states = {
         "1": ("down", "red"),
         "2": ("initialising", "orange"),
@@ -39,7 +39,7 @@ def _traffic() -> Placed:
 def _errors() -> Placed:
     text = PanelText(
         "InfiniBand errors",
-        "Errors as they come, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
+        "Errors over time, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
         "sequence and timeout errors to loss on the way.",
         nothing="No port had an error, or exporter.infiniband is off",
     )

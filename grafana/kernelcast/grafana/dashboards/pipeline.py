@@ -26,8 +26,8 @@ def _up() -> Placed:
 def _points() -> Placed:
     text = PanelText(
         "Points a second",
-        "Data points handed to Kafka by exporters, and read from it by the bridge and the predictor. A gap between "
-        "the lines that lasts is lag or loss.",
+        "Data points handed to Kafka by exporters, and read from it by the bridge and the predictor. A lasting gap "
+        "between the lines is lag or loss.",
     )
     rows = ((exporter.POINTS, "exporters, sent"), (bridge.POINTS, "bridge"), (predictor.POINTS, "predictor"))
     queries = [Query(f"sum({promql.rate(promql.series(row))})", legend) for row, legend in rows]
@@ -36,7 +36,7 @@ def _points() -> Placed:
 
 def _lag() -> Placed:
     text = PanelText(
-        "Messages waiting on Kafka", "How far behind each reader is. Level is normal, a steady rise is not."
+        "Messages waiting on Kafka", "Lag of each reader. A constant value is normal, a steady rise is not."
     )
     lags = (f"sum by (job, topic) ({promql.series(row)})" for row in (bridge.LAG, predictor.LAG))
     return time_series(text, [Query(lag, "{{job}} {{topic}}") for lag in lags], Axis("short", low=0))
@@ -45,8 +45,8 @@ def _lag() -> Placed:
 def _delay() -> Placed:
     text = PanelText(
         "From event to store (p99)",
-        "How old a message's newest point is when the bridge has stored it: the time that measuring, Kafka and "
-        "decoding take together.",
+        "Age of a message's newest point when the bridge has stored it: the total time of measuring, Kafka and "
+        "decoding.",
     )
     buckets = promql.rate(promql.series(bridge.FRESHNESS, "_bucket"))
     query = Query(f"histogram_quantile(0.99, sum by (topic, le) ({buckets}))", "{{topic}}")
@@ -60,7 +60,9 @@ def _acknowledged() -> Placed:
 
 
 def _unreadable() -> Placed:
-    text = PanelText("Messages that could not be decoded", "By topic and error; they went to the dead letters.")
+    text = PanelText(
+        "Messages that could not be decoded", "By topic and error; the messages are in the dead-letter topic."
+    )
     failures = promql.increase(promql.series(bridge.DECODE_FAILURES))
     query = Query(f"sum by (topic, error) ({failures})", "{{topic}} {{error}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
@@ -70,7 +72,7 @@ def _not_stored() -> Placed:
     text = PanelText(
         "Points that were not stored",
         "By cause, without the points that are for the predictor alone. Some older points are normal; second_writer "
-        "means that two processes write one series, a limit that series are missing.",
+        "means that two processes write one series. A limit means that series are missing.",
     )
     discarded = promql.rate(promql.series(bridge.DISCARDED_POINTS, extra=('cause!="wire_only"',)))
     return time_series(text, [Query(f"sum by (cause) ({discarded})", "{{cause}}")], Axis("cps", low=0))
@@ -79,8 +81,8 @@ def _not_stored() -> Placed:
 def _shared_identities() -> Placed:
     text = PanelText(
         "Identities shared by two live producers",
-        "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a line "
-        "that stays means that each needs a service.instance.id or host name of its own.",
+        "Signs a second that two producers use one job and instance, by sign. A few at a restart are normal; a lasting "
+        "line means that each needs its own service.instance.id or host name.",
     )
     conflicts = promql.rate(promql.series(bridge.IDENTITY_CONFLICTS))
     query = Query(f"sum by (job, instance, sign) ({conflicts}) > 0", "{{job}} {{instance}} {{sign}}")
@@ -100,8 +102,8 @@ def _lost_deltas() -> Placed:
 def _lost() -> Placed:
     text = PanelText(
         "Messages lost",
-        "Messages that Kafka refused or that never entered the queue. Totals are cumulative: the next one makes them "
-        "good.",
+        "Messages that Kafka refused or that never entered the queue. Totals are cumulative: the next message includes "
+        "them.",
     )
     failed = promql.rate(promql.series(runtime.PRODUCER_MESSAGES, extra=('outcome="failed"',)))
     dropped = promql.rate(promql.series(runtime.PRODUCER_DROPPED))
@@ -114,8 +116,8 @@ def _lost() -> Placed:
 
 def _dead_letters() -> Placed:
     text = PanelText(
-        "Messages put aside",
-        "Messages that could not be used and went to the dead-letter topic, or beyond its rate limit were dropped.",
+        "Dead letters",
+        "Unusable messages that were sent to the dead-letter topic, or dropped beyond its rate limit.",
     )
     letters = promql.increase(promql.series(runtime.DEADLETTER_MESSAGES))
     query = Query(f"sum by (job, topic, outcome) ({letters})", "{{job}} {{topic}} {{outcome}}")

@@ -22,8 +22,7 @@ def row() -> Row:
 def _states() -> Placed:
     text = PanelText(
         "Probes",
-        "Each program's probe: how it measures, whether it holds back and why, and the share of launches that it tries "
-        "to time.",
+        "Each program's probe: method, state with the reason, and the share of launches that it tries to time.",
         nothing="No program reports",
     )
     by = "Hostname, program, rank"
@@ -51,9 +50,9 @@ def _states() -> Placed:
 
 def _users() -> Placed:
     text = PanelText(
-        "Whose programs these are",
-        "Pod, job and user of each program with the probe, as the exporter's kernel tells of the socket's other end.",
-        nothing="Nobody is known to own a program",
+        "Owners of programs",
+        "Pod, job and user of each program with the probe, from the kernel's credentials of the probe's socket.",
+        nothing="No owner of a program is known",
     )
     by = "Hostname, program, rank, namespace, pod, container, hpc_job, user"
     headings = ("Node", "Program", "Rank", "Namespace", "Pod", "Container", "Job", "User")
@@ -73,8 +72,8 @@ def _users() -> Placed:
 def _coverage() -> Placed:
     text = PanelText(
         "Coverage",
-        "Share of launches whose duration was measured. What the method cannot see, such as cuBLAS under the CuPy hook "
-        "or graphs under events, counts as not measured.",
+        "Share of launches whose duration was measured. Launches that the method cannot see, such as cuBLAS under the "
+        "CuPy hook or graphs under events, count as not measured.",
         nothing="No program reports",
     )
     query = Query(promql.ranked(f"min by (program, rank) ({promql.series(kernel.PROBE_COVERAGE)})"), _RANK)
@@ -83,7 +82,7 @@ def _coverage() -> Placed:
 
 def _overhead() -> Placed:
     text = PanelText(
-        "What measuring costs",
+        "Overhead of measuring",
         "Share of wall time that probes took from their programs' threads, by their own clocks. At the first dashed "
         "line a probe measures less, at the second it switches itself off.",
         nothing="No program reports",
@@ -108,7 +107,7 @@ def _unseen() -> Placed:
 def _dropped() -> Placed:
     text = PanelText(
         "Dropped by probes",
-        "Frames that the socket did not take, which the next one makes good, and activity records that are lost.",
+        "Frames that the socket did not accept (the next frame includes them), and activity records that are lost.",
         nothing="Nothing was dropped",
     )
     rows = ((kernel.PROBE_DROPPED, "frames"), (kernel.PROBE_RECORDS, "records"))

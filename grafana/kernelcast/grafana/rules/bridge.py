@@ -13,7 +13,7 @@ _LONGEST_BACKLOG_SECONDS: Final = 300.0
 
 
 def group(profile: Profile) -> RuleGroup:
-    """Down, hidden, unable to read, full, fed by two writers or none, or with nobody who takes what it pushes."""
+    """Alerts: bridge down, behind, unable to decode, nearly full; duplicate or silent producers; slow receivers."""
     alerts = (_down(), _not_ready(), _decode_failures(profile), _nearly_full(), _second_writer(profile))
     return RuleGroup(
         "kernelcast-bridge-alerts", (*alerts, _unkeyed(profile), _silent_producer(profile), _push_behind())
@@ -27,8 +27,8 @@ def _down() -> AlertRule:
         hold_seconds=2 * MINUTE,
         severity=Severity.CRITICAL,
         summary="The bridge is down: Prometheus gets nothing from Kafka",
-        description="Prometheus cannot read {{ $labels.job }} at {{ $labels.instance }}, or has no such target. What "
-        "the exporters send waits in Kafka.",
+        description="Prometheus cannot read {{ $labels.job }} at {{ $labels.instance }}, or has no such target. "
+        "Messages of the exporters wait in Kafka.",
         action="Check the bridge's /-/healthy and its log. Nothing is lost while Kafka's retention lasts.",
         dashboard=PIPELINE,
     )
@@ -41,10 +41,10 @@ def _not_ready() -> AlertRule:
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
         summary="The bridge at {{ $labels.instance }} does not catch up with Kafka",
-        description="Its membership keeps changing or it reads more slowly than exporters write; partitions stay "
-        "hidden until they have caught up.",
-        action="Look at its rebalances and its lag; add an instance to the consumer group, or steady the one that "
-        "flaps.",
+        description="Its group membership keeps changing, or it reads more slowly than exporters write. Partitions "
+        "stay hidden until they have caught up.",
+        action="Look at its rebalances and its lag; add an instance to the consumer group, or find the reason why "
+        "one leaves and joins repeatedly.",
         dashboard=PIPELINE,
     )
 
@@ -57,7 +57,8 @@ def _decode_failures(profile: Profile) -> AlertRule:
         hold_seconds=0,
         severity=Severity.WARNING,
         summary="The bridge at {{ $labels.instance }} cannot decode messages of {{ $labels.topic }}",
-        description="Messages are truncated, malformed or over a limit. None of them is used, all else goes on.",
+        description="Messages are truncated, malformed or over a limit. They are not used; all other messages are "
+        "processed.",
         action="Read kernelcast.error on the dead letters: the source topic, partition and offset name the producer.",
         dashboard=PIPELINE,
     )
@@ -87,11 +88,11 @@ def _second_writer(profile: Profile) -> AlertRule:
         hold_seconds=2 * RATE_WINDOW_SECONDS,
         severity=Severity.WARNING,
         summary="Two live producers call themselves {{ $labels.job }} {{ $labels.instance }}",
-        description="They write under one identity. Where they write the same series, the points of one of them are "
-        "refused; gauges without anything that tells the producers apart change between the values of both.",
+        description="They write under one identity. If they write the same series, the points of one of them are "
+        "refused. Gauges alternate between the values of both if nothing distinguishes the producers.",
         action="Look for two exporters on one host, two hosts with one name, or a topic that is read together with its "
         "mirror. Give each producer a service.instance.id (or host name) of its own. The label sign of "
-        "kernelcast_producer_identity_conflicts_total says how they were recognised.",
+        "kernelcast_producer_identity_conflicts_total shows how they were recognised.",
         dashboard=PIPELINE,
     )
 
@@ -103,9 +104,9 @@ def _unkeyed(profile: Profile) -> AlertRule:
         expr=f"increase({unkeyed}[{profile.window(RATE_WINDOW_SECONDS)}]) > 0",
         hold_seconds=0,
         severity=Severity.WARNING,
-        summary="{{ $labels.topic }} has messages without a key, which the bridge at {{ $labels.instance }} leaves out",
-        description="Without keys one series lies in many partitions, so a consumer group would expose it several "
-        "times.",
+        summary="{{ $labels.topic }} has messages without a key, which the bridge at {{ $labels.instance }} ignores",
+        description="Without keys the points of one series are in many partitions, so a consumer group would expose it "
+        "several times.",
         action="Run the bridges of this topic with mode: sharded or replica, or have its producers send keys.",
         dashboard=PIPELINE,
     )
@@ -118,9 +119,9 @@ def _silent_producer(profile: Profile) -> AlertRule:
         expr=f"max by (job, instance) (max_over_time({up}[{profile.window(RATE_WINDOW_SECONDS)}])) == 0",
         hold_seconds=0,
         severity=Severity.WARNING,
-        summary="Nothing comes from {{ $labels.job }} at {{ $labels.instance }} any more",
-        description="It has missed several of its own intervals on Kafka. Its series expire; what it last said is old.",
-        action="Check that it runs and reaches Kafka. One that was taken away is forgotten by itself.",
+        summary="{{ $labels.job }} at {{ $labels.instance }} sends no more samples",
+        description="It has missed several of its own intervals on Kafka. Its series expire; its last values are old.",
+        action="Check that it runs and reaches Kafka. If it was removed on purpose, the alert ends without action.",
         dashboard=PIPELINE,
     )
 
@@ -131,10 +132,10 @@ def _push_behind() -> AlertRule:
         expr=f"{promql.name(bridge.PUSH_LAG_SECONDS)} > {_LONGEST_BACKLOG_SECONDS:g}",
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
-        summary="{{ $labels.destination }} has not taken points that are {{ $value | humanizeDuration }} old",
-        description="The receiver is away, refuses, or is slower than what comes. Points wait on Kafka until its "
-        "retention ends; scraping goes on.",
-        action="See push_up and push_retries by cause at the bridge, then the receiver's own log; add consumers if "
-        "it is merely slow.",
+        summary="{{ $labels.destination }} has not accepted points that are {{ $value | humanizeDuration }} old",
+        description="The receiver is down, refuses requests, or is slower than the new points. Points wait in Kafka "
+        "until its retention ends; scrapes are not affected.",
+        action="Look at the bridge's kernelcast_bridge_push_up and kernelcast_bridge_push_retries_total by cause, then "
+        "at the receiver's own log; add consumers if it is only slow.",
         dashboard=PIPELINE,
     )

@@ -12,7 +12,7 @@ _STALE_SECONDS: Final = 60
 
 
 def group(profile: Profile) -> RuleGroup:
-    """Failing, nameless, refusing, filling, losing."""
+    """Alerts: exporter failing, NVML hung, labels stale, probe socket full, spool filling, spool dropping."""
     spool = (_spool_filling(profile), _spool_dropping(profile))
     own = (_ticks(profile), _hung(), _attribution(), _refused(profile))
     return RuleGroup("kernelcast-exporter-alerts", (*own, *spool))
@@ -38,10 +38,10 @@ def _hung() -> AlertRule:
         hold_seconds=MINUTE,
         severity=Severity.CRITICAL,
         summary="NVML hangs at {{ $labels.instance }} in {{ $labels.call }}",
-        description="The process that asks NVML was killed and replaced, and hangs again. The exporter and the "
-        "programs go on; there are no device metrics of that node. A GPU or its driver is in trouble.",
-        action="Look at the kernel's log (Xid, `nvidia` stuck tasks) and at which GPU answers last; `nvidia-smi` will "
-        "hang as well.",
+        description="The process that calls NVML was killed and replaced, and hangs again. The exporter and the "
+        "programs continue; that node has no device metrics. A GPU or its driver has a problem.",
+        action="Look at the kernel's log (Xid, stuck tasks of `nvidia`) and find the GPU that answers last; "
+        "`nvidia-smi` will hang as well.",
         dashboard=PIPELINE,
         steps=("Drain the node; a reset of the GPU may hang, too, then reboot.",),
     )
@@ -53,12 +53,12 @@ def _attribution() -> AlertRule:
         expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_SECONDS}",
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
-        summary="The exporter at {{ $labels.instance }} no longer learns who uses its GPUs: {{ $labels.source }} is "
-        "silent",
-        description="The last answer is more than a minute old. After two minutes pod, namespace, container or job are "
-        "left off the series, which then are new ones without these labels.",
-        action="kubelet: is it up, and may the exporter use its socket (`kernelcast doctor` on that node)? jobs: is "
-        "the mapping directory still mounted and readable?",
+        summary="The exporter at {{ $labels.instance }} cannot read the users of its GPUs: {{ $labels.source }} does "
+        "not answer",
+        description="The last answer is more than a minute old. After two minutes the series lose the labels pod, "
+        "namespace, container or job, and become new series without them.",
+        action="kubelet: check that it runs and that the exporter may use its socket (`kernelcast doctor` on that "
+        "node). jobs: check that the mapping directory is mounted and readable.",
         dashboard=PIPELINE,
     )
 
@@ -72,14 +72,14 @@ def _refused(profile: Profile) -> AlertRule:
         hold_seconds=0,
         severity=Severity.WARNING,
         summary="All places at the probe socket of {{ $labels.instance }} are taken: programs were refused",
-        description="A node takes 256 programs at a time. When all places are taken, the user with the most gives one "
-        "up to a user who has fewer (displaced); without one the new program is refused (limit) and tries again. "
-        "Refused programs run on and are not measured meanwhile.",
+        description="A node accepts 256 programs at a time. When all places are taken, the user with the most gives "
+        "one up to a user who has fewer (displaced); without one the new program is refused (limit) and tries again. "
+        "Refused programs continue unmeasured until then.",
         action="Read the exporter's log: `probe refused` names user and process. One user with very many connections: "
-        "find the process (`ss -xp` shows who holds the socket) and end it, or name the users who may report in "
+        "find the process (`ss -xp` shows the owners of the socket) and end it, or list the users who may report in "
         "exporter.allowed_uids.",
         dashboard=PIPELINE,
-        steps=('Reason "hello" in the same metric counts connections that say nothing: no programs of ours.',),
+        steps=('Reason "hello" in the same metric counts silent connections; they are not programs with the probe.',),
     )
 
 
@@ -91,11 +91,13 @@ def _spool_filling(profile: Profile) -> AlertRule:
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
         summary="The exporter at {{ $labels.instance }} keeps writing to its spool: {{ $value | humanize }}B a second",
-        description="Kafka has not confirmed what this exporter sends for a while; messages wait on its disk, and will "
-        "follow in order. Nothing is lost before exporter.spool.max_bytes or max_age_seconds is reached.",
-        action="Check the brokers and the way to them; `kernelcast doctor` on that node checks both, and the disk.",
+        description="Kafka has not confirmed this exporter's messages for a while. They wait on its disk, and will "
+        "be sent in order. Nothing is lost before exporter.spool.max_bytes or max_age_seconds is reached.",
+        action="Check the brokers and the network to them; `kernelcast doctor` on that node checks both, and the disk.",
         dashboard=PIPELINE,
-        steps=("Divide exporter.spool.max_bytes by the rate above: that is the time left before the oldest go.",),
+        steps=(
+            "Divide exporter.spool.max_bytes by the rate above: that is the time left before messages are dropped.",
+        ),
     )
 
 
@@ -107,10 +109,10 @@ def _spool_dropping(profile: Profile) -> AlertRule:
         hold_seconds=0,
         severity=Severity.CRITICAL,
         summary="The exporter at {{ $labels.instance }} loses messages from its spool: {{ $labels.reason }}",
-        description="Messages that Kafka never got are gone: the oldest over the bound, too old, on a disk that is "
-        "full or fails, cut short by a crash, or refused by Kafka. Counters recover with the next message; gauges "
-        "have a gap.",
+        description="Messages were lost before Kafka had them: the oldest beyond the bound, too old, on a disk that is "
+        "full or fails, truncated by a crash, or refused by Kafka. Counters are complete again with the next message; "
+        "gauges have a gap.",
         action="bound or age: bring Kafka back, or raise exporter.spool.max_bytes; disk: free it; refused: the log "
-        "says what Kafka does not take.",
+        "names the topic and Kafka's reason.",
         dashboard=PIPELINE,
     )

@@ -19,7 +19,7 @@ _DETAILS: Final = (
 
 
 def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
-    """A breach to come, a breach close by, and intervals that do not hold."""
+    """Alerts: a predicted breach, an imminent breach, and prediction intervals with low coverage."""
     return RuleGroup("kernelcast-forecast-alerts", (_predicted(), _imminent(), _coverage()))
 
 
@@ -64,10 +64,10 @@ def _coverage() -> AlertRule:
         expr=f"min without (instance) ({promql.name(forecast.FORECAST_COVERAGE)}) < {COVERAGE}",
         hold_seconds=HOUR,
         severity=Severity.INFO,
-        summary="Forecasts of {{ $labels.metric }} miss more often than they say",
+        summary="Forecasts of {{ $labels.metric }} miss more often than their interval allows",
         description="Only {{ $value | humanizePercentage }} of the observations fell inside intervals meant to hold "
         "95 %.",
-        action="Take predictions of this metric with care; a change of regime settles by itself, a lasting gap is a "
-        "defect.",
+        action="Do not rely on predictions of this metric. After a change of regime the coverage recovers; if it stays "
+        "low, it is a defect.",
         subject=("metric",),
     )

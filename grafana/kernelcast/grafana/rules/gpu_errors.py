@@ -33,8 +33,8 @@ _MEMORY_ERROR: Final = (
 _ROW: Final = "63: a row was remapped; reset the GPU when it is idle. 64: that could not be recorded; reset it now."
 _LINK: Final = "74: look at NVLink errors of this GPU and its neighbours; one bad link shows on both ends."
 _BUS: Final = (
-    "79: the GPU fell off the bus. Look at power, PCIe retries and temperature before; reboot, and have it replaced "
-    "when it comes back."
+    "79: the GPU fell off the bus. Look at power, PCIe retries and temperature before that; reboot, and have the GPU "
+    "replaced if the error returns."
 )
 _SINGLE_BIT_ERRORS: Final = "92: many single-bit errors; run NVIDIA's diagnostics (dcgmi diag -r 3)."
 _HARDWARE_STEPS: Final = (_MEMORY_ERROR, _ROW, _LINK, _BUS, _SINGLE_BIT_ERRORS)
@@ -65,7 +65,7 @@ def _hardware(profile: Profile) -> AlertRule:
         severity=Severity.CRITICAL,
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error of memory, NVLink or bus. Programs on this GPU have failed, or may "
-        "have computed with what was lost.",
+        "have computed with corrupt data.",
         action="Take the GPU out of scheduling and let its programs end; then reset it, or reboot the node for XID 79.",
         subject=_SUBJECT,
         dashboard=GPUS,
@@ -83,11 +83,11 @@ def _other(profile: Profile) -> AlertRule:
         severity=Severity.WARNING,
         summary=f"{_GPU} reported {_ERROR}",
         description="The driver reported an error that is neither clearly a program's nor clearly the hardware's; 119 "
-        "and 120, for one, are the GPU's own firmware.",
-        action="Look the number up in NVIDIA's catalog, and at what the kernel's log says beside it (`NVRM: Xid`).",
+        "and 120, for example, come from the GPU's own firmware.",
+        action="Look up the number in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=("If it comes again after the program was restarted, drain the node and run NVIDIA's diagnostics.",),
+        steps=("If it returns after the program was restarted, drain the node and run NVIDIA's diagnostics.",),
         source=_CATALOG,
     )
 
@@ -100,8 +100,8 @@ def _application(profile: Profile) -> AlertRule:
         severity=Severity.INFO,
         summary=f"A program on {_GPU} caused {_ERROR}",
         description="Usually the program's own fault, such as an access out of bounds; the GPU is healthy afterwards.",
-        action="Have the program's owner run it under compute-sanitizer. The same number from several programs on one "
-        "GPU, and on no other, speaks against the GPU.",
+        action="Have the program's owner run it under compute-sanitizer. If several programs get the same number on "
+        "one GPU, and on no other, suspect the GPU.",
         subject=_SUBJECT,
         dashboard=GPUS,
         source="NVIDIA/k8s-device-plugin, internal/rm/health.go: the XIDs after which it keeps a GPU schedulable",
@@ -116,11 +116,11 @@ def _uncorrectable(profile: Profile) -> AlertRule:
         hold_seconds=0,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} had uncorrectable memory errors",
-        description="Double-bit errors were counted within a day: data was lost, and whatever program had it. The row "
-        "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL has to stand in the counters table.",
+        description="Double-bit errors were counted within a day: data was lost, and the program that used it has "
+        "failed. The counters table must have the row DCGM_FI_DEV_ECC_DBE_VOL_TOTAL.",
         action="Restart the programs that ran on it, and reset the GPU when it is idle.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=("Errors that come back after a reset, or a failed row remapping, are a reason to have it replaced.",),
+        steps=("Errors that return after a reset, or a failed row remapping, are a reason to have it replaced.",),
         source="NVIDIA, GPU memory error management, <https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt>",
     )

@@ -10,7 +10,7 @@ _GPU = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT = ("Hostname", "gpu")
 _GONE = (
     "Take the node out of scheduling: programs that use the GPU hang or have failed.",
-    "Reset the GPU, or reboot. If it comes back and falls again: power, riser, slot, then the GPU itself.",
+    "Reset the GPU, or reboot. If it fails again afterwards, check power, riser and slot, then replace the GPU.",
 )
 _POWER_CAP_BIT = 4
 _LOST_RATIO = 0.1
@@ -31,7 +31,7 @@ def _throttling() -> AlertRule:
         expr=f"{CLOCK_EVENT} == 1",
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
-        summary=f"{_GPU} holds its clocks back: {{{{ $labels.reason }}}}",
+        summary=f"{_GPU} runs at reduced clocks: {{{{ $labels.reason }}}}",
         description="The driver has lowered the clocks for this reason without a break. The power cap, which is "
         "normal under load, is not counted.",
         action="Compare temperature and power with the node's other GPUs: thermal reasons point to cooling or "
@@ -50,8 +50,8 @@ def _down() -> AlertRule:
         summary=f"{_GPU} does not answer",
         description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
         "is gone, or NVML hangs on it.",
-        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node says "
-        "what NVML answers.",
+        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
+        "NVML's answers.",
         subject=_SUBJECT,
         dashboard=GPUS,
         steps=_GONE,
@@ -65,11 +65,11 @@ def _unmeasured() -> AlertRule:
         expr=f"{answers} unless on (Hostname, UUID) {promql.name(device.FB_USED)}",
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
-        summary=f"{_GPU} answers, and nobody writes its device metrics",
-        description="The exporter reads this GPU and DCGM_FI_* are not in Prometheus: they were left to a "
-        "dcgm-exporter that Prometheus does not scrape, or were switched off.",
-        action="kernelcast_exporter_device_metrics_off says why. Have Prometheus scrape the dcgm-exporter of that "
-        "node, or stop it, or set exporter.device_metrics to on.",
+        summary=f"{_GPU} answers, and its device metrics are missing",
+        description="The exporter reads this GPU, but DCGM_FI_* are not in Prometheus. Either a dcgm-exporter writes "
+        "them that Prometheus does not scrape, or they were switched off.",
+        action="kernelcast_exporter_device_metrics_off has the reason. Have Prometheus scrape the dcgm-exporter of "
+        "that node, or stop it, or set exporter.device_metrics to on.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )
@@ -83,14 +83,14 @@ def _silent(profile: Profile) -> AlertRule:
         expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
         severity=Severity.CRITICAL,
-        summary=f"{_GPU} fell silent while the node's other GPUs report",
-        description="The GPU was there within the last hour; its node and the exporter live, and do not even say that "
-        "it is gone.",
-        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node says "
-        "what NVML answers.",
+        summary=f"{_GPU} stopped reporting while the node's other GPUs report",
+        description="The GPU reported within the last hour. Its node and the exporter run, and do not report it as "
+        "gone.",
+        action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
+        "NVML's answers.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=(*_GONE, "A GPU that was taken away on purpose ends this by itself within the hour."),
+        steps=(*_GONE, "If the GPU was removed on purpose, the alert ends within the hour."),
     )
 
 
@@ -102,10 +102,10 @@ def _power_capped() -> AlertRule:
         hold_seconds=HOUR,
         severity=Severity.INFO,
         summary=f"{_GPU} runs at its power limit",
-        description="The power cap has held the clocks back for an hour without a break. Under full load that is how "
-        "the GPU is meant to run; it matters where one GPU is capped and its neighbours are not.",
-        action="Compare power draw, limit and clocks with the node's other GPUs; `nvidia-smi -q -d POWER` says who set "
-        "the limit.",
+        description="The power cap has reduced the clocks for an hour without a break. Under full load this is "
+        "normal; it matters if one GPU is capped and its neighbours are not.",
+        action="Compare power draw, limit and clocks with the node's other GPUs; `nvidia-smi -q -d POWER` shows "
+        "the limits.",
         subject=_SUBJECT,
         dashboard=GPUS,
         source="NVML API reference, nvmlClocksEventReasonSwPowerCap",
@@ -125,9 +125,9 @@ def _narrow_link() -> AlertRule:
         severity=Severity.WARNING,
         summary=f"{_GPU} has only {{{{ $value }}}} PCIe lanes",
         description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model. "
-        "Copies between host and GPU take longer in proportion, and so does everything that waits for them.",
+        "Copies between host and GPU take longer in proportion.",
         action="Compare `nvidia-smi -q` (GPU Link Info) with the slot's own width. Reseat the card or its riser, and "
-        "look for PCIe errors in the kernel's log; where such slots are meant to be narrow, silence it.",
+        "look for PCIe errors in the kernel's log; if the slot is narrow by design, silence the alert.",
         subject=_SUBJECT,
         dashboard=GPUS,
         source="NVML API reference, nvmlDeviceGetMaxPcieLinkWidth: of device and system together",
@@ -143,7 +143,7 @@ def _needs_recovery() -> AlertRule:
         summary=f"{_GPU} needs recovery action {{{{ $value }}}}",
         description="The driver recommends to recover this GPU: 1 reset it, 2 reboot the node, 3 drain P2P traffic, "
         "4 drain P2P traffic and reset it. Programs on it may have failed, or fail soon.",
-        action="Drain the node, do what the number says, then look at the GPU's XIDs for the cause.",
+        action="Drain the node, perform the recommended action, then look at the GPU's XIDs for the cause.",
         subject=_SUBJECT,
         dashboard=GPUS,
         source="nvml.h, nvmlDeviceGpuRecoveryAction_t",
@@ -158,8 +158,8 @@ def _heat(profile: Profile) -> AlertRule:
         hold_seconds=15 * MINUTE,
         severity=Severity.WARNING,
         summary=f"{_GPU} loses {{{{ $value | humanizePercentage }}}} of its time to heat",
-        description="The driver's own account of time at lowered clocks because of temperature; it sees what happens "
-        "between two samples, too. The row DCGM_FI_DEV_THERMAL_VIOLATION has to stand in the counters table.",
+        description="The driver counts the time at reduced clocks because of temperature, including the time "
+        "between two samples. The counters table must have the row DCGM_FI_DEV_THERMAL_VIOLATION.",
         action="Check fans, air flow and inlet temperature of the node, then the GPU's neighbours.",
         subject=_SUBJECT,
         dashboard=GPUS,
@@ -174,8 +174,8 @@ def _unreadable() -> AlertRule:
         hold_seconds=15 * MINUTE,
         severity=Severity.WARNING,
         summary=f"{{{{ $value }}}} rows of {_GPU} cannot be read: {{{{ $labels.reason }}}}",
-        description="The GPU has these rows, and the exporter does not get them. Rows that a GPU does not have are "
-        "not counted here.",
+        description="The GPU has these rows, but the exporter cannot read them. Rows that a GPU does not have are "
+        "not counted.",
         action="no_permission: give the exporter's user the driver's capabilities; error or lost: `kernelcast doctor` "
         "and the kernel's log (Xid).",
         subject=_SUBJECT,
@@ -191,9 +191,9 @@ def _memory(profile: Profile) -> AlertRule:
         severity=Severity.WARNING,
         summary=f"{_GPU} uses {{{{ $value | humanizePercentage }}}} of its memory, and the use grows",
         description="More than 95 % of the usable frame buffer is in use and use keeps growing. Memory that a "
-        "framework takes at start and keeps does not fire this.",
-        action="Look at the memory pools of the programs on this GPU; free caches, or lower the batch size before it "
-        "runs out.",
+        "framework allocates at start and keeps does not fire this alert.",
+        action="Look at the memory pools of the programs on this GPU; free caches, or lower the batch size before "
+        "memory runs out.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )
@@ -206,7 +206,7 @@ def _remap_failure() -> AlertRule:
         hold_seconds=0,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} cannot remap a failed memory row",
-        description="The GPU ran out of spare rows; further memory errors will hit programs.",
+        description="The GPU ran out of spare rows; further memory errors will affect programs.",
         action="Drain the GPU and replace it (NVIDIA GPU memory error management, row remapping failure).",
         subject=_SUBJECT,
         dashboard=GPUS,
@@ -222,7 +222,8 @@ def _remapped_rows(profile: Profile) -> AlertRule:
         severity=Severity.WARNING,
         summary=f"{_GPU} remapped memory rows after uncorrectable errors",
         description="At least one row was remapped within a day because of uncorrectable errors.",
-        action="Reset the GPU at the next chance so that the remapping takes effect, and watch whether it grows.",
+        action="Reset the GPU at the next chance so that the remapping takes effect, and watch whether the count "
+        "grows.",
         subject=_SUBJECT,
         dashboard=GPUS,
     )

@@ -11,7 +11,7 @@ _SUBJECT: Final = ("Hostname", "gpu", "program")
 
 
 def group(profile: Profile) -> RuleGroup:
-    """A hint that made things worse, and one that was refused."""
+    """Alerts: a hint that was rolled back, and one that was rejected."""
     return RuleGroup("kernelcast-hint-alerts", (_rolled_back(profile), _rejected(profile)))
 
 

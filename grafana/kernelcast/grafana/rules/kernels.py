@@ -11,7 +11,7 @@ _OTHER_SHARE: Final = 0.2
 
 
 def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for every group
-    """A kernel that got slower, and too many without a name."""
+    """Alerts: a slower kernel, and too many kernels beyond the limit."""
     return RuleGroup("kernelcast-kernel-alerts", (_slower(), _other_share()))
 
 
@@ -27,8 +27,8 @@ def _slower() -> AlertRule:
         "before",
         description="The mean duration on GPU {{ $labels.gpu }} of {{ $labels.Hostname }} exceeds its own median of "
         "a day before by more than 20 %, and the kernel takes more than 2 % of the program's GPU time. Collectives "
-        "are left out: they wait for peers. A kernel without a history gives no judgement. A change of shapes or "
-        "code looks the same: the predictor, which judges each configuration by itself, knows better.",
+        "are not included: they wait for peers. A kernel without a history does not fire. A change of shapes or "
+        "code looks the same; the predictor compares each configuration separately and can distinguish them.",
         action="Look at the heatmap of this kernel: a new band is a new configuration, a shifted band is a slowdown. "
         "Then check throttling on the same GPU and the same kernel on other GPUs.",
         subject=("Hostname", "gpu", "program", "kernel"),
@@ -42,8 +42,8 @@ def _other_share() -> AlertRule:
         hold_seconds=30 * MINUTE,
         severity=Severity.INFO,
         summary="{{ $value | humanizePercentage }} of the GPU time of {{ $labels.program }} is in kernels without a "
-        "name",
-        description="The cap on kernels per program and GPU leaves out more than 20 % of the GPU time.",
+        "series of their own",
+        description="The limit on kernels per program and GPU excludes more than 20 % of the GPU time.",
         action="Raise the exporter's --kernels for this program, or set it to all, if Prometheus can hold the series.",
         subject=("Hostname", "gpu", "program"),
     )

@@ -26,7 +26,7 @@ _ERRORS_PER_HOUR: Final = 10
 
 
 def group(profile: Profile) -> RuleGroup:
-    """Links that are down, that had to recover, that are slower or have errors."""
+    """Alerts: links that are down, that recovered, that are slower or have errors."""
     nvlinks = (_nvlink_down(profile), _nvlink_recovers(profile))
     ports = (_port_down(profile), _port_slower(profile), _port_errors(profile))
     return RuleGroup("kernelcast-link-alerts", (*nvlinks, *ports))
@@ -48,12 +48,12 @@ def _nvlink_down(profile: Profile) -> AlertRule:
         severity=Severity.CRITICAL,
         summary=f"{_GPU} has {{{{ $value }}}} NVLinks down",
         description="These links were up within a day, or other GPUs of the model in the same node have them up. "
-        "Programs that exchange data between GPUs fail, or become slower by what the links carried.",
+        "Programs that exchange data between GPUs fail, or become slower because the links are missing.",
         action="Look for XID 74 of this GPU and its neighbours and at `nvidia-smi nvlink --status`; drain the node and "
-        "reset its GPUs together, with the fabric manager where there is one.",
+        "reset its GPUs together, and restart the fabric manager if there is one.",
         subject=("Hostname", "gpu"),
         dashboard=GPUS,
-        steps=("A link that does not come back: reseat the bridge or the board, or have it replaced.",),
+        steps=("If a link stays down: reseat the bridge or the board, or have it replaced.",),
         source="nvml.h, NVML_FI_DEV_NVLINK_GET_STATE",
     )
 
@@ -67,8 +67,8 @@ def _nvlink_recovers(profile: Profile) -> AlertRule:
         hold_seconds=0,
         severity=Severity.WARNING,
         summary=f"NVLink {{{{ $labels.link }}}} of {_GPU} had to recover",
-        description="The link lost its connection and trained again within the hour; data waited meanwhile. Links that "
-        "do so often come before XID 74. exporter.nvlink_links has to be all.",
+        description="The link lost its connection and trained again within the hour; data waited in the meantime. This "
+        "often happens before XID 74. The alert needs exporter.nvlink_links: all.",
         action="Compare with the other links of the GPU and with the GPU at the other end; plan to reset the GPUs, and "
         "to reseat or replace the board when the same link recovers again.",
         subject=("Hostname", "gpu"),
@@ -88,9 +88,9 @@ def _port_down(profile: Profile) -> AlertRule:
         severity=Severity.CRITICAL,
         summary=f"{_PORT} is down",
         description="The port was active within a day and is not now: 1 down, 2 initialising (no subnet manager has "
-        "configured it), 3 armed. Jobs over several nodes fail or use what is left.",
-        action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. A port "
-        "that was unplugged on purpose ends this by itself within a day.",
+        "configured it), 3 armed. Jobs over several nodes fail or use the remaining ports.",
+        action="Look at `ibstat` and the switch's end: cable, transceiver, switch port, subnet manager. If the port "
+        "was unplugged on purpose, the alert ends within a day.",
         subject=("Hostname",),
         dashboard=GPUS,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: state",
@@ -110,7 +110,7 @@ def _port_slower(profile: Profile) -> AlertRule:
         summary=f"{_PORT} trained to {{{{ $value | humanize }}}}B/s, less than before",
         description="The port is active at a lower rate than it had within a day: fewer lanes, or a lower speed. Every "
         "collective waits for its slowest port.",
-        action="Take the port down and up once; if it comes back slow, clean or replace cable and transceiver.",
+        action="Take the port down and up once; if it is still slow, clean or replace cable and transceiver.",
         subject=("Hostname",),
         dashboard=GPUS,
         source="Linux, Documentation/ABI/stable/sysfs-class-infiniband: rate",

@@ -23,7 +23,7 @@ DASHBOARD_URL: Final = f"http://localhost:3000/d/{KERNELS}"
 
 
 class Severity(StrEnum):
-    """Who should care: somebody now, somebody today, or whoever is looking."""
+    """Urgency: act now, act today, or for information."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -33,7 +33,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How fast the clocks of the rules run; what an expression means stays the same.
+    """Scale of the rules' windows and waiting times; the meaning of an expression stays the same.
 
     Attributes:
         name: How a person asks for it.
@@ -105,7 +105,7 @@ class RecordingRule:
 
 @dataclass(frozen=True, slots=True)
 class AlertRule:
-    """An alerting rule, and what somebody who gets it must know.
+    """An alerting rule with the text for its recipient.
 
     Attributes:
         name: CamelCase.
@@ -174,7 +174,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def to_yaml(document: Mapping[str, Any], *, heading: str) -> str:
-    """A document as YAML, keys in the order given, under a comment that says where it comes from."""
+    """A document as YAML, keys in the order given, under a comment that names its source."""
     body = yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=10_000, allow_unicode=True)
     comment = "".join(f"# {line}\n" for line in heading.splitlines())
     return f"{comment}{body}"

@@ -28,7 +28,7 @@ def _predictor_down() -> AlertRule:
         severity=Severity.WARNING,
         summary="The predictor is down: there are no forecasts and no hints",
         description=f"Prometheus cannot read {_DAEMON}, or has no such target. Measurements are not affected.",
-        action="Check its /-/healthy and its log; after a restart it comes back with its windows.",
+        action="Check its /-/healthy and its log; after a restart it restores its windows.",
         dashboard=PIPELINE,
     )
 
@@ -42,9 +42,8 @@ def _exporter_stale(profile: Profile) -> AlertRule:
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
-        description="The node's device metrics were there within the last hour and are gone.",
-        action="Check the node and its exporter. If the node was drained on purpose, this ends by itself within the "
-        "hour.",
+        description="The node sent device metrics within the last hour and sends none now.",
+        action="Check the node and its exporter. If the node was drained on purpose, the alert ends within the hour.",
         subject=("Hostname",),
         dashboard=PIPELINE,
     )
@@ -57,8 +56,8 @@ def _sweeps(profile: Profile) -> AlertRule:
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
         summary="Sweeps of the predictor at {{ $labels.instance }} fail",
-        description="Forecasts and hints are not renewed.",
-        action="Read its log; a failing sweep is a defect worth reporting.",
+        description="Forecasts and hints are not updated.",
+        action="Read its log; a failing sweep is a defect: report it.",
         dashboard=PIPELINE,
     )
 
@@ -74,8 +73,8 @@ def _lag(profile: Profile) -> AlertRule:
         hold_seconds=10 * MINUTE,
         severity=Severity.WARNING,
         summary=f"{_DAEMON} falls behind on {{{{ $labels.topic }}}}: {{{{ $value | humanize }}}} messages wait",
-        description="More messages arrive than are read, and have for ten minutes.",
-        action="Start another instance of the same consumer group, or look for what keeps this one busy.",
+        description="For ten minutes more messages have arrived than were read.",
+        action="Start another instance of the same consumer group, or find the load of this one.",
         dashboard=PIPELINE,
     )
 
@@ -89,7 +88,7 @@ def _dropping(profile: Profile) -> AlertRule:
         severity=Severity.WARNING,
         summary=f"{_DAEMON} drops messages for {{{{ $labels.topic }}}}",
         description="Its queue towards Kafka is full, or Kafka refuses its messages. Totals are cumulative, so "
-        "counters recover with the next message; gauges have gaps.",
+        "counters are complete again with the next message; gauges have gaps.",
         action="Check the brokers and the topic's limits; the daemon's log names the cause.",
         dashboard=PIPELINE,
     )
@@ -102,9 +101,9 @@ def _dead_letters(profile: Profile) -> AlertRule:
         expr=f"sum without (outcome) (increase({letters}[{profile.window(RATE_WINDOW_SECONDS)}])) > 0",
         hold_seconds=0,
         severity=Severity.WARNING,
-        summary=f"{_DAEMON} put messages of {{{{ $labels.topic }}}} aside",
-        description="Messages that could not be used went to kernelcast.deadletter with the error in their headers.",
-        action="Read the headers kernelcast.error and kernelcast.topic on that topic; usually a producer of another "
+        summary=f"{_DAEMON} sent messages of {{{{ $labels.topic }}}} to the dead-letter topic",
+        description="Unusable messages are in kernelcast.deadletter, with the error in their headers.",
+        action="Read the headers kernelcast.error and kernelcast.topic on that topic; usually a producer sends another "
         "format.",
         dashboard=PIPELINE,
     )
@@ -118,6 +117,6 @@ def _watchdog() -> AlertRule:
         severity=Severity.NONE,
         summary="Alerting works",
         description="This alert always fires. If it stops arriving, Prometheus or Alertmanager is broken.",
-        action="None while it fires; connect its receiver to a service that notices silence.",
+        action="None while it fires; connect its receiver to a service that alerts when it stops.",
         dashboard=PIPELINE,
     )

@@ -41,8 +41,8 @@ def _dropping(profile: Profile) -> AlertRule:
         expr=f"sum without (instance) ({dropped}) > 0",
         hold_seconds=15 * MINUTE,
         severity=Severity.INFO,
-        summary="The probe of {{ $labels.program }} cannot hand its frames to the exporter",
-        description="Totals are cumulative, so nothing is lost while some frames arrive, but figures come late.",
+        summary="The probe of {{ $labels.program }} cannot send its frames to the exporter",
+        description="Totals are cumulative, so nothing is lost while some frames arrive, but figures arrive late.",
         action="Check the exporter on {{ $labels.Hostname }}: its processor share, and the probe socket's permissions.",
         subject=("Hostname", "gpu", "program"),
         dashboard=PIPELINE,
@@ -58,9 +58,9 @@ def _off() -> AlertRule:
         severity=Severity.WARNING,
         summary="The probe of {{ $labels.program }} has switched itself off: {{ $labels.reason }}",
         description="It took more of the program's time than its budget allows, or could not measure at all. The "
-        "program runs on; its kernels are not measured.",
-        action="Read the reason: over budget, lower the sampling rate or use CUPTI, which costs less per launch; else "
-        "`kernelcast doctor` on that node says what a method lacks.",
+        "program continues; its kernels are not measured.",
+        action="Read the reason. Over budget: lower the sampling rate or use CUPTI, which costs less per launch. "
+        "Otherwise `kernelcast doctor` on that node shows the missing requirement of a method.",
         subject=_SUBJECT,
         dashboard=PIPELINE,
     )
@@ -73,10 +73,10 @@ def _coverage() -> AlertRule:
         hold_seconds=15 * MINUTE,
         severity=Severity.INFO,
         summary="Only {{ $value | humanizePercentage }} of the launches of {{ $labels.program }} are timed",
-        description="Totals per kernel are scaled from the launches that were timed; what the method cannot see "
-        "(cuBLAS under the CuPy hook, graphs under events) is in no kernel's series.",
-        action="Look at the launches not measured by reason. CUPTI sees all; a low sampling ratio is the probe saving "
-        "time.",
+        description="Totals per kernel are scaled from the launches that were timed; launches that the method cannot "
+        "see (cuBLAS under the CuPy hook, graphs under events) are in no kernel's series.",
+        action="Look at the launches not measured by reason. CUPTI sees all launches; with a low sampling ratio the "
+        "probe limits its overhead.",
         subject=_SUBJECT,
         dashboard=PIPELINE,
     )
@@ -92,7 +92,7 @@ def _records(profile: Profile) -> AlertRule:
         summary="The probe of {{ $labels.program }} loses activity records",
         description="CUPTI had no buffer left, or records came faster than they were read: launches and times of this "
         "program are too low.",
-        action="Give the probe more or larger buffers; look whether the program's process has a core to spare.",
+        action="Give the probe more or larger buffers; check that the program's process has a free core.",
         subject=_SUBJECT,
         dashboard=PIPELINE,
     )

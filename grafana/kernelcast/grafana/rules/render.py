@@ -27,10 +27,10 @@ _RUNBOOKS_GENERATED: Final = (
     "Made by `kernelcast grafana runbooks > docs/runbooks.md`; change grafana/kernelcast/grafana/rules instead."
 )
 _INTRODUCTION: Final = (
-    "One heading for each alert; `runbook_url` of an alert ends in it. Publish this page where people who are woken "
-    "can read it, and say where: `kernelcast grafana generate --runbooks-url https://wiki.example/kernelcast`. Without "
-    "that, `runbook_url` is this page's place in the source tree. `kernelcast grafana runbooks` prints the page of the "
-    "version that is installed."
+    "One section for each alert; the alert's `runbook_url` links to it. Publish this page for people on call, and set "
+    "its address: `kernelcast grafana generate --runbooks-url https://wiki.example/kernelcast`. Without it, "
+    "`runbook_url` is the path in the source tree. `kernelcast grafana runbooks` prints the page of the installed "
+    "version."
 )
 _OPTIONAL: Final = re.compile(r"{{ with .*?{{ end }}")
 _FILLED_IN: Final = re.compile(r"{{ \$(?:labels\.)?(\w+)[^}]*}}")
@@ -75,7 +75,7 @@ def alerts(profile: Profile) -> tuple[AlertRule, ...]:
 
 def runbooks(profile: Profile) -> str:
     """One heading for each alert, where its `runbook_url` leads."""
-    head = ("# What to do when an alert fires", f"<!-- {_RUNBOOKS_GENERATED} -->", _INTRODUCTION)
+    head = ("# Runbooks: the first steps for each alert", f"<!-- {_RUNBOOKS_GENERATED} -->", _INTRODUCTION)
     return "\n\n".join((*head, *(_runbook(alert, profile) for alert in alerts(profile)))) + "\n"
 
 

@@ -41,7 +41,7 @@ MEMORY_USED: Final = travels(
 MEMORY_TOTAL: Final = travels(
     "kernelcast.accelerator.memory.total",
     Kind.GAUGE,
-    "Device memory in total, without the part that a GPU's driver reserves.",
+    "Total device memory, without the part that a GPU's driver reserves.",
     unit="By",
     labels=ACCELERATOR_LABELS,
     source="DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE; TPU HBM total",

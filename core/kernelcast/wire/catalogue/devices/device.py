@@ -181,7 +181,8 @@ PSTATE: Final = dcgm(
 FAN_SPEED: Final = dcgm("DEV_FAN_SPEED", "Intended fan speed (in %).", "nvmlDeviceGetFanSpeed")
 RECOVERY_ACTION: Final = dcgm(
     "DEV_GET_GPU_RECOVERY_ACTION",
-    "Recommended recovery: 0 none, 1 reset the GPU, 2 reboot the node, 3 drain P2P, 4 drain P2P and reset.",
+    "Action that the driver recommends: 0 none, 1 reset the GPU, 2 reboot the node, 3 drain P2P, 4 drain P2P and "
+    "reset.",
     "field 230",
 )
 
@@ -216,7 +217,7 @@ DEFAULT_ROWS: Final = (
     PSTATE,
     RECOVERY_ACTION,
 )
-"""Rows written unless the counters table says otherwise; the profiling rows are in a separate module."""
+"""Written unless the counters table says otherwise; the profiling rows stand in their own module."""
 OPT_IN_ROWS: Final = (
     POWER_VIOLATION,
     THERMAL_VIOLATION,

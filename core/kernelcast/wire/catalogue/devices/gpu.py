@@ -1,4 +1,4 @@
-"""GPU metrics beyond DCGM's rows: XIDs as events, processes, throttling by reason, and the rows that a GPU lacks."""
+"""What DCGM has no good row for: XIDs as events, processes, throttling by reason, and which rows a GPU lacks."""
 
 from typing import Final
 
@@ -66,9 +66,8 @@ CLOCK_EVENT: Final = travels(
 FIELD_ABSENT: Final = travels(
     "kernelcast.gpu.field_absent",
     Kind.GAUGE,
-    "A row that the counters table asks for and this GPU does not give, always 1. Reasons: not_supported, "
-    "no_permission, no_data, needs_hopper, mig (not given for a divided GPU), implausible (contradicts another row), "
-    "lost, error.",
+    "A row of the counters table that this GPU does not report, always 1. Reasons: not_supported, no_permission, "
+    "no_data, needs_hopper, mig (not reported for a divided GPU), implausible (contradicts another row), lost, error.",
     unit="",
     labels=(*DEVICE_LABELS, "field", "reason"),
     source="exporter",

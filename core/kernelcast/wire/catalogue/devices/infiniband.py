@@ -52,7 +52,7 @@ PACKETS: Final = _counter(
 )
 TRANSMIT_WAIT: Final = _counter(
     "port.transmit_wait",
-    "Ticks in which the port had data to send and could not, such as for want of credits.",
+    "Ticks in which the port had data to send and could not send it, for example for lack of credits.",
     "{tick}",
     "counters/port_xmit_wait",
 )

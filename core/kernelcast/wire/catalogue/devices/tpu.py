@@ -29,7 +29,7 @@ def _megascale(name: str, help: str, runtime: str, labels: tuple[str, ...] = TRA
 HBM_TOTAL: Final = _gauge("hbm.memory.total", "Memory of the TPU.", "By", "tpu.runtime.hbm.memory.total.bytes")
 HBM_USED: Final = _gauge("hbm.memory.used", "Memory in use.", "By", "tpu.runtime.hbm.memory.usage.bytes")
 HBM_UTILIZATION: Final = _gauge(
-    "hbm.utilization", "HBM utilization, from the runtime.", "1", "tpu.runtime.hbm.utilization.percent"
+    "hbm.utilization", "HBM utilization, as the runtime reports it.", "1", "tpu.runtime.hbm.utilization.percent"
 )
 DUTY_CYCLE: Final = _gauge(
     "tensorcore.duty_cycle",
@@ -79,7 +79,7 @@ TCP_DELIVERY_RATE: Final = travels(
 ABSENT: Final = travels(
     "kernelcast.tpu.metric_absent",
     Kind.GAUGE,
-    'A row that a TPU\'s runtime does not give, always 1; metric="all" where nothing is given. Reasons: no_program '
+    'A row that a TPU\'s runtime does not report, always 1; metric="all" if it reports none. Reasons: no_program '
     "(no answer: no program uses the TPU), not_supported, no_data (an empty answer), timeout, error.",
     unit="",
     labels=(*RUNTIME_LABELS, "metric", "reason"),
