@@ -129,6 +129,13 @@ EXAMPLES: Final = {
         ("wait", 0, 40),
         ("wait", 0, 8),
     ),
+    "totals of deltas: a topic grows while its only bridge is suspended, which is then killed": _schedule(
+        {**_ALONE, "partitions": 2, "at_once": 50},
+        ("suspend", 0, 0),
+        ("wait", 0, 6),
+        ("grow", 1, 0),
+        ("kill", 0, 0),
+    ),
 }
 """Mended; nothing may break them again."""
 
@@ -139,17 +146,10 @@ OPEN: Final[Mapping[str, Schedule]] = {
         ("wait", 0, 0),
         ("grow", 1, 8),
     ),
-    "totals of deltas: a topic grows while its only bridge is suspended, which is then killed": _schedule(
-        {**_ALONE, "partitions": 2, "at_once": 50},
-        ("suspend", 0, 0),
-        ("wait", 0, 6),
-        ("grow", 1, 0),
-        ("kill", 0, 0),
-    ),
 }
 """Not mended yet: they fail, and are moved to `EXAMPLES` once they do not."""
 
-OPEN_NUMBERS: Final = frozenset({32, 210})
+OPEN_NUMBERS: Final = frozenset({32})
 """Random schedules of CI's seed that fail by one of `OPEN`."""
 
 LEFT_OUT: Final[tuple[str, ...]] = ()

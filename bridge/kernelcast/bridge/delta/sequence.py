@@ -308,8 +308,9 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
         standing: State of the partitions.
         order: Limits, see `Order`.
         times: Shape (n,); output: the time with which each series' total is passed on after each point. NOTHING if the
-            series is PENDING, or if the point comes from a partition that the series has left or whose old messages
-            are read again: the total then belongs to the other partition, which may still be catching up.
+            series is PENDING, if the message adds nothing and comes from a partition that the series has left, or if
+            the partition does not have the series' newest message: the total then belongs to the other partition,
+            which may still be catching up.
 
     Returns:
         Shape (n,): the outcome code of each point.
@@ -360,7 +361,8 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
         # A message that is read again passes the total on only if it is the series' newest: one of another partition
         # would give the total an old time.
         again = outcomes[i] == REPLAYED and not newest and row_partitions[row] != partition
-        hidden = left or again or row_flags[row] & PENDING != 0
+        idle = left and outcomes[i] > LAST_ADDED
+        hidden = idle or again or row_flags[row] & PENDING != 0
         times[i] = NOTHING if hidden else shown(outcomes[i], lasts[row], shown_times, row)
     return outcomes
 

@@ -298,6 +298,10 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     which is read again here, while 179 from before the series moved is exposed from partition 3. Neither 179 nor the
     340 that comes first from partition 7 may be exposed any longer.
 
+    A point of another partition that was appended before the series' newest point changes the value alone: the series
+    has left that partition. Example: a series moved from partition 3 to partition 7 while no bridge ran, and the bridge
+    reads partition 7 first. Delta points in partition 3 then still raise the total.
+
     A series that is new here, in a topic that has grown, is held; see `held`.
 
     Args:
@@ -316,11 +320,14 @@ def change(  # noqa: PLR0913, PLR0917  compiled into its caller
     known, owner = series.state[slot], series.partition[slot]
     changes = 0
     exposed = tables.exposed
-    if owner != origin.partition:
-        if known == EMPTY or exposed[owner] != exposed[origin.partition]:
-            changes += 1
-        series.partition[slot] = origin.partition
-    series.offset[slot] = origin.offset
+    has_left = known != EMPTY and owner != origin.partition
+    has_left = has_left and origin.append_ms < series.append_ms[slot] and when[0] == series.start_ns[slot]
+    if not has_left:
+        if owner != origin.partition:
+            if known == EMPTY or exposed[owner] != exposed[origin.partition]:
+                changes += 1
+            series.partition[slot] = origin.partition
+        series.offset[slot] = origin.offset
     if known != state:
         series.state[slot] = state
         changes += 1

@@ -206,6 +206,21 @@ def test_what_a_partition_shows_while_it_is_read_again_is_never_exposed_of_a_ser
     assert group.shown(second, ORDERS) | {"relu": 55} == group.sold
 
 
+@pytest.mark.parametrize("at_once", [1, 1000])
+@pytest.mark.parametrize("last", [OLD, LIVE])
+def test_the_total_of_a_series_that_moved_while_no_bridge_ran_is_exposed_whole(last: int, at_once: int) -> None:
+    group = Group()
+    first = group.bridge(OLD, LIVE)
+    group.live(25, {"gemm": OLD, "relu": LIVE})
+    group.kill(first)
+    group.live(5, {"gemm": OLD, "relu": LIVE})
+    group.live(3, {"gemm": LIVE, "relu": LIVE})
+    second = group.bridge(OLD + LIVE - last, last, at_once=at_once)
+    group.read_all()
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.falls == []
+
+
 def test_a_bridge_that_was_stopped_and_taken_over_exposes_only_what_is_new_of_series_that_moved() -> None:
     group = grown(seconds_ago=20, seconds_before=30)
     group.kill(group.bridges[0])
