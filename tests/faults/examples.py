@@ -136,6 +136,9 @@ EXAMPLES: Final = {
         ("grow", 1, 0),
         ("kill", 0, 0),
     ),
+    "totals of deltas: a topic grows, and the replica with the added partition is killed": _schedule(
+        {**_GROUP, "producers": 2, "at_once": 5}, ("grow", 1, 0), ("wait", 0, 0), ("kill", 0, 0), ("wait", 0, 14)
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -115,14 +115,6 @@ class Accumulator:
 
     def free(self, rows: Int64Array) -> None:
         """Drop totals. If such a series returns, its total restarts at 0."""
-        if not len(rows):
-            return
-        gone = np.zeros(self.rows.used, np.bool_)
-        gone[rows] = True
-        for of_wire in self._of_wire.values():
-            held = of_wire >= 0
-            held[held] = gone[of_wire[held]]
-            of_wire[held | (of_wire == REFUSED)] = UNSEEN
         self.rows.free(rows)
 
     def expired(self, oldest_ms: Mapping[int, int], kept_ms: int = 0) -> Int64Array:
@@ -174,6 +166,7 @@ class Accumulator:
         """Return the row of each point; None if no point is a delta."""
         if not len(numbers):
             return None
+        self._forget_freed()
         of_wire = self._of_wire.get(source)
         highest = int(numbers.max())
         if of_wire is None or highest >= len(of_wire):
@@ -204,6 +197,22 @@ class Accumulator:
         resting[in_use[in_use >= 0]] = False
         rows = np.flatnonzero(resting)
         self.free(rows[np.argsort(columns.append_ms[rows], kind="stable")][:missing])
+        self._forget_freed()
+
+    def _forget_freed(self) -> None:
+        """Look series numbers up again whose rows were freed, and those that found no room.
+
+        After it no series number refers to a freed row, whichever code freed it.
+        """
+        if not self.rows.freed:
+            return
+        gone = np.zeros(self.rows.used, np.bool_)
+        gone[list(self.rows.freed)] = True
+        self.rows.freed.clear()
+        for of_wire in self._of_wire.values():
+            held = of_wire >= 0
+            held[held] = gone[of_wire[held]]
+            of_wire[held | (of_wire == REFUSED)] = UNSEEN
 
     def _meet(self, source: DeltaIdentitySource, of_wire: Int32Array, numbers: Int32Array) -> None:
         """Classify new series numbers and assign a row to each delta series."""

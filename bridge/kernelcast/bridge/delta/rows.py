@@ -41,6 +41,7 @@ class TotalRows:
         most: Largest number of series.
         gaps: Missing intervals of the series.
         blocks: Buckets of histograms.
+        freed: Rows that were taken back since their user last cleared it: each may belong to another series by now.
     """
 
     def __init__(self, most: int) -> None:
@@ -52,6 +53,7 @@ class TotalRows:
         self.most = most
         self._by_digest: dict[bytes, int] = {}
         self._free: list[int] = []
+        self.freed: set[int] = set()
         self.columns: DeltaColumns = empty_columns(64)
         self.used = 0
         self.gaps = empty_gaps(64)
@@ -108,6 +110,7 @@ class TotalRows:
                 self.blocks.give_back(int(columns.block[row]), int(columns.capacity[row]))
         columns.kind[rows] = FREE
         self._free.extend(rows.tolist())
+        self.freed.update(rows.tolist())
 
     def make_room_for_gaps(self, points: int) -> None:
         """Enlarge the gap table for one gap per point, up to MAX_GAPS."""

@@ -159,6 +159,19 @@ def test_the_total_of_a_series_survives_the_replica_that_was_about_to_continue_i
     assert group.drops == []
 
 
+def test_totals_that_another_replica_was_about_to_continue_are_not_exchanged() -> None:
+    group, first, second = growing(seconds_before=25)
+    group.live(10, BEFORE | {"silu": OLD})
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(3, AFTER | {"silu": NEW})
+    group.kill(second)
+    group.give(first, LIVE, NEW)
+    group.live(5, AFTER | {"silu": NEW})
+    assert group.shown(first, ORDERS) == group.sold == {"gemm": 43, "relu": 43, "silu": 18}
+    assert group.drops == []
+
+
 def test_the_total_of_a_series_that_is_new_after_growth_is_exposed_with_its_counters() -> None:
     group, _, second = growing()
     grow(group, NEW)
