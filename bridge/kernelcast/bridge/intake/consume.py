@@ -300,6 +300,7 @@ class Intake:
         keys = [partition.key for partition in self.ownership.owned() if self._policy.grouped]
         states, known = self._inquiry.growth.states(keys), self._growth
         self._growth = {self.ownership.number(key): state for key, state in states.items() if state != UNCHANGED}
+        self.ownership.moving = frozenset(self._growth)
         self._deltas.note_sharing(self._inquiry.growth.others(keys), self._growth)
         if self._growth != known:
             self._store.note_growth(self._growth)

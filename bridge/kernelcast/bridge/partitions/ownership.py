@@ -14,7 +14,8 @@ the live ones. So the silence of a partition that has been read to its end is me
 own newest one to the newest one of all partitions, including those of other replicas. The partitions of a topic that
 has grown within one time-to-live are exposed together.
 
-Time in which Kafka does not answer for a partition does not count as silence of its series (`contact`).
+Time in which Kafka does not answer for a partition does not count as silence of its series (`contact`). After a topic
+has grown, it counts while Kafka takes messages in other partitions: the series may have moved there, to another replica.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ class Ownership:
         stable: Whether the group has answered since the last change; an empty assignment is an answer.
         read_at_seconds: When a message was last read, by a monotonic clock.
         topic_ids: Kafka's ids of topics, where it has them.
+        moving: Numbers of partitions whose series may have moved to other replicas, because their topic has grown.
     """
 
     def __init__(self, *, joint: bool = False, ttl_seconds: float = 300.0) -> None:
@@ -49,6 +51,7 @@ class Ownership:
         self._numbers: dict[Key, int] = {}
         self._judged_to: dict[Key, int] = {}
         self.topic_ids: dict[str, str] = {}
+        self.moving: frozenset[int] = frozenset()
         self._cohort = 0
         self._broker_ms: float | None = None
         self._broker_seen_at_seconds = 0.0
@@ -281,11 +284,14 @@ class Ownership:
         }
 
     def _silent_ms(self, now_seconds: float) -> dict[int, int]:
-        """Return, by partition number, the length of Kafka's outages."""
-        return {
-            partition.number: partition.contact.silent_ms(now_seconds, self._ttl_seconds) if partition.passed else 0
-            for partition in self._partitions.values()
-        }
+        """Return, by partition number, the length of Kafka's outages that does not count as silence of its series."""
+        silent_ms = {}
+        for partition in self._partitions.values():
+            away_ms = partition.contact.silent_ms(now_seconds, self._ttl_seconds) if partition.passed else 0
+            if away_ms and partition.number in self.moving:
+                away_ms = max(0, away_ms - max(0, self._newest_append_ms - partition.newest_append_ms))
+            silent_ms[partition.number] = away_ms
+        return silent_ms
 
     def heard_ms(self, now_seconds: float) -> dict[int, int]:
         """Return, by partition number, the append time up to which any point of its series would have been read.

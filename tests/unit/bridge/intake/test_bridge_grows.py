@@ -112,6 +112,32 @@ def test_no_counter_alternates_while_its_old_and_its_new_partition_are_on_differ
     assert group.drops == []
 
 
+def test_no_counter_alternates_while_the_old_partition_has_no_leader() -> None:
+    group, first, second = growing(seconds_before=30)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(1, AFTER)
+    first.kafka.leaderless.add(("kernels", OLD))
+    for _ in range(110):
+        group.live(1, AFTER)
+        assert not ("gemm" in group.shown(first) and "gemm" in group.shown(second))
+    assert (group.shown(second), group.shown(second, ORDERS)) == (group.counts, group.sold)
+    assert group.drops == []
+
+
+def test_a_kafka_that_is_away_ends_no_series_of_a_topic_that_has_grown() -> None:
+    group, first, second = growing(seconds_before=30)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(11, BEFORE)
+    for site in group.bridges:
+        site.kafka.answers = False
+    for _ in range(400):
+        group.clock.seconds += 1
+        group.step()
+    assert (group.shown(first), group.shown(second)) == ({"gemm": 41}, {"relu": 41})
+
+
 def test_counters_and_totals_of_deltas_go_on_at_their_right_values() -> None:
     group, _, second = growing(seconds_before=100)
     grow(group, NEW)
