@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_END, TopicPartition
+from tests.faults.moves import Moves
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, Record, StateLog
 
 from kernelcast.bridge.intake.consume import Intake
@@ -30,8 +31,8 @@ class Cluster:
         notes: What was committed beside them.
         leaderless: Partitions that can be neither read nor written.
         answers: Whether any broker can be reached.
-        moved_seconds: By topic and key, when a record last went to another partition than the one before.
-        moved_to_added: Topics and keys of which all moves have led to partitions that had just been added.
+        moves: How keys have moved between partitions.
+        away_seconds: By partition, when it could last not be reached.
         state: The topic of snapshots.
     """
 
@@ -43,10 +44,8 @@ class Cluster:
     answers: bool = True
     pending: list[tuple[Key, bytes, bytes]] = field(default_factory=list)
     notes: dict[str, dict[Key, str]] = field(default_factory=lambda: defaultdict(dict))
-    moved_seconds: dict[tuple[str, bytes], float] = field(default_factory=dict)
-    moved_to_added: set[tuple[str, bytes]] = field(default_factory=set)
-    _last: dict[tuple[str, bytes], int] = field(default_factory=dict)
-    _seen: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    moves: Moves = field(default_factory=Moves)
+    away_seconds: dict[Key, float] = field(default_factory=dict)
     _made: int = 0
 
     def __post_init__(self) -> None:
@@ -88,7 +87,9 @@ class Cluster:
         return True
 
     def flush(self) -> None:
-        """Append what producers have kept."""
+        """Append what producers have kept, and note what cannot be reached."""
+        away = self.leaderless if self.answers else self.logs.keys()
+        self.away_seconds |= dict.fromkeys(away, self.clock.seconds)
         kept, self.pending = self.pending, []
         for to, body, key in kept:
             if to not in self.logs:
@@ -99,18 +100,9 @@ class Cluster:
                 self.pending.append((to, body, key))
 
     def _append(self, to: Key, body: bytes, key: bytes) -> None:
-        log, (topic, number) = self.logs[to], to
-        there = self.partitions(topic)
-        if self._last.setdefault((topic, key), number) != number:
-            first = (topic, key) not in self.moved_seconds
-            self._last[topic, key] = number
-            self.moved_seconds[topic, key] = self.clock.seconds
-            if number >= self._seen.get((topic, key), 0) and (first or (topic, key) in self.moved_to_added):
-                self.moved_to_added.add((topic, key))
-            else:
-                self.moved_to_added.discard((topic, key))
-        self._seen[topic, key] = there
-        log.append(Record((*to, len(log)), body, round(self.clock.seconds * 1000), keyed=key))
+        log, (topic, number), now_seconds = self.logs[to], to, self.clock.seconds
+        self.moves.note((topic, key), number, partitions=self.partitions(topic), now_seconds=now_seconds)
+        log.append(Record((*to, len(log)), body, round(now_seconds * 1000), keyed=key))
 
 
 class Client(ListKafka):
@@ -160,6 +152,15 @@ class Client(ListKafka):
                 self._told[key] = end
                 self.end(*key, len(log))
         return batch, []
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Read on elsewhere; a partition that has been read to its gate has passed it, wherever it is read next."""
+        key = (partition.topic, partition.partition)
+        gate = self.gates.get(key)
+        passed = gate is not None and self.reading.get(key, 0) >= gate[1]
+        super().seek(partition)
+        if passed and gate is not None:
+            self.gates[key] = gate
 
     def leaders(self) -> dict[Key, int]:
         self._ask()

@@ -139,6 +139,37 @@ EXAMPLES: Final = {
     "totals of deltas: a topic grows, and the replica with the added partition is killed": _schedule(
         {**_GROUP, "producers": 2, "at_once": 5}, ("grow", 1, 0), ("wait", 0, 0), ("kill", 0, 0), ("wait", 0, 14)
     ),
+    "a partition has no leader, and its topic grows": _schedule(
+        {**_GROUP, "replicas": 3, "at_once": 2},
+        ("leader_lost", 1, 5),
+        ("grow", 0, 0),
+        ("wait", 0, 31),
+        ("wait", 0, 31),
+    ),
+    "messages are skipped by a bridge that is ready": _schedule(
+        {**_ALONE, "mode": "replica", "producers": 3, "at_once": 2},
+        ("suspend", 0, 0),
+        ("wait", 0, 0),
+        ("wait", 0, 39),
+        ("brokers_gone", 0, 0),
+        ("wait", 0, 39),
+        ("wait", 0, 39),
+    ),
+    "totals of deltas: a topic is made again while no bridge runs, and has more points than before": _schedule(
+        {**_ALONE, "mode": "replica"}, ("delete", 1, 0), ("kill", 0, 0), ("create", 1, 0), ("wait", 0, 27)
+    ),
+    "totals of deltas: a key moves to another replica from a partition without a leader": _schedule(
+        {**_GROUP, "partitions": 2},
+        ("leader_lost", 3, 0),
+        ("partitioner", 0, 9),
+        ("wait", 0, 15),
+        ("wait", 0, 3),
+        ("wait", 0, 7),
+        ("wait", 0, 15),
+    ),
+    "totals of deltas: messages arrive in another order right before a topic grows": _schedule(
+        {**_GROUP, "at_once": 5}, ("reorder", 0, 0), ("wait", 0, 3), ("grow", 1, 0)
+    ),
 }
 """Mended; nothing may break them again."""
 

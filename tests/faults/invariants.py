@@ -41,6 +41,7 @@ class Seen:
         missing: How much of the truth may be missing of it.
         excused: Whether samples since the last check were excused.
         changes: `Producer.changes` when the last sample came.
+        topic_id: Of the topic of which the last sample was the total, `Producer.topic_id`.
     """
 
     value: float = 0.0
@@ -48,6 +49,7 @@ class Seen:
     missing: float = 0.0
     excused: bool = False
     changes: int = 0
+    topic_id: int = 0
 
 
 @dataclass
@@ -164,6 +166,10 @@ class Watcher:
             seen.changes = producer.changes
             if value >= seen.value:  # the new series may already be above the former: Prometheus sees no reset
                 seen.missing += seen.value
+        elif producer.topic_id != seen.topic_id and value <= producer.deltas - producer.deltas_before_topic:
+            seen.topic_id = producer.topic_id  # the total has begun at 0 with the topic that was made again
+            if value >= seen.value:
+                seen.missing += seen.value
         if seen.excused:  # nothing is known of what has come in between
             seen.excused, seen.increase = False, float(producer.deltas)
         else:
@@ -179,10 +185,11 @@ class Watcher:
         """Whether the total of a series need not follow it: its key has just gone to an old partition.
 
         With one replica all totals follow, and with several where the partition was added: that a topic has grown is
-        what a replica can know.
+        what a replica can know. But a series that missed a point shortly before it moved may be exposed by its former
+        owner for longer than its new one waits.
         """
-        cluster, key = self.producers[named[1]].cluster, (DELTAS, self.producers[named[1]].key)
-        if len(self.replicas) == 1 or key in cluster.moved_to_added:
+        moves, key = self.producers[named[1]].cluster.moves, (DELTAS, self.producers[named[1]].key)
+        if len(self.replicas) == 1 or (key in moves.to_added and key not in moves.uneven):
             return False
         return self._excused(named, *(one.number for one in self.replicas))
 
@@ -190,18 +197,22 @@ class Watcher:
         """Whether a series' key has just gone to another partition, which another bridge of the group may read.
 
         A bridge that has exposed it ever since may wait for a time-to-live; one that begins to, later, knows better.
-        Only values from before the move are excused.
+        Only values from before the move are excused. Time in which the former partition could not be reached does not
+        count, unless the topic has grown: then its owner knows that the series may have moved.
 
         Args:
             named: The series.
             numbers: The replicas that expose it.
             value: The older one of what they expose; negative for delta series.
         """
-        producer = self.producers[named[1]]
-        moved = producer.cluster.moved_seconds.get((DELTAS if named[0] in TOTALS else CUMULATIVE, producer.key))
+        producer, topic = self.producers[named[1]], DELTAS if named[0] in TOTALS else CUMULATIVE
+        cluster, key = producer.cluster, (topic, producer.key)
+        moved = cluster.moves.seconds.get(key)
         if not self._grouped or moved is None or producer.written_seconds.get(value, 0.0) > moved:
             return False
-        age_seconds = producer.cluster.clock.seconds - moved
+        if key not in cluster.moves.to_added:
+            moved = max(moved, cluster.away_seconds.get(cluster.moves.origin[key], moved))
+        age_seconds = cluster.clock.seconds - moved
         if age_seconds < self.grace_seconds:
             return True
         late = moved + self.lifetime_seconds

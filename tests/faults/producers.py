@@ -80,6 +80,8 @@ class Producer:
         written_seconds: By value of a counter or the gauge, when it was written.
         shared: Whether two with different attributes have ever written under its name.
         changes: How often its attributes have changed, so that its delta series are others.
+        topic_id: Of the topic that its delta points last went to.
+        deltas_before_topic: How many of its delta points went to topics of the same name before that one.
     """
 
     cluster: Cluster
@@ -95,6 +97,8 @@ class Producer:
     written_seconds: dict[float, float] = field(default_factory=dict)
     shared: bool = False
     changes: int = 0
+    topic_id: int = 0
+    deltas_before_topic: int = 0
     _held: list[tuple[str, bytes]] = field(default_factory=list)
     _sent: list[tuple[Key, bytes, float]] = field(default_factory=list)
 
@@ -114,7 +118,9 @@ class Producer:
     def begin(self, pid: int | None = None) -> None:
         """Begin a run beside those that are alive."""
         now_ns, before = self._now_ns(), self.runs[-1].pid if self.runs else 0
-        run = Run(len(self.runs) + 1, now_ns, before if pid is None else pid, now_ns)
+        number = len(self.runs) + 1
+        start_ns = now_ns + number * 1_000_000  # after the last point of the run before
+        run = Run(number, start_ns, before if pid is None else pid, start_ns)
         self.changes += run.pid != before
         self.shared |= bool(self.alive) and run.pid != before
         self.runs.append(run)
@@ -176,9 +182,17 @@ class Producer:
         for export in encode(Resource(attributes), written, scope="faults"):
             self._hold_or_send(CUMULATIVE, export.body)
         if deltas and self.cluster.partitions(DELTAS):
+            self._note_topic()
             self._hold_or_send(DELTAS, _differences(attributes, run.last_ns, now_ns))
             self.deltas += 1
         run.last_ns = now_ns
+
+    def _note_topic(self) -> None:
+        """Notice a topic of delta points that was deleted and made again."""
+        topic_id = self.cluster.ids[DELTAS]
+        if topic_id != self.topic_id:
+            held = sum(topic == DELTAS for topic, _ in self._held)
+            self.topic_id, self.deltas_before_topic = topic_id, self.deltas - held
 
     def _hold_or_send(self, topic: str, body: bytes) -> None:
         if self.hold > 0:

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka import Producer as Client
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tests.faults.moves import Moves
 from tests.service.servers import KafkaCluster, wait_for
 
 from kernelcast.wire.topics import TOPICS
@@ -37,18 +38,19 @@ class RealCluster:
 
     Attributes:
         tag: Ends the names of topics and of the group.
-        moved_seconds: By topic and key, when a record last went to another partition than the one before.
-        moved_to_added: Topics and keys of which all moves have led to partitions that had just been added.
+        moves: How keys have moved between partitions.
+        ids: By topic that exists, a number that no other topic has had.
+        away_seconds: Empty: which partitions could not be reached is not known here.
     """
 
     kafka: KafkaCluster
     tag: str
     clock: RealClock = field(default_factory=RealClock)
-    moved_seconds: dict[tuple[str, bytes], float] = field(default_factory=dict)
-    moved_to_added: frozenset[tuple[str, bytes]] = frozenset()
-    _seen: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    moves: Moves = field(default_factory=Moves)
+    ids: dict[str, int] = field(default_factory=dict)
+    away_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
-    _last: dict[tuple[str, bytes], int] = field(default_factory=dict)
+    _made: int = 0
 
     def __post_init__(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": 0})
@@ -68,12 +70,15 @@ class RealCluster:
             made = self.admin.create_partitions([NewPartitions(self.name(topic), partitions)])
         else:
             made = self.admin.create_topics([NewTopic(self.name(topic), partitions, 3)])
+            self._made += 1
+            self.ids[topic] = self._made
         made[self.name(topic)].result(30)
         self._counts[topic] = partitions
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""
         if self._counts.pop(topic, 0):
+            del self.ids[topic]
             self._client.flush(10)
             self.admin.delete_topics([self.name(topic)])[self.name(topic)].result(30)
 
@@ -90,7 +95,8 @@ class RealCluster:
         topic, number = to
         if number >= self.partitions(topic):
             return False
-        self._note_move((topic, key), number)
+        there, now_seconds = self.partitions(topic), self.clock.seconds
+        self.moves.note((topic, key), number, partitions=there, now_seconds=now_seconds)
         for _ in range(20):  # a partition that was just added is not known to the client yet
             try:
                 self._client.produce(self.name(topic), body, key, number)
@@ -99,13 +105,6 @@ class RealCluster:
             else:
                 return True
         return False
-
-    def _note_move(self, key: tuple[str, bytes], number: int) -> None:
-        if self._last.setdefault(key, number) != number:
-            added = number >= self._seen.get(key, 0) and (key not in self.moved_seconds or key in self.moved_to_added)
-            self.moved_to_added = self.moved_to_added | {key} if added else self.moved_to_added - {key}
-            self._last[key], self.moved_seconds[key] = number, self.clock.seconds
-        self._seen[key] = self.partitions(key[0])
 
     def flush(self) -> None:
         """Serve deliveries."""

@@ -216,7 +216,7 @@ class RealWorld:
         return {one.number: self._written(one.number, _last(one)) for one in self.producers if self._comparable(one)}
 
     def _comparable(self, producer: Producer) -> bool:
-        run, moved = producer.alive[0], self.cluster.moved_seconds
+        run, moved = producer.alive[0], self.cluster.moves.seconds
         new = len(producer.runs) > 1 and run.first_seconds > self.cluster.clock.seconds - TAKEOVER_SECONDS
         disturbed = producer.silent or producer.hold or producer.clock_seconds or len(producer.alive) > 1
         return bool(run.written) and not new and not disturbed and (CUMULATIVE, producer.key) not in moved
