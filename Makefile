@@ -1,4 +1,4 @@
-# Two commands do all the set-up: `make demo` runs the loop, `make test` proves it.
+# Two commands do all the set-up: `make demo` runs the loop, `make test` tests it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +10,7 @@ WORKERS ?= $(shell echo $$(( $$(nproc) + ($$(nproc) + 1) / 2 )))
 FAST_WORKERS ?= $(shell nproc)
 # A file's tests stay in one process, in the order that tests/conftest.py gives, and share its servers.
 PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Python keeps what it compiled: the services that tests start begin sooner, and each worker collects in half the time.
+# Python keeps its bytecode: the services that tests start are ready sooner, and each worker collects in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help install machine-code demo test test-fast nightly lint format fuzz bench bench-peers docs lock clean
@@ -51,11 +51,11 @@ lint: install  ## style, types, imports, generated files
 	$(BIN)/lint-imports
 	$(BIN)/kernelcast grafana generate --check
 	@$(BIN)/python -m kernelcast.wire.catalogue.document | diff -u docs/metrics.md - || \
-		{ echo "docs/metrics.md is not what the catalogue says: make docs" >&2; exit 1; }
+		{ echo "docs/metrics.md differs from the catalogue: make docs" >&2; exit 1; }
 	@$(BIN)/python -m kernelcast.probe.document | diff -u docs/api.md - || \
 		{ echo "docs/api.md differs from the docstrings: make docs" >&2; exit 1; }
 	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
-		{ echo "docs/runbooks.md is not what the rules say: make docs" >&2; exit 1; }
+		{ echo "docs/runbooks.md differs from the rules: make docs" >&2; exit 1; }
 
 format: install  ## rewrite to the project's style
 	$(BIN)/ruff check --fix $(SOURCES)
@@ -80,6 +80,6 @@ lock: install  ## requirements.lock from pyproject.toml (needs uv)
 	uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
 
-clean:  ## remove what the targets made
+clean:  ## remove the files that the targets made
 	find $(SOURCES) -name '*.nb[ic]' -delete
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,4 @@
-"""What it costs to know who uses the GPUs: processor time of an interval and of the threads, and memory.
+"""Cost of attribution (users of the GPUs): processor time of an interval and of the threads, and memory.
 
     python -m benchmarks.attribution --json attribution.json
 
@@ -41,7 +41,7 @@ double.stop()
 
 
 def resident_mib() -> float:
-    """What this process holds of real memory."""
+    """Resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES / MIB
 
 

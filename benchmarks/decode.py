@@ -82,7 +82,7 @@ def walk_objects(messages: list[bytes]) -> int:
 
 
 def parse_only(messages: list[bytes]) -> int:
-    """What protobuf's C parser alone costs, without looking at a single point."""
+    """Cost of protobuf's C parser alone, without reading a point."""
     return sum(len(ExportMetricsServiceRequest.FromString(body).resource_metrics) for body in messages)
 
 
@@ -116,7 +116,7 @@ def resident_kilobytes() -> int:
 
 
 def identity_bytes_per_series(nodes: int = 2000) -> float:
-    """What the decoder keeps of a series it knows, by the growth of the resident set."""
+    """Memory of the decoder per known series, by the growth of the resident set."""
     rng = random.Random(1)
     bodies = [message(node, 0, rng) for node in range(nodes)]
     decoder = Decoder()

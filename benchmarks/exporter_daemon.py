@@ -1,4 +1,4 @@
-"""What the exporter costs its node: processor time and memory of the daemon and of the process that asks NVML.
+"""Cost of the exporter for its node: processor time and memory of the daemon and of the process that calls NVML.
 
 `python benchmarks/exporter_daemon.py [--gpus N] [--seconds N] [--interval SECONDS] [--json FILE]
 [--kafka.bootstrap-servers HOST:PORT]`
@@ -6,7 +6,7 @@
 The real daemon, started as its command starts it, with every default row, the profiling rows and four processes on each
 GPU, to Kafka (the embedded broker, in this process, without one), and scraped every 15 s. Instead of NVML a double
 answers, which costs processor time in Python where the real library costs system calls; so the child's share is that of
-the double, and is told apart. Once by itself, and once with a program connected that launches nothing.
+the double, and is reported separately. One run has no program, a second run has a program that launches nothing.
 """
 
 import argparse
@@ -53,7 +53,7 @@ time.sleep(3600)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process took.
+    """Resource usage of one process.
 
     Attributes:
         core_percent: Processor time over wall time.
@@ -70,19 +70,19 @@ def moments(gpus: int) -> Iterator[Moment]:
     """Values that move from second to second, as real ones do."""
     rng = random.Random(1)
     for second in range(MOMENTS):
-        told: Answers = node(*(gpu(f"GPU-{index:08x}-0000-0000-0000-000000000000", index) for index in range(gpus)))
+        answers: Answers = node(*(gpu(f"GPU-{index:08x}-0000-0000-0000-000000000000", index) for index in range(gpus)))
         for index in range(gpus):
-            told[str(index)] |= varied(rng, index, second)
+            answers[str(index)] |= varied(rng, index, second)
         if second == 0:
-            told[NODE] = {
+            answers[NODE] = {
                 "nvmlDeviceGetCount": gpus,
                 "nvmlSystemGetDriverVersion": "590.48.01",
             }
-        yield Moment(second * 10**9, told)
+        yield Moment(second * 10**9, answers)
 
 
 def varied(rng: random.Random, index: int, second: int) -> dict[str, Any]:
-    """What a busy GPU tells in one second."""
+    """NVML's answers for a busy GPU in one second."""
     pids = [10_000 + index * PROCESSES + one for one in range(PROCESSES)]
     running = [{"pid": pid, "usedGpuMemory": rng.randrange(2**34)} for pid in pids]
     used = [
@@ -164,7 +164,7 @@ def scrape(url: str) -> int:
 
 
 def measure(pid: int, url: str, seconds: float) -> dict[str, Any]:
-    """Usage of both processes over so long."""
+    """Usage of both processes over a period."""
     time.sleep(WARM_UP_SECONDS)
     pids = {"daemon": pid, "nvml process": child_of(pid)}
     began, before = time.monotonic(), {name: seconds_of(one) for name, one in pids.items()}

@@ -1,9 +1,9 @@
-"""What the exporter pays for its programs, per interval: frames decoded, totals added up, saved, shown and encoded.
+"""Cost of programs for the exporter, per interval: frames decoded, totals added up, saved, shown and encoded.
 
     python benchmarks/exporter_reports.py [--programs N] [--gpus N] [--variants N] [--launches N] [--json FILE]
 
 In every interval all of a program's 170 kernels have been launched on each of its GPUs (170 names and 579 variants are
-the most of six real traces). CPU time of one thread; what a program's own side costs is not in it. Between intervals
+the most of six real traces). CPU time of one thread; the cost in the program itself is not included. Between intervals
 the caches are emptied, as ten seconds of other programs empty them.
 """
 
@@ -35,7 +35,7 @@ CACHE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one program does in an interval.
+    """Activity of one program in an interval.
 
     Attributes:
         gpus: GPUs that it uses.
@@ -49,7 +49,7 @@ class Load:
 
 
 class Program:
-    """A process with all its GPUs: what it sends, and the daemon's session of it."""
+    """A process with all its GPUs: its frames, and its session in the daemon."""
 
     def __init__(self, number: int, load: Load, rng: random.Random) -> None:
         self._load = load
@@ -64,7 +64,7 @@ class Program:
         self.mean_ns = [round(rng.lognormvariate(10, 1.5)) for _ in range(KERNELS)]
 
     def packets(self) -> list[bytes]:
-        """What it sends after an interval in which it launched every kernel on every GPU."""
+        """Frames after an interval in which the program launched every kernel on every GPU."""
         frames: list[Frame] = []
         for gpu in range(self._load.gpus):
             for number in range(self._load.variants):

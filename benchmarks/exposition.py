@@ -74,7 +74,7 @@ class Known:
 
 
 def resident_bytes() -> int:
-    """What this process holds of real memory."""
+    """Resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
 
@@ -113,7 +113,7 @@ def best(runs: int, action: object) -> tuple[float, float]:
 
 
 def peer(values: np.ndarray) -> tuple[float, bytes]:
-    """Seconds of CPU that prometheus_client takes for the same series, and what it wrote."""
+    """Seconds of CPU that prometheus_client takes for the same series, and its page."""
     registry = CollectorRegistry()
     names = [*labels(0), "job", "instance"]
     gauges = [Gauge(f"BENCH_METRIC_{i}", "A metric.", names, registry=registry) for i in range(METRICS)]
@@ -135,7 +135,7 @@ def same(ours: bytes, theirs: bytes) -> bool:
 
 
 def main() -> None:
-    """Measure, print, and write what was asked for."""
+    """Measure, print, and write the requested output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=3)

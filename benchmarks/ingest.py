@@ -4,9 +4,9 @@
     python benchmarks/ingest.py --embedded
 
 Messages are a node's: 240 points (30 metrics of 8 GPUs) with the labels of DCGM's metrics. The clock starts with the
-first message and stops when every message has been read, decoded and stored; `known` counts only what came after every
-series had been seen, which is what a bridge does all day. The embedded broker keeps 5 MiB a partition, so what it can
-show is small; `messages_read` says what was really read.
+first message and stops when every message has been read, decoded and stored; `known` counts only points after the first
+point of every series, the normal work of a bridge. The embedded broker keeps only 5 MiB a partition; `messages_read` is
+the number of messages that were really read.
 """
 
 import argparse
@@ -48,7 +48,7 @@ ROWS = [Metric(f"BENCH_{i}", Kind.GAUGE, "A metric.", f"BENCH_{i}") for i in ran
 
 
 def message(node: int, tick: int) -> bytes:
-    """What one node sends at one tick."""
+    """The message of one node at one tick."""
     host = f"node{node:05d}"
     now_ns = time.time_ns()
     samples = [
@@ -85,7 +85,7 @@ class Nowhere:
 
 @dataclass
 class Broker:
-    """Where to measure."""
+    """The place of the measurement."""
 
     bootstrap_servers: str
     topic: str = field(default_factory=lambda: f"bench-{uuid.uuid4().hex[:8]}")
@@ -133,7 +133,7 @@ def broker_of(options: argparse.Namespace) -> Iterator[Broker]:
 
 @dataclass
 class Reading:
-    """What was read when."""
+    """Numbers of points read, with their times."""
 
     began: float = 0.0
     known_began: float = 0.0
@@ -179,7 +179,7 @@ def read(broker: Broker, nodes: int, expected: int) -> Reading:
 
 
 def main() -> None:
-    """Measure, print, and write what was asked for."""
+    """Measure, print, and write the requested output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--kafka.bootstrap-servers", dest="bootstrap_servers", metavar="HOST:PORT")

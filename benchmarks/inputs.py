@@ -92,7 +92,7 @@ def influx() -> bytes:
 
 
 def mapped() -> bytes:
-    """JSON that nobody has agreed on."""
+    """JSON without a standard format."""
     points = [{"name": name, "labels": labels, "value": value} for name, labels, value in ROWS]
     return json.dumps({"at": NOW_MS / 1000, "points": points}).encode()
 

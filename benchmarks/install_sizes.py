@@ -1,4 +1,4 @@
-"""What each extra brings, in packages and in MB on disk: each in a fresh environment, from a wheel of this checkout.
+"""Installed size of each extra, in packages and in MB on disk: a fresh environment and a wheel of this checkout.
 
     python benchmarks/install_sizes.py [EXTRA …]
 
@@ -26,7 +26,7 @@ def constraints(folder: Path) -> Path:
 
 
 def measure(folder: Path) -> tuple[int, int, dict[str, int]]:
-    """How many packages a folder of packages holds, its bytes on disk, and those of each entry."""
+    """Number of packages in a folder of packages, its bytes on disk, and the bytes of each entry."""
     entries = {
         entry.name: sum(file.lstat().st_blocks * 512 for file in (entry, *entry.rglob("*")))
         for entry in folder.iterdir()

@@ -1,11 +1,11 @@
-"""Resident memory of a million series: what the decoder and the store hold together, and how long they take to arrive.
+"""Resident memory of a million series in decoder and store, and the time until they are read.
 
     python benchmarks/memory.py --series 1000000 --json memory.json
 
 Each series has 8 labels, those of a DCGM metric in a Kubernetes cluster, the same for all metrics of a GPU; 240 come in
 one message, through the decoder into the store as in the bridge. Memory is the growth of the resident set from before
-the first message is decoded to after the last, by series. `labels_bytes` says how long a series' labels are as
-`/metrics` shows them.
+the first message is decoded to after the last, by series. `labels_bytes` is the length of a series' labels on
+`/metrics`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ ROWS = [Metric(f"BENCH_{i}", Kind.GAUGE, "A metric.", f"BENCH_{i}") for i in ran
 
 
 def message(node: int, time_ns: int) -> bytes:
-    """What one node sends: 240 points of 8 labels."""
+    """The message of one node: 240 points of 8 labels."""
     host = f"node{node:05d}"
     labels = [
         (
@@ -53,7 +53,7 @@ def message(node: int, time_ns: int) -> bytes:
 
 
 def resident_bytes() -> int:
-    """What this process holds of real memory."""
+    """Resident memory of this process."""
     gc.collect()
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
@@ -70,7 +70,7 @@ def bring(decoder: Decoder, store: SeriesStore, bodies: Sequence[bytes], turn: i
 
 
 def main() -> None:
-    """Measure, print, and write what was asked for."""
+    """Measure, print, and write the requested output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=1_000_000)
     parser.add_argument("--json", type=Path)

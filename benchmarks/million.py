@@ -36,7 +36,7 @@ INTERVAL_SECONDS: Final = 15
 TTL_SECONDS: Final = 300
 PACE_SECONDS: Final = 0.05
 LATE_RATIO: Final = 1.5
-"""Scrapes further apart than so many intervals have left one out."""
+"""Limit, in intervals, between two scrapes; beyond it one was left out."""
 READ_WITHIN_SECONDS: Final = 1.0
 KEPT_RATIO: Final = 0.98
 SETTLE_INTERVALS: Final = 3
@@ -47,7 +47,7 @@ JOB: Final = "bridge"
 
 @dataclass(frozen=True)
 class Step:
-    """What one rate did.
+    """The result of one rate.
 
     Attributes:
         rate: Points per second that were to be written.
@@ -90,7 +90,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def set(self, rate: int) -> None:
-        """Write so many points per second from now on."""
+        """Set the rate, in points per second, from now on."""
         self._rate = rate
 
     def __enter__(self) -> Self:
@@ -238,7 +238,7 @@ def scraped(
 
 
 def samples_kept(prometheus: PrometheusServer, end: float, intervals: int) -> dict[str, int]:
-    """How many series have how many samples in the last so many intervals: all should have one for each."""
+    """Number of series by their number of samples in the last intervals; each should have one per interval."""
     found: Counter[str] = Counter()
     for number in range(METRICS):  # one at a time, because what counts samples drops the names
         counted = f"count_over_time({FAMILY}_{number}[{intervals * INTERVAL_SECONDS}s])"
@@ -260,7 +260,7 @@ def staged(series: int, shards: int, console: Console) -> Iterator[Stage]:
 
 
 def measure(stage: Stage, rates: list[int], seconds: int, console: Console) -> dict[str, Any]:
-    """Every rate in turn, then what Prometheus has kept, then what a scrape costs when nothing else happens."""
+    """Measures every rate in turn, then Prometheus's stored samples, then the cost of a scrape on an idle machine."""
     steps: list[Step] = []
     with Writer(stage.topic) as writer:
         writer.set(rates[0])
@@ -293,7 +293,7 @@ def measure(stage: Stage, rates: list[int], seconds: int, console: Console) -> d
 
 
 def main() -> None:
-    """Measure, print, and write what was asked for."""
+    """Measure, print, and write the requested output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", type=int, default=1_000_000)
     parser.add_argument("--shards", type=int, default=8)

@@ -1,9 +1,9 @@
-"""What one look at all GPUs costs the process that asks NVML: processor time of a sample, its JSON and its sending.
+"""Cost of one sample of all GPUs in the process that calls NVML: the sample, its JSON and its transfer.
 
 `python benchmarks/nvml_sample.py [--gpus N] [--samples N] [--rounds N]`
 
 Once with a recording played behind pynvml's names, and once with the same calls answered from memory, which leaves our
-own share. The smallest of the rounds is the one that was disturbed least.
+own share. The smallest of the rounds had the least disturbance.
 """
 
 import argparse
@@ -31,7 +31,7 @@ STATEFUL = ("nvmlGpm", "nvmlEvent", "nvmlDeviceRegisterEvents")
 
 
 class Remembered:
-    """A module whose plain calls give at once what they gave first."""
+    """A module that answers plain calls from the memory of their first result."""
 
     def __init__(self, nvml: RecordedNvml) -> None:
         self._nvml = nvml
@@ -44,17 +44,17 @@ class Remembered:
         return theirs
 
     def _remembered(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        told: dict[tuple[Any, int], Any] = {}
+        results: dict[tuple[Any, int], Any] = {}
 
         def answer(*arguments: Any, **named: Any) -> Any:
             owner = getattr(arguments[0], "owner", arguments[0]) if arguments else ""
             kind = arguments[1] if len(arguments) == 2 and isinstance(arguments[1], int) else 0
-            if (owner, kind) not in told:
+            if (owner, kind) not in results:
                 try:
-                    told[owner, kind] = call(*arguments, **named)
+                    results[owner, kind] = call(*arguments, **named)
                 except self._nvml.NVMLError as error:
-                    told[owner, kind] = error
-            found = told[owner, kind]
+                    results[owner, kind] = error
+            found = results[owner, kind]
             if isinstance(found, Exception):
                 raise found.with_traceback(None)
             return found

@@ -1,9 +1,9 @@
-"""The probe's CUPTI rung, from raw activity buffers to the exporter's series: how fast, and at what cost.
+"""The probe's CUPTI method, from raw activity buffers to the exporter's series: throughput and cost.
 
 Two figures. First, as fast as it goes: a recorded job's events as raw records through the decoder, beside the same
 buffers walked as one Python object per record. Then at 20,000 launches a second with their copies and waits: a program
 whose records a thread brings at that pace, a daemon beside it, and how much of one core each of them takes, with the
-time apart that the program's own threads are held. No GPU takes part, so what CUPTI itself costs is not in it.
+time apart that the program's own threads are held. No GPU takes part, so CUPTI's own cost is not included.
 
     python benchmarks/probe_cupti.py [--seconds 40] [--rate 20000] [--json FILE]
 """
@@ -48,10 +48,10 @@ RECORDING = SHARED / "kineto" / "control.json.gz"
 SYNTHETIC_NAMES = 150
 LAUNCHES_PER_WAIT = 40
 WARM_SECONDS = 12.0
-"""So long until the exporter has written its first interval and every name has been seen."""
+"""Time until the exporter has written its first interval and every name is known."""
 EXPORTER = {"exporter": {"interval_seconds": 10}}
 LAUNCHES = "launches"
-"""The thread that stands for the program's own and CUPTI's; what the probe takes of it is measured apart."""
+"""The thread that acts as the program's and CUPTI's threads; the probe's time in it is measured separately."""
 UUID = "GPU-00000000-0000-0000-0000-000000000001"
 
 
@@ -76,7 +76,7 @@ def synthetic(packer: Packer) -> Iterator[bytes]:
 
 
 def with_waits(records: list[bytes], packer: Packer) -> Iterator[bytes]:
-    """The same with a synchronisation after every so many launches."""
+    """The same with a synchronisation after every LAUNCHES_PER_WAIT launches."""
     launches = 0
     for record in records:
         yield record
@@ -158,7 +158,7 @@ def processor_seconds(pid: int, *, without: str = "") -> float:
 
 
 def program(folder: Path, socket_path: str, rate: int, seconds: float) -> None:
-    """The program that is measured; prints what it cost between the first and the second line that it reads."""
+    """The measured program; prints its cost between the first and the second line of its input."""
     packer, double = Packer(), Double(folder / "libcupti_double.so")
     records, span_ns, _ = recorded(packer)
     kernels = sum(record[0] == KERNEL for record in records)
@@ -204,13 +204,13 @@ def claims() -> tuple[DeviceClaim, ...]:
 
 
 def tick(rung: ActivityMethod, interval_seconds: float, stopping: threading.Event) -> None:
-    """What the probe's own thread does."""
+    """The loop of the probe's own thread."""
     while not stopping.wait(interval_seconds):
         rung.tick()
 
 
 def mark(double: Double, rung: ActivityMethod) -> dict[str, float]:
-    """What has been spent and brought so far."""
+    """Time used and records delivered so far."""
     return {
         "seconds": time.monotonic(),
         "processor_seconds": processor_seconds(os.getpid(), without=LAUNCHES),
@@ -251,7 +251,7 @@ def paced(folder: Path, rate: int, seconds: float) -> dict[str, Any]:
 
 
 def share(pid: int, wait_seconds: float, seconds: float) -> float:
-    """Percent of one core that a process takes for so many seconds, after a wait."""
+    """Percent of one core that a process uses over some seconds, after a wait."""
     time.sleep(wait_seconds)
     before = processor_seconds(pid)
     time.sleep(seconds)
@@ -268,7 +268,7 @@ def turn(measured: "subprocess.Popen[str]") -> None:
 
 
 def exported(stack: Stack) -> dict[str, float]:
-    """What the exporter's own page shows in the end: the path was walked whole."""
+    """Values on the exporter's own page at the end, which show that the whole path was used."""
     time.sleep(2 * EXPORTER["exporter"]["interval_seconds"])
     page = get(f"http://{stack.addresses['exporter']}/metrics")
     launches = [line for line in page.splitlines() if line.startswith("cuda_kernel_launches_total{")]

@@ -1,8 +1,8 @@
-"""What the probe costs a program: a launch, a region, an observation, an interpreter's start, an import.
+"""Overhead of the probe in a program: a launch, a region, an observation, an interpreter's start, an import.
 
     python -m benchmarks.probe_hook
 
-The launch is of a function that does nothing, written in Python: what is added to it is the hook's own cost. Everything
+The launch calls a Python function that does nothing, so the added time is the hook's own cost. Everything
 is processor time, the least of several rounds, so that other programs on the machine matter little. No GPU is needed.
 """
 
@@ -81,7 +81,7 @@ def no_driver() -> Any:
 
 
 def probed(runtime: Any) -> tuple[Any, LaunchObserver]:
-    """A function with the hook, and what is around it."""
+    """A function with the hook, and its observer."""
     launches = LaunchObserver(runtime, Stream, TracedKernels(), EventTimer(runtime, no_driver), SamplingBucket(1e12))
     function = probed_function(Empty, launches)()
     function.traced = Traced("benchmark", 0)
@@ -89,7 +89,7 @@ def probed(runtime: Any) -> tuple[Any, LaunchObserver]:
 
 
 def nanoseconds(work: Callable[[], object], calls: int) -> float:
-    """The least of several rounds of what one call takes, of which `work` makes so many."""
+    """The smallest time per call of several rounds; `work` makes `calls` calls."""
     rounds = []
     for _ in range(ROUNDS):
         began = time.thread_time_ns()
@@ -99,7 +99,7 @@ def nanoseconds(work: Callable[[], object], calls: int) -> float:
 
 
 def launching(function: Any) -> Callable[[], None]:
-    """So many launches."""
+    """Returns a function that makes LAUNCHES launches."""
 
     def launch() -> None:
         grid, block, args = (8,), (128,), ()
@@ -110,7 +110,7 @@ def launching(function: Any) -> Callable[[], None]:
 
 
 def timed_launches() -> float:
-    """A launch with events around it, and what the probe's thread does with it later."""
+    """The time of a launch with events around it, including the later work of the probe's thread."""
     function, launches = probed(Runtime())
     launches.timer.prepare(0)
 

@@ -51,7 +51,7 @@ def run(name: str, directory: Path) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """Describes the machine."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     cpu = models[0] if models else platform.processor()

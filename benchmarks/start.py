@@ -1,11 +1,11 @@
-"""Measures what a start of the bridge costs until it is ready: with no machine code on disk, and with all of it.
+"""Measures the start of the bridge until it is ready: with no machine code on disk, and with all of it.
 
     python benchmarks/start.py
     python benchmarks/start.py --python OTHER/bin/python --warm 5     another installation
 
 The broker is the embedded one, in this process, and not counted. Processor time is that of the bridge and of the second
-process that it compiles with. `everything` is when no part is left to compile, also of those that readiness can do
-without.
+process that it compiles with. `everything` ends when no part is left to compile, including the parts that readiness
+does not need.
 """
 
 import argparse
@@ -40,10 +40,10 @@ class Start:
     Attributes:
         ready_seconds: From the command to the first 200 of `/-/ready`.
         ready_cpu_seconds: Processor time until then, of both processes.
-        ready_own_cpu_seconds: That of the bridge alone: what it takes where a second core is free.
+        ready_own_cpu_seconds: Processor time of the bridge alone: the time of a start where a second core is free.
         everything_cpu_seconds: Processor time until nothing is left to compile.
         resident_mib: Resident memory of the bridge, once nothing is left to compile.
-        anonymous_mib: What of it no file backs.
+        anonymous_mib: The part of it that no file backs.
         most_resident_mib: The most that all its processes held at one look.
     """
 
@@ -155,7 +155,7 @@ def show(name: str, starts: list[Start]) -> None:
 
 
 def main() -> None:
-    """One cold start, and some warm ones from what it has kept."""
+    """One cold start, and some warm starts with its machine code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", default=sys.executable, help="the installation to start; default: this one")
     parser.add_argument("--warm", type=int, default=5, help="warm starts")

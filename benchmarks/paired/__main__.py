@@ -1,11 +1,11 @@
-"""What the probe costs a program: paired runs, with and without it, interleaved.
+"""Overhead of the probe in a program: paired runs, with and without it, interleaved.
 
     python -m benchmarks.paired --programs launch,compute,torch --methods event,cupti --pairs 12 --json paired.json
 
 Each pair runs the program twice in processes of their own, in random order, so that a drifting clock or a warming GPU
-hits both sides alike. An exporter runs beside all of them, fed or not, so that it costs both sides the same. Told is
-the ratio of the timed sections (with / without): the mean over the pairs on the logarithm's scale, with its 95 %
-interval by Student's t. Programs that need a library or a GPU that is not there are named and left out.
+hits both sides alike. An exporter runs beside all of them, fed or not, so that it costs both sides the same. The result
+is the ratio of the timed sections (with / without): the mean over the pairs on the logarithm's scale, with its 95 %
+interval by Student's t. Programs that need a missing library or GPU are named and skipped.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What the pairs of one program say; shares of the time without the probe, 0.01 being 1 %."""
+    """Overhead in the pairs of one program, as shares of the time without the probe; 0.01 is 1 %."""
 
     program: str
     method: str
@@ -63,7 +63,7 @@ class Overhead:
         """Against the aim of at most 1 %."""
         if self.high <= AIM:
             return "within 1 %"
-        return "above 1 %" if self.low > AIM else "not told apart from 1 %"
+        return "above 1 %" if self.low > AIM else "not distinguishable from 1 %"
 
 
 class UnavailableError(Exception):
@@ -94,8 +94,8 @@ def run(program: str, method: str | None, socket: Path) -> dict[str, Any]:
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     if done.returncode:
         raise UnavailableError((done.stderr.strip().splitlines() or ["no message"])[-1])
-    told: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return told
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def measure(program: str, method: str, pairs: int, socket: Path) -> Overhead:
@@ -141,7 +141,7 @@ def table(rows: Sequence[Overhead]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run what was asked for."""
+    """Run the requested pairs."""
     parser = argparse.ArgumentParser("python -m benchmarks.paired", description=__doc__)
     parser.add_argument("--programs", default=",".join(PROGRAMS), help=f"of {', '.join(PROGRAMS)}")
     parser.add_argument("--methods", default="auto", help=f"of {', '.join(METHODS)}")

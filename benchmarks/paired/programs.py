@@ -1,8 +1,8 @@
 """The programs that are timed with and without the probe: `python benchmarks/paired/programs.py NAME`.
 
 Each warms up (contexts, compilation, clocks), then times one section that ends with a synchronisation, and prints one
-line of JSON: `{"seconds": …, "launches": …}`. What the launch-bound ones do per launch is as little as a program can
-do, so that what a probe adds to a launch shows in full.
+line of JSON: `{"seconds": …, "launches": …}`. The launch-bound programs do as little as possible per
+launch, so that the probe's addition to a launch is fully visible.
 """
 
 import json
@@ -70,7 +70,7 @@ def training_step() -> tuple[int, Callable[[], None]]:
 
 
 def without_a_gpu() -> tuple[int, Callable[[], None]]:
-    """Python alone: what the probe costs a program that inherits the environment and never has a CUDA context."""
+    """Python alone: a program that inherits the probe's environment and never has a CUDA context."""
 
     def section() -> None:
         total = 0

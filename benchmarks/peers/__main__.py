@@ -2,7 +2,7 @@
 
     python -m benchmarks.peers --series 10000,100000 --peers kernelcast,collector --json peers.json
 
-One process at a time. What cannot be built here is named and left out.
+One process runs at a time. A program that cannot be built here is named and skipped.
 """
 
 import argparse
@@ -94,7 +94,7 @@ def write(path: Path | None, before: Mapping[str, Any], results: Sequence[Figure
 
 
 def main() -> None:
-    """Build, measure, print, and write what was asked for."""
+    """Build, measure, print, and write the requested output."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--series", default="10000,100000,1000000", help="sizes; by default %(default)s")
     parser.add_argument("--points", type=int, default=6_000_000, help="points of each backlog; by default %(default)s")

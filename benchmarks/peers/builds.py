@@ -1,4 +1,4 @@
-"""Where the peers come from: built from their own modules into a cache folder; nothing of them is kept here."""
+"""Builds the other bridges from their own modules into a cache folder; the repository contains no part of them."""
 
 import os
 import shutil

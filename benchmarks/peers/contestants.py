@@ -1,9 +1,8 @@
-"""What is compared: kernelcast's bridge and its peers, each with its command and its best reasonable configuration.
+"""The compared bridges: kernelcast's and others, each with its command and its best reasonable configuration.
 
-All keep a series for the same time after its last point and read from the beginning: kernelcast's own way, to end it
-after so many of its own intervals, is put out of the way. While they are stopped, they stay
-in their consumer group; Telegraf has no setting for that and joins again, which takes it about a second. What is not
-named here is at each one's default.
+All keep a series for the same time after its last point and read from the beginning; kernelcast's rule to end a series
+after a number of its own intervals is switched off. While they are stopped, they stay in their consumer group; Telegraf
+has no setting for that and joins again, which takes about a second. All other settings have their defaults.
 """
 
 import json
@@ -28,7 +27,7 @@ LIMIT_SERIES: Final = 10_000_000
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a contestant runs: files, broker, topic, port."""
+    """The environment of a contestant: files, broker, topic, port."""
 
     directory: Path
     bootstrap_servers: str
@@ -47,9 +46,9 @@ class Contestant:
     """One bridge from Kafka to `/metrics`.
 
     Attributes:
-        name: What the tables call it.
+        name: Its name in the tables.
         version: Its release.
-        encoding: What it reads.
+        encoding: The format that it reads.
         command: Its command line; writes its configuration.
         health: The path that answers 2xx once it runs.
         quiet_seconds: Longer than any pause that it makes while there is work.

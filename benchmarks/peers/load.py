@@ -24,9 +24,9 @@ POINTS: Final = METRICS * GPUS
 PARTITIONS: Final = 4
 FAMILY: Final = "BENCH"
 NODE: Final = "_____"
-"""Stands in a template for the node's five digits."""
+"""Placeholder in a template for the node's five digits."""
 TIME: Final = 0x0123_4567_89AB_CDEF
-"""Stands in a template for a time; its eight bytes occur nowhere else."""
+"""Placeholder in a template for a time; its eight bytes occur nowhere else."""
 VALUE: Final = struct.unpack("<d", bytes(range(0x41, 0x49)))[0]
 FLUSH_SECONDS: Final = 300.0
 
@@ -46,14 +46,14 @@ def labels(gpu: int) -> dict[str, str]:
 
 
 class Encoding(Protocol):
-    """How a node's points are written."""
+    """The encoding of a node's points."""
 
     def message(self, node: int, time_ns: int, values: np.ndarray) -> bytes:
         """One node's message; values of shape (METRICS, GPUS)."""
 
 
 class Otlp:
-    """OTLP's ExportMetricsServiceRequest in protobuf: what kernelcast and the Collector read."""
+    """OTLP's ExportMetricsServiceRequest in protobuf, for kernelcast and the Collector."""
 
     def __init__(self) -> None:
         self._template = _otlp_template()
@@ -102,7 +102,7 @@ class Influx:
 
 
 class Topic:
-    """A topic with the points of so many nodes.
+    """A topic with the points of a number of nodes.
 
     Attributes:
         name: The topic's name.
@@ -131,7 +131,7 @@ class Topic:
 
     @property
     def series(self) -> int:
-        """How many series the nodes have."""
+        """Number of series of the nodes."""
         return self.nodes * POINTS
 
     def delete(self) -> None:
@@ -139,7 +139,7 @@ class Topic:
         self._admin.delete_topics([self.name])[self.name].result(30)
 
     def send(self, ticks: int, *, nodes: int | None = None) -> int:
-        """Let the nodes, or the first of them, send so many more messages each; how many points that is."""
+        """Sends more messages of the nodes, or of the first of them; returns the number of points."""
         sending = self.nodes if nodes is None else nodes
         for _ in range(ticks):
             self.ticks += 1
@@ -160,7 +160,7 @@ class Topic:
         return messages * POINTS
 
     def _message(self, node: int) -> bytes:
-        """The first metric of the first GPU tells the tick, so that a page shows how far its process has read."""
+        """The first metric of the first GPU holds the tick, so that a page shows the position of its process."""
         values = self._random.random((METRICS, GPUS)) * 100
         values[0, 0] = self.ticks
         return self._encoding.message(node, time.time_ns(), values)

@@ -1,4 +1,4 @@
-"""What figures were measured on."""
+"""The machine of a measurement."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from tests.service.servers import KAFKA_VERSION
 
 
 def machine() -> dict[str, Any]:
-    """What it ran on."""
+    """Describes the machine."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {

@@ -1,8 +1,8 @@
 """One contestant at one size: started on an empty topic, given every series, then a backlog, then scraped.
 
-The process is stopped (SIGSTOP) while messages are written, so that the writer takes nothing of what is measured, and
-goes on with everything before it. It is done when it is at rest, which a scrape then proves: every series is there, and
-every node at its last tick.
+The process is stopped (SIGSTOP) while messages are written, so that the writer does not disturb the measurement, and
+then reads the backlog. It has finished when it is idle and a scrape shows every series, and every node at its last
+tick.
 """
 
 import statistics
@@ -26,7 +26,7 @@ SETTLE_SECONDS: Final = 0.5
 SCRAPES: Final = 3
 LATENCIES: Final = 5
 ENOUGH_SECONDS: Final = 15.0
-"""What has taken so long is not repeated: the pages of some take half a minute."""
+"""A measurement that takes longer is not repeated: the pages of some processes take half a minute."""
 LATENCY_SECONDS: Final = 120.0
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Size:
-    """How much.
+    """The size of a measurement.
 
     Attributes:
         series: How many series, rounded up to whole nodes.
@@ -46,23 +46,23 @@ class Size:
 
     @property
     def nodes(self) -> int:
-        """How many nodes that is."""
+        """Number of nodes."""
         return -(-self.series // POINTS)
 
     @property
     def ticks(self) -> int:
-        """How often each of them sends."""
+        """Number of messages of each node."""
         return max(1, round(self.points / (self.nodes * POINTS)))
 
 
 @dataclass
 class Figures:
-    """What was measured; times in seconds, memory in bytes, rates in points per second.
+    """The measured figures; times in seconds, memory in bytes, rates in points per second.
 
     Attributes:
-        contestant: Who.
+        contestant: The name of the process.
         version: Its release.
-        series: How many series.
+        series: Number of series.
         points: Points of the backlog.
         idle_bytes: Resident memory before the first point.
         resident_bytes: Resident memory with every series known, after scrapes.
@@ -89,7 +89,7 @@ class Figures:
 
     @property
     def bytes_per_series(self) -> float:
-        """What a series costs: the growth since the process had none."""
+        """Memory per series: the growth since the process had none."""
         return (self.resident_bytes - self.idle_bytes) / self.series
 
     def as_dict(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Run:
         """Run it from its start to its end.
 
         Raises:
-            AssertionError: It did not start, or does not show what it was given.
+            AssertionError: It did not start, or does not show all series.
             TimeoutError: It did not come to rest.
         """
         with tempfile.TemporaryDirectory(prefix="kernelcast-peers-") as directory:
@@ -156,7 +156,7 @@ class Run:
         return True
 
     def _backlog(self, process: Process, ticks: int) -> tuple[int, Watch]:
-        """Let it read what was written while it was stopped; done when it is at rest and everything is on its page."""
+        """Continue the process, and wait until it is idle and its page has the whole backlog."""
         with process.stopped():
             self._say(f"writing {ticks * self._topic.series:,} points")
             points = self._topic.send(ticks)
@@ -170,7 +170,7 @@ class Run:
                 return points, watch
 
     def _missing(self) -> str:
-        """What the page lacks: every series must be there, and every node at its last tick."""
+        """Missing parts of the page: it must have every series, and every node at its last tick."""
         text = scrape.scrape(self._port, scrape.REQUESTS["text"], keep=True).text()
         shown, ticks = scrape.series_shown(text), scrape.ticks_shown(text)
         if shown < self._topic.series or len(ticks) < self._topic.nodes:

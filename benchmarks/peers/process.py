@@ -1,4 +1,4 @@
-"""A process seen from outside: what it has used of the processor and the memory, whether it is at work."""
+"""A process seen from outside: its processor time, its memory, and whether it is busy."""
 
 import os
 import signal
@@ -49,11 +49,11 @@ class Process:
 
 
 class Watch:
-    """How long a process works, and on how much of the processor, from now until it comes to rest.
+    """Measures the working time and the processor time of a process from now until it is idle.
 
     Attributes:
         seconds: From the beginning to the end of its last stretch of work so far; at least the time between two looks.
-        cpu_seconds: What it used in that time.
+        cpu_seconds: Processor time in that period.
     """
 
     def __init__(self, process: Process) -> None:

@@ -1,4 +1,4 @@
-"""Scrapes as Prometheus makes them: what is asked for, what comes back, how long that takes."""
+"""Scrapes with Prometheus's headers: requests, answers and durations."""
 
 import http.client
 import re
@@ -81,10 +81,10 @@ def scrape(port: int, headers: Mapping[str, str], *, path: str = "/metrics", kee
 
 
 def series_shown(text: bytes) -> int:
-    """How many of the fleet's series a page has."""
+    """Number of the fleet's series on a page."""
     return text.count(b"\n%s_" % FAMILY.encode())
 
 
 def ticks_shown(text: bytes) -> list[int]:
-    """What tick each node is at, in no order."""
+    """The last tick of each node, in no order."""
     return [int(float(match)) for match in PROGRESS.findall(text)]

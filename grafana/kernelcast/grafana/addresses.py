@@ -1,4 +1,4 @@
-"""Where dashboards are found: their uids stand in file names, links and alerts, so they never change."""
+"""The uids of the dashboards. File names, links and alerts contain them, so they never change."""
 
 from typing import Final
 

@@ -116,7 +116,7 @@ def _profile(name: str) -> rules.Profile:
 
 @contextmanager
 def _exit_on_configuration_error() -> Iterator[None]:
-    """Say what is wrong in one line, and end with the code for configuration."""
+    """Prints a configuration error in one line and exits with the code for configuration."""
     try:
         yield
     except ConfigurationError as error:

@@ -12,12 +12,12 @@ FILE: Final = "prometheus.yaml"
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
 _OF_WHAT: Final = "accelerator|degradation|forecast|gpu|hint|infiniband|probe|tpu|tunable"
 _TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_OF_WHAT})_.+"
-"""What reaches Prometheus through Kafka and the bridge; reading it from a daemon too would count it twice."""
+"""Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Daemons:
-    """Daemons that Prometheus reads for what they say about themselves, each as `HOST:PORT`."""
+    """Daemons that Prometheus scrapes for their own metrics, each as `HOST:PORT`."""
 
     exporters: Sequence[str] = ()
     predictors: Sequence[str] = ()

@@ -53,9 +53,9 @@ def increase(selector: str) -> str:
 
 
 def happened(selector: str, *, window: str = "$__rate_interval") -> str:
-    """How often something rare happened within the window; nothing where it did not.
+    """The number of rare events within the window; no series without an event.
 
-    A counter that is born with its first event stands at 1 from its first sample on, and `increase` sees nothing.
+    The first sample of a counter that is created by its first event is 1, so `increase` does not count that event.
     """
     return f"increase({selector}[{window}]) > 0 or ({selector} > 0 unless {selector} offset {window})"
 
@@ -66,7 +66,7 @@ def ranked(expr: str) -> str:
 
 
 def share(part: str, *, of: str, by: str) -> str:
-    """What part of a whole each group is: `sum by (by) (part)` over the sum of `of`."""
+    """Each group's share of a whole: `sum by (by) (part)` divided by the sum of `of`."""
     return f"sum by ({by}) ({part}) / scalar(sum({of}))"
 
 

@@ -1,4 +1,4 @@
-"""GPUs and TPUs side by side, in the rows that both have; then what a TPU's runtime tells of itself."""
+"""GPUs and TPUs side by side, in the rows that both have; then the metrics of a TPU's runtime."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Each daemon by itself: what it holds, and whether it has the time for its work."""
+"""Each daemon: its series, its limits and its timing."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, time_series

@@ -1,4 +1,4 @@
-"""Where the GPU's wall time goes, what copies carry, and what the program's threads wait for."""
+"""The GPU's wall time by activity, copies, and waits of the program's threads."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row

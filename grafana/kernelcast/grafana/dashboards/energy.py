@@ -1,4 +1,4 @@
-"""Energy: what kernels are estimated to take of what the GPU measured, and what it took while idle."""
+"""Energy: the GPU's measured energy, divided over kernels and idle time by estimate."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The exporters: whether they keep their deadlines, read their GPUs, and get rid of what they measure."""
+"""The exporters: deadlines, reading of the GPUs, and delivery to Kafka."""
 
 from typing import Final
 

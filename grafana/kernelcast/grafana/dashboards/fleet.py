@@ -1,4 +1,4 @@
-"""The fleet: which kernel, when, what to change; and how much there is."""
+"""The fleet: hottest kernel, next breach, hints, and counts."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What is expected: values with their intervals, and the probability of a breach with its cause."""
+"""Forecasts with their intervals, and the probability of a breach with its cause."""
 
 from typing import Any, Final
 

@@ -1,4 +1,4 @@
-"""What the dashboards share: their variables and the events drawn over every graph."""
+"""Parts that all dashboards share: variables, and events drawn over every graph."""
 
 from typing import Any, Final
 

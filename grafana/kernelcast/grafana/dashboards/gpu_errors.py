@@ -1,4 +1,4 @@
-"""What goes wrong on GPUs: XIDs, memory errors, rows remapped, time lost to limits."""
+"""Errors of GPUs: XIDs, memory errors, remapped rows, time lost to limits."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What comes into GPUs and leaves them: PCIe and NVLink."""
+"""Traffic and errors of the GPUs' links: PCIe and NVLink."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards.devices import GPU, INSTANCE, each, each_rate

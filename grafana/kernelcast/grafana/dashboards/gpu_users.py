@@ -1,4 +1,4 @@
-"""Users of the GPUs, process by process; and what the exporter could not tell of them."""
+"""Users of the GPUs, process by process, and the rows that a GPU does not report."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Tuning hints: what can be tuned, what was proposed, what became of it, and what it brought."""
+"""Tuning hints: tunables, proposals, outcomes and measured gains."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.model.dashboard import Row

@@ -1,4 +1,4 @@
-"""What nodes exchange over InfiniBand and RoCE."""
+"""Traffic, state and errors of InfiniBand and RoCE ports."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""kernelcast's own health: from the exporters through Kafka to what Prometheus and the predictor read."""
+"""kernelcast's own health: from the exporters through Kafka to Prometheus and the predictor."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import daemons, exporters, probes

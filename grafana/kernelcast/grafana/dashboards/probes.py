@@ -1,4 +1,4 @@
-"""How kernels are measured: by which method, how completely, at what cost, and what the probes gave up."""
+"""The measurement of kernels: method, coverage, overhead and losses of the probes."""
 
 from typing import Final
 

@@ -37,7 +37,7 @@ class Annotation:
     color: str
 
     def to_json_data(self) -> dict[str, Any]:
-        """As grafanalib's encoder asks for it."""
+        """Returns the annotation for grafanalib's JSON encoder."""
         return {
             "name": self.name,
             "datasource": dict(DATASOURCE),
@@ -65,7 +65,7 @@ _GRAFANAS_OWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Dashboard:
-    """One dashboard; its uid names its file and stands in links and alerts, so it never changes."""
+    """One dashboard; its uid is in its file name, in links and in alerts, so it never changes."""
 
     uid: str
     title: str

@@ -1,4 +1,4 @@
-"""What grafanalib 0.7.1 emits, brought to the format of Grafana 11 and later.
+"""Converts the output of grafanalib 0.7.1 to the format of Grafana 11 and later.
 
 grafanalib stopped at schema 12: dead keys, nulls for everything unset, a default of 100 points a graph. Below schema 14
 Grafana overwrites `graphTooltip`, and one line of releases refuses anything below 21. Schema 39 is native to Grafana 11

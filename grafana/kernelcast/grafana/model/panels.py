@@ -22,12 +22,12 @@ CALM: Final[Thresholds] = ((None, "green"),)
 
 @dataclass(frozen=True, slots=True)
 class PanelText:
-    """What a panel says it is for.
+    """A panel's title, description and text for an empty result.
 
     Attributes:
         title: A few words.
         description: The question it answers, in a sentence or two.
-        nothing: What it says where there is nothing to show and that is no fault; empty leaves Grafana's "No data".
+        nothing: The text for an empty result that is no fault; an empty string leaves Grafana's "No data".
     """
 
     title: str
@@ -37,7 +37,7 @@ class PanelText:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Unit and range of a panel's values; thresholds only where somebody would act on them.
+    """Unit and range of a panel's values; thresholds only if they require an action.
 
     A graph draws its thresholds as dashed lines, shows at least up to `soft_high`, and can be logarithmic.
     """
@@ -51,7 +51,7 @@ class Axis:
     logarithmic: bool = False
 
     def defaults(self) -> Json:
-        """As `fieldConfig.defaults`."""
+        """Returns the axis as `fieldConfig.defaults`."""
         steps = [{"color": color, "value": value} for value, color in self.thresholds]
         return {
             "unit": self.unit,
@@ -80,7 +80,7 @@ class PlainPanel(core.Panel):  # type: ignore[misc]  # grafanalib publishes no t
     field_config: Json = attr.ib(factory=dict)
 
     def to_json_data(self) -> Json:
-        """As grafanalib's encoder asks for it."""
+        """Returns the panel for grafanalib's JSON encoder."""
         body = {"type": self.panel_type, "options": self.options, "fieldConfig": self.field_config}
         plain: Json = self.panel_json(body)
         return plain
@@ -88,7 +88,7 @@ class PlainPanel(core.Panel):  # type: ignore[misc]  # grafanalib publishes no t
 
 @dataclass(frozen=True, slots=True)
 class LineStyle:
-    """How a time series is drawn."""
+    """The drawing style of a time series."""
 
     stacked: bool = False
     bars: bool = False
@@ -107,7 +107,7 @@ def limits(ending: str) -> Json:
 
 
 def grey(name: str) -> Json:
-    """An override that draws the series of this name in grey: it is what the others leave."""
+    """An override that draws the series of this name in grey; it is the remainder of the others."""
     return {
         "matcher": {"id": "byName", "options": name},
         "properties": [{"id": "color", "value": {"fixedColor": "#8e8e8e", "mode": "fixed"}}],
@@ -182,11 +182,11 @@ class Column:
 
     Attributes:
         source: The field it shows.
-        heading: What stands above it.
+        heading: The column's title.
         unit: Grafana's unit; empty for text.
         bar: Whether a share draws as a bar.
-        width: Pixels; 0 takes an equal part of what the other columns leave.
-        alarm: From where on a bar is red.
+        width: Pixels; 0 takes an equal part of the remaining width.
+        alarm: The value from which a bar is red.
     """
 
     source: str
@@ -197,7 +197,7 @@ class Column:
     alarm: float | None = None
 
     def override(self) -> Json:
-        """As an entry of `fieldConfig.overrides`."""
+        """Returns the column as an entry of `fieldConfig.overrides`."""
         properties: list[Json] = []
         if self.unit:
             properties += [{"id": "unit", "value": self.unit}, {"id": "noValue", "value": "-"}]
@@ -286,7 +286,7 @@ def heatmap(text: PanelText, query: Query, unit: str, *, width: int = 12, height
 def state_timeline(
     text: PanelText, queries: Sequence[Query], states: Mapping[str, tuple[str, str]], *, height: int = 6
 ) -> Placed:
-    """Which state each series was in, over time.
+    """A timeline of each series' states.
 
     Args:
         text: Title and description.

@@ -29,7 +29,7 @@ class LabelVariable:
     several: bool = True
 
     def to_json_data(self) -> dict[str, Any]:
-        """As grafanalib's encoder asks for it."""
+        """Returns the variable for grafanalib's JSON encoder."""
         query = f"label_values({self.selector}, {self.label})"
         return {
             "name": self.name,
@@ -56,10 +56,10 @@ class LabelVariable:
 
 @dataclass(frozen=True, slots=True)
 class DatasourceVariable:
-    """Which Prometheus to ask; every panel, query, variable and annotation refers to it."""
+    """The variable that selects the Prometheus; every panel, query, variable and annotation uses it."""
 
     def to_json_data(self) -> dict[str, Any]:
-        """As grafanalib's encoder asks for it."""
+        """Returns the variable for grafanalib's JSON encoder."""
         return {
             "name": "datasource",
             "label": "Data source",

@@ -1,4 +1,4 @@
-"""Alerts about the bridge: what stands between Kafka and Prometheus."""
+"""Alerts about the bridge from Kafka to Prometheus."""
 
 from typing import Final
 

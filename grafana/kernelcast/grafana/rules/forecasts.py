@@ -1,4 +1,4 @@
-"""Alerts about what is predicted, and about how far predictions can be trusted."""
+"""Alerts about predicted breaches, and about the coverage of forecasts."""
 
 from typing import Final
 

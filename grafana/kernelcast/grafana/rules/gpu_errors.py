@@ -1,4 +1,4 @@
-"""Alerts about errors that the driver reports: XIDs by whose fault they usually are, and memory that lost data."""
+"""Alerts about errors that the driver reports: XIDs by their usual cause, and memory that lost data."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Alerts about the GPUs themselves: there, cool, with memory left; and about what cannot be read of them."""
+"""Alerts about the GPUs: absent, hot, slowed down, nearly full or unreadable."""
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS

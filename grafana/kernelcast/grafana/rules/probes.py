@@ -1,4 +1,4 @@
-"""Alerts about the probes that measure kernels: what they cost, what they miss, and that they gave up."""
+"""Alerts about the probes that measure kernels: overhead, coverage, losses, and probes that are off."""
 
 from typing import Final
 
