@@ -15,7 +15,8 @@ own newest one to the newest one of all partitions, including those of other rep
 has grown within one time-to-live are exposed together.
 
 Time in which Kafka does not answer for a partition does not count as silence of its series (`contact`). After a topic
-has grown, it counts while Kafka takes messages in other partitions: the series may have moved there, to another replica.
+has grown, it counts while Kafka takes messages in other partitions: the series may have moved there, to another
+replica.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -62,7 +62,7 @@ class Run:
         self.scores = Scores()
 
     def results(self) -> tuple[Mapping[int, Mapping[str, float]], Mapping[SeriesKey, Future]]:
-        """By number of a row its columns, and by series what follows its last row."""
+        """Return the columns of each row, by its number, and the forecasts after the end of each series."""
         rows: dict[int, dict[str, float]] = {}
         after: dict[SeriesKey, Future] = {}
         total, done = sum(batch.panel.rows for batch in self._batches), 0

@@ -141,7 +141,7 @@ def _batch(group: Sequence[GriddedSeries]) -> Batch:
 
 
 def spread(batch: Batch, columns: Mapping[str, Floats]) -> dict[int, dict[str, float]]:
-    """By number of a row, its columns.
+    """Return the columns of each row, by its number.
 
     Args:
         batch: The series.

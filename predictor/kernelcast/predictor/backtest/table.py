@@ -52,7 +52,7 @@ class Table:
     columns: list[tuple[str, ...]] = field(default_factory=list)
 
     def series(self) -> dict[SeriesKey, list[int]]:
-        """By series, the numbers of its rows in input order."""
+        """Return the numbers of the rows of each series, in input order."""
         found: dict[SeriesKey, list[int]] = {}
         for number, key in enumerate(self.keys):
             found.setdefault(key, []).append(number)

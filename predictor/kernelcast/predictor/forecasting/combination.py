@@ -20,7 +20,7 @@ MIN_ERRORS: Final = 12
 """Errors that a method must have made before it has any weight."""
 MEMORY_INTERVALS: Final = 336.0
 WINDOW_INTERVALS: Final = 4096
-"""Errors of the last so many intervals make the quantiles."""
+"""Quantiles are made of the errors of at most this many intervals."""
 SKIPPED_SHARE: Final = 0.3
 """The first errors of a series were made with less history than the present forecast has: this share is left out."""
 UPDATES: Final = 128

@@ -29,12 +29,12 @@ class Panel:
 
     @property
     def rows(self) -> int:
-        """How many series there are."""
+        """Number of series."""
         return int(self.values.shape[0])
 
     @property
     def length(self) -> int:
-        """How many intervals there are."""
+        """Number of intervals."""
         return int(self.values.shape[1])
 
     @property

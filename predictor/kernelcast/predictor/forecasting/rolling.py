@@ -60,7 +60,7 @@ def damped_trend(values: Floats, alpha: float, beta: float, phi: float) -> tuple
 
 
 def rolling_median(values: Floats, length: int) -> Floats:
-    """Median of the last `length` values; before there are as many, the first one stands for what is missing."""
+    """Median of the last `length` values; the first value is repeated before the beginning."""
     length = min(length, values.shape[1])
     found = np.empty_like(values)
     group = max(1, BYTES_AT_ONCE // (8 * length * values.shape[1]))

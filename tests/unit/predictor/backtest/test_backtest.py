@@ -1,4 +1,4 @@
-"""`kernelcast backtest`: what it reads, refuses and writes."""
+"""Input, output and errors of `kernelcast backtest`."""
 
 import csv
 import math
