@@ -1,0 +1,98 @@
+"""Forecasts 1 h and 6 h ahead of recorded metrics, from rolling origins.
+
+The yardstick is the median of the last hour with the empirical quantiles of its own past errors; beside it the seasonal
+naive. Figures are geometric means over series of the ratio of mean absolute errors, and of CRPS (the mean quantile loss
+at 19 levels). Every series is one file of `timestamp,value` in a folder of the Numenta Anomaly Benchmark whose name
+begins with `real`; artificial ones are left out.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from benchmarks.predictor.hourly import Floats
+from benchmarks.predictor.options import Options
+
+from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches
+from kernelcast.predictor.backtest.table import read
+from kernelcast.predictor.forecasting.combination import error_quantiles, forecast
+from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, rolling_median
+
+LEVELS: Final = tuple(level / 20 for level in range(1, 20))
+BOUNDS: Final = (0.025, 0.975)
+HOURS: Final = (1, 6)
+HOUR_SECONDS: Final = 3600.0
+ORIGINS_AN_HOUR: Final = 4
+LEARNING_DAYS: Final = 2
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Score every recorded series."""
+    folder = options.recordings("nab")
+    paths = sorted(path for path in folder.rglob("*.csv") if _real(path, folder))
+    results = {}
+    for path in paths:
+        (batch,) = batches(read([path]), GridOptions())
+        results[str(path.relative_to(folder))] = {f"{hours}h": _score(batch, hours) for hours in HOURS}
+    return {"series": results, "mean": {f"{hours}h": _summary(list(results.values()), f"{hours}h") for hours in HOURS}}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The summary as text."""
+    lines = [f"{len(result['series'])} recorded series; ratios to the median of the last hour, geometric means"]
+    lines += [f"{'':8}{'MAE':>8}{'CRPS':>8}{'seasonal naive MAE':>20}{'95 % bounds cover':>20}"]
+    for name, each in result["mean"].items():
+        lines.append(
+            f"{name:8}{each['mae']:8.3f}{each['crps']:8.3f}{each['seasonal_mae']:20.3f}{each['coverage']:20.3f}"
+        )
+    return "\n".join(lines)
+
+
+def _real(path: Path, folder: Path) -> bool:
+    parts = path.relative_to(folder).parts
+    return len(parts) == 1 or parts[-2].startswith("real")
+
+
+def _score(batch: Batch, hours: int) -> dict[str, float]:
+    lead = max(1, round(hours * HOUR_SECONDS / batch.interval_seconds))
+    hour = max(1, round(HOUR_SECONDS / batch.interval_seconds))
+    filled, known = forward_filled(batch.panel.values), batch.panel.known
+    ours = forecast(batch.panel, lead, (*LEVELS, *BOUNDS), batch.seasons)
+    median = rolling_median(filled, hour)
+    theirs = error_quantiles(median, filled, known, lead, LEVELS)
+    at = _targets(batch, lead, hour)
+    truth = batch.panel.values[0, at]
+    lower, upper = (lagged(each, lead)[0, at] for each in ours.quantiles[-2:])
+    season = batch.seasons[0] if batch.seasons else lead
+    naive = lagged(filled, -(-lead // season) * season)[0, at]
+    error = float(np.mean(np.abs(lagged(median, lead)[0, at] - truth)))
+    return {
+        "mae": float(np.mean(np.abs(lagged(ours.center, lead)[0, at] - truth))) / error,
+        "crps": _loss(ours.quantiles[: len(LEVELS)], lead, at, truth) / _loss(theirs, lead, at, truth),
+        "seasonal_mae": float(np.nanmean(np.abs(naive - truth))) / error,
+        "coverage": float(np.mean((truth >= lower) & (truth <= upper))),
+    }
+
+
+def _targets(batch: Batch, lead: int, hour: int) -> Any:
+    """Rows that are forecast: four an hour, after two days, where there is a value."""
+    first = LEARNING_DAYS * 24 * hour + lead
+    at = np.arange(first, batch.panel.length, max(1, hour // ORIGINS_AN_HOUR))
+    return at[batch.panel.known[0, at]]
+
+
+def _loss(quantiles: Floats, lead: int, at: Any, truth: Floats) -> float:
+    losses = []
+    for level, values in zip(LEVELS, quantiles, strict=True):
+        gap = truth - lagged(values, lead)[0, at]
+        losses.append(np.maximum(level * gap, (level - 1) * gap).mean())
+    return float(np.mean(losses))
+
+
+def _summary(results: Sequence[dict[str, dict[str, float]]], name: str) -> dict[str, float]:
+    rows = [each[name] for each in results]
+    ratios = {
+        key: float(np.exp(np.mean(np.log([row[key] for row in rows])))) for key in ("mae", "crps", "seasonal_mae")
+    }
+    return ratios | {"coverage": float(np.mean([row["coverage"] for row in rows]))}
