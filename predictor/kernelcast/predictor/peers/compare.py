@@ -11,12 +11,15 @@ LOW_QUANTILE_OF_NORMAL: Final = 0.4538
 """The quantile of the absolute value of a standard normal variable."""
 
 
-def median(values: Floats, axis: int) -> Floats:
-    """Median along an axis without NaN; NaN where every value is NaN. numpy's own warns of that."""
+def median(values: Floats, axis: int, *, lower: bool = False) -> Floats:
+    """Median along an axis without NaN; NaN where every value is NaN. numpy's own warns of that.
+
+    With `lower`, the lower middle one of an even number of values, not the mean of both.
+    """
     ranked = np.sort(values, axis=axis)
     known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
     low = np.take_along_axis(ranked, np.maximum((known - 1) // 2, 0), axis=axis)
-    high = np.take_along_axis(ranked, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
+    high = low if lower else np.take_along_axis(ranked, np.minimum(known // 2, values.shape[axis] - 1), axis=axis)
     return np.asarray(np.squeeze(np.where(known > 0, (low + high) / 2, np.nan), axis=axis))
 
 
@@ -81,13 +84,8 @@ def without_shared(excess: Floats, reference: Floats) -> Floats:
         The same shape. The shared part is the lower median of the replica's other members, at least 0, so that
         a single slow member hides no second one.
     """
-    return without_common(excess.T, reference.T).T
-
-
-def without_common(excess: Floats, reference: Floats) -> Floats:
-    """Take out of each member's excess the part that the rest of its row shares; see `without_shared`."""
-    common = others_median(reference, lower=True)
-    return excess - np.maximum(np.nan_to_num(common, nan=0.0), 0.0)
+    shared = others_median(reference.T, lower=True).T
+    return excess - np.maximum(np.nan_to_num(shared, nan=0.0), 0.0)
 
 
 def _without_own(ranked: Floats, position: Ints, index: Ints) -> Floats:

@@ -66,7 +66,7 @@ class PeerDetector:
         changed = [self._start(worker) for worker in np.flatnonzero(started).tolist()]
         changed += [self._end(worker, step) for worker in np.flatnonzero(ended).tolist()]
         self._courses = {worker: self._courses[worker] for worker in suspects}
-        self._observe_links(step)
+        self._observe_links(step, ratios)
         return changed
 
     def shares(self) -> Shares:
@@ -122,8 +122,8 @@ class PeerDetector:
         self.ended.append(finding)
         return finding
 
-    def _observe_links(self, step: PeerStep) -> None:
-        cost, found = self._links.update(step, self._workers.suspects)
+    def _observe_links(self, step: PeerStep, ratios: WorkerRatios) -> None:
+        cost, found = self._links.update(step, self._workers.suspects | ratios.slower)
         self.slow_links += found
         self._link_share = max(self._link_share, _total(cost))
 

@@ -68,8 +68,11 @@ class WorkHistory:
         return max(shared, *alone)
 
     def _levels(self) -> Floats:
-        """Shape (groups,), usual compute time of a unit: the median over replicas and steps."""
-        return median(self._means.swapaxes(0, 1).reshape(self._means.shape[1], -1), axis=1)
+        """Shape (groups,), usual compute time of a unit: the lower median over replicas of the median over steps.
+
+        Of two replicas the faster one counts; the other may be slow.
+        """
+        return median(median(self._means, axis=0), axis=1, lower=True)
 
 
 def _prolongation(flow: Floats, work: Floats) -> float:

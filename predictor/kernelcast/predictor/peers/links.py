@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.peers.compare import log_ratio, median, others_median, scatter
+from kernelcast.predictor.peers.compare import log_ratio, median, others_median
 from kernelcast.predictor.peers.findings import LinkFinding
 from kernelcast.predictor.peers.groups import Bools, Floats, Ints, PeerGroups
 from kernelcast.predictor.peers.panel import Links, PeerStep
@@ -15,7 +15,6 @@ SMALLEST_EXCESS: Final = float(np.log(1.5))
 """Links of one group carry equal messages over like paths; healthy ones were seen to differ by a tenth."""
 EXCESS_TO_OTHER_GROUPS: Final = float(np.log(3.0))
 """Paths between different groups differ by a factor of two in healthy jobs."""
-LIMIT_IN_SIGMA: Final = 4.0
 SMALLEST_COST: Final = 0.001
 
 
@@ -54,9 +53,8 @@ class LinkTest:
         excess = log_ratio(own, reference)
         work = float(np.nan_to_num(median(np.nansum(step.unit_seconds, axis=1), axis=0), nan=0.0))
         cost = np.maximum(own - reference, 0.0) * step.transfers / max(work, 1e-9)
-        bar = np.fmax(allowed, LIMIT_IN_SIGMA * scatter(excess))
         cheap = ~np.isnan(excess) & (cost < SMALLEST_COST)
-        started = self._persistence.update(np.where(cheap, 0.0, excess), bar)[1]
+        started = self._persistence.update(np.where(cheap, 0.0, excess), allowed)[1]
         found = [self._finding(link, step, own, reference, cost) for link in np.flatnonzero(started).tolist()]
         return np.where(self.active, np.nan_to_num(cost, nan=0.0), 0.0), found
 

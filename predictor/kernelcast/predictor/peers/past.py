@@ -1,4 +1,4 @@
-"""Reference of workers with few peers: their own past, relative to the change that all workers share."""
+"""Reference of workers with few peers: their own past, shifted by the change that all workers share."""
 
 from typing import Final
 
@@ -7,16 +7,20 @@ import numpy as np
 from kernelcast.predictor.peers.compare import median, others_median
 from kernelcast.predictor.peers.groups import Bools, Floats
 
-STEPS_TO_LEARN: Final = 5
-LEARNING_RATE: Final = 0.05
+FEWEST_STEPS: Final = 5
+STEPS: Final = 16
 
 
 class OwnPast:
-    """Usual compute time of each worker, learnt while nothing is slow; one thread uses it."""
+    """Usual compute time of each worker, learnt while nothing is slow; one thread uses it.
+
+    The levels are logarithms in the frame of the first steps: the shift that all workers share since then is taken
+    out of a step before it is learnt.
+    """
 
     def __init__(self, workers: int) -> None:
-        self._first: Floats = np.full((STEPS_TO_LEARN, workers), np.nan)
-        self._filled = np.zeros(workers, dtype=np.int64)
+        self._recent: Floats = np.full((STEPS, workers), np.nan)
+        self._learnt = np.zeros(workers, dtype=np.int64)
         self._level: Floats = np.full(workers, np.nan)
 
     def reference(self, seconds: Floats) -> Floats:
@@ -26,25 +30,20 @@ class OwnPast:
             seconds: Shape (n,), compute times of this step.
 
         Returns:
-            Shape (n,). The own past times the change of the other workers, the lower median of them. NaN until
-            five steps are known, and where no other worker has a past: then more work looks like a slow worker.
+            Shape (n,). The own level times the shift of the other workers, the lower median of them. NaN until
+            five steps are known, and where no other worker has a level: then more work looks like a slow worker.
         """
-        change = _log(seconds) - self._level
-        common = others_median(change[np.newaxis, :], lower=True)[0]
-        return np.asarray(np.exp(self._level + common))
+        shift = others_median((_log(seconds) - self._level)[np.newaxis, :], lower=True)[0]
+        return np.asarray(np.exp(self._level + shift))
 
     def learn(self, seconds: Floats, excluded: Bools) -> None:
-        """Take in a step's compute times; the level of excluded workers follows the change of the others."""
-        common = others_median((_log(seconds) - self._level)[np.newaxis, :], lower=True)[0]
+        """Take in a step's compute times, except those of excluded workers."""
         logs = _log(seconds)
+        shift = np.nan_to_num(median((logs - self._level), axis=0), nan=0.0)
         usable = ~np.isnan(logs) & ~excluded
-        filling = usable & (self._filled < STEPS_TO_LEARN)
-        self._first[self._filled[filling], filling] = logs[filling]
-        self._filled += filling
-        ready = filling & (self._filled == STEPS_TO_LEARN)
-        self._level[ready] = median(self._first[:, ready], axis=0)
-        change = np.where(usable & ~filling, logs - self._level, np.where(usable, 0.0, common))
-        self._level += LEARNING_RATE * np.nan_to_num(change, nan=0.0)
+        self._recent[self._learnt[usable] % STEPS, usable] = (logs - shift)[usable]
+        self._learnt += usable
+        self._level = np.where(self._learnt >= FEWEST_STEPS, median(self._recent, axis=0), np.nan)
 
 
 def _log(seconds: Floats) -> Floats:

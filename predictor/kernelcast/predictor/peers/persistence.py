@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.peers.compare import others_median
 from kernelcast.predictor.peers.groups import Bools, Floats, PeerGroups
 
 SLOW_WHEN_FAULTY: Final = 0.98
@@ -21,8 +20,8 @@ SLOW_WHEN_HEALTHY: Final = 0.02
 MOST_SLOW_WHEN_HEALTHY: Final = 0.6
 EVIDENCE_TO_START: Final = 8.0
 """Wald's bound for one false start in e^8, about 3,000, healthy courses; three slow steps reach it."""
-MOST_EVIDENCE: Final = 20.0
-"""A bound, so that a finding ends about six steps after the last slow one."""
+MOST_EVIDENCE: Final = 2.5
+"""A bound in multiples of the evidence to start, so that a finding ends about six steps after the last slow one."""
 PRIOR_STEPS: Final = 10.0
 DECAY: Final = 0.98
 
@@ -30,8 +29,9 @@ DECAY: Final = 0.98
 class Persistence:
     """State of the test for each member; one thread uses it."""
 
-    def __init__(self, groups: PeerGroups) -> None:
+    def __init__(self, groups: PeerGroups, *, evidence_to_start: float = EVIDENCE_TO_START) -> None:
         self._groups = groups
+        self._evidence_to_start = evidence_to_start
         self.evidence: Floats = np.zeros(groups.size)
         self.active: Bools = np.zeros(groups.size, dtype=np.bool_)
         self._slow = np.zeros(groups.size)
@@ -54,8 +54,10 @@ class Persistence:
         slow = known & (np.nan_to_num(excess) > np.where(self.active, limit / 2, limit))
         healthy = self._healthy_rate()
         gain = np.where(slow, np.log(SLOW_WHEN_FAULTY / healthy), np.log((1 - SLOW_WHEN_FAULTY) / (1 - healthy)))
-        self.evidence = np.clip(self.evidence + np.where(known, gain, 0.0), 0.0, MOST_EVIDENCE)
-        started = ~self.active & (self.evidence >= EVIDENCE_TO_START)
+        self.evidence = np.clip(
+            self.evidence + np.where(known, gain, 0.0), 0.0, self._evidence_to_start * MOST_EVIDENCE
+        )
+        started = ~self.active & (self.evidence >= self._evidence_to_start)
         ended = self.active & (self.evidence <= 0)
         self.active = (self.active | started) & ~ended
         self._count(known, slow)
@@ -63,9 +65,10 @@ class Persistence:
 
     def _healthy_rate(self) -> Floats:
         own = self._slow / (self._seen + PRIOR_STEPS)
-        peers = self._groups.members(others_median(self._groups.grid(own)))
-        rate = np.maximum(own, np.nan_to_num(peers, nan=0.0))
-        return np.clip(rate, SLOW_WHEN_HEALTHY, MOST_SLOW_WHEN_HEALTHY)
+        row, rows = self._groups.row, self._groups.rows
+        slow = np.bincount(row, weights=self._slow, minlength=rows)[row] - self._slow
+        seen = np.bincount(row, weights=self._seen, minlength=rows)[row] - self._seen
+        return np.clip(np.maximum(own, slow / (seen + PRIOR_STEPS)), SLOW_WHEN_HEALTHY, MOST_SLOW_WHEN_HEALTHY)
 
     def _count(self, known: Bools, slow: Bools) -> None:
         """Learn how often healthy members are slow; a course that may become a finding is counted once it is over."""

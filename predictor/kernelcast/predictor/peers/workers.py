@@ -11,19 +11,19 @@ from kernelcast.predictor.peers.compare import (
     others_known,
     others_median,
     scatter,
-    without_common,
-    without_shared,
 )
 from kernelcast.predictor.peers.findings import Basis
 from kernelcast.predictor.peers.groups import Bools, Floats, Ints, PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
 from kernelcast.predictor.peers.past import OwnPast
 from kernelcast.predictor.peers.persistence import Persistence
+from kernelcast.predictor.peers.sharing import SharedWork, without_stage
 
 FEWEST_PEERS: Final = 3
 """With fewer, the median of the peers says little; a worker is compared with its own past."""
 SMALLEST_EXCESS: Final = float(np.log(1.03))
 """Smallest deviation that matters; healthy workers of one job differ by 1 % or 2 %."""
+SLOWER_THAN_PEERS: Final = float(np.log(1.1))
 LIMIT_IN_SIGMA: Final = 4.0
 SCALE_STEPS: Final = 16
 LARGEST_STATIC_SIGMA: Final = 0.02
@@ -41,6 +41,7 @@ class WorkerRatios:
         log_ratio: Shape (n,), log ratio of the mean compute times.
         reference_seconds: Shape (n,), compute time of the reference.
         peers: Shape (n,), number of peers that reported.
+        slower: Shape (n,), clearly slower than the peers at this step, however few they are.
     """
 
     excess: Floats
@@ -48,6 +49,7 @@ class WorkerRatios:
     log_ratio: Floats
     reference_seconds: Floats
     peers: Ints
+    slower: Bools
 
 
 class WorkerTest:
@@ -57,6 +59,7 @@ class WorkerTest:
         self._groups = groups
         self._by_peers: Bools = groups.peers >= FEWEST_PEERS
         self._past = OwnPast(groups.size)
+        self._shared = SharedWork(groups)
         self._recent: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
         self._changes: Floats = np.full((SCALE_STEPS, groups.size), np.nan)
         self._steps = 0
@@ -109,15 +112,14 @@ class WorkerTest:
         typical = groups.members(median(log_ratio(units, others_median(units)), axis=2))
         against_peers = np.minimum(ratio, typical)
         from_past = log_ratio(typical_seconds, past_seconds)
-        reference_past = np.where(self.persistence.active, np.nan, from_past)
-        against_past = groups.members(without_common(groups.grid(from_past), groups.grid(reference_past)))
+        against_past = without_stage(groups, from_past, np.where(self.persistence.active, np.nan, from_past))
         raw = np.where(enough, against_peers, np.where(self._by_peers, np.nan, against_past))
-        data = np.where(self.persistence.active, np.nan, raw)
-        excess = groups.members(without_shared(groups.grid(raw), groups.grid(data)))
+        excess = self._shared.without(raw, np.where(self.persistence.active, np.nan, raw), self.limit())
         return WorkerRatios(
             excess,
             np.where(np.abs(raw) < np.abs(excess), raw, excess),
             np.where(enough, ratio, from_past),
             reference,
             peers,
+            np.nan_to_num(log_ratio(own, peers_seconds), nan=0.0) > SLOWER_THAN_PEERS,
         )
