@@ -17,12 +17,19 @@ KINDS: Final = (
     "slow from step k",
     "stage",
     "sequence in turn",
+    "sequence, random replica",
     "sequence at random",
     "link",
     "few peers, healthy",
     "few peers, slow from step k",
 )
-DIVISIONS: Final = {"stage": "stage", "sequence in turn": "sequence", "sequence at random": "sequence", "link": "link"}
+DIVISIONS: Final = {
+    "stage": "stage",
+    "sequence in turn": "sequence",
+    "sequence, random replica": "sequence",
+    "sequence at random": "sequence",
+    "link": "link",
+}
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,8 @@ def _uneven(kind: str, rng: np.random.Generator, draft: _Draft) -> None:
     elif kind == "sequence in turn":
         turn = np.arange(steps) % replicas
         draft.times[np.arange(steps), :, turn] *= rng.uniform(1.3, 2.0)
+    elif kind == "sequence, random replica":
+        draft.times[np.arange(steps), :, rng.integers(0, replicas, steps)] *= rng.uniform(1.3, 2.0)
     elif kind == "sequence at random":
         lengths = rng.normal(0, rng.uniform(0.25, 0.5), (steps, 1, replicas, units))
         draft.times *= np.exp(lengths)
@@ -106,7 +115,7 @@ def _trace(draft: _Draft) -> Trace:
     steps, stages, replicas, units = draft.times.shape
     stage, dp_rank = np.divmod(np.arange(stages * replicas), replicas)
     group, replica = np.divmod(np.arange((stages - 1) * replicas), replicas)
-    links = Links(group * replicas + replica, (group + 1) * replicas + replica, group)
+    links = Links(group * replicas + replica, (group + 1) * replicas + replica, group, np.zeros_like(group))
     compute = draft.times.reshape(steps, stages * replicas, units)
     transfer = draft.transfers.reshape(steps, (stages - 1) * replicas)
     count = np.full(transfer.shape[1], units)

@@ -7,7 +7,9 @@ def text(result: dict[str, Any]) -> str:
     """Recordings, injected slowdowns and simulated jobs, as text."""
     recordings = result.get("recordings", {"recording": result})
     parts = [_recording(name, recording) for name, recording in recordings.items()]
-    return "\n\n".join([*parts, _simulated(result["simulated"])])
+    if "simulated" in result:
+        parts.append(_simulated(result["simulated"]))
+    return "\n\n".join(parts)
 
 
 def _recording(name: str, recording: dict[str, Any]) -> str:

@@ -10,13 +10,13 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+from benchmarks.predictor.straggler_transfers import transfer_times
 from numpy.typing import NDArray
 
 from kernelcast.predictor.peers import Links, PeerGroups, PeerStep
 
 COLUMNS: Final = ("dp_rank", "stage", "rank", "step", "optype", "duration", "mb_id", "seq_id")
 WORKER: Final = ["stage", "dp_rank"]
-DIRECTIONS: Final = {"forward": 1, "backward": -1}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def of_rows(rows: pd.DataFrame) -> Trace:
         tensor=rows.groupby(WORKER)["rank"].rank(method="dense").astype(int),
     )
     units = _units(rows, len(numbers), len(workers))
-    links, transfers, count = _transfers(rows, workers, len(numbers))
+    links, transfers, count = transfer_times(rows, len(numbers))
     steps = [
         PeerStep(int(number), units[at], transfers[at], count[at].astype(np.int64)) for at, number in enumerate(numbers)
     ]
@@ -100,36 +100,3 @@ def _units(rows: pd.DataFrame, steps: int, workers: int) -> NDArray[np.float64]:
     units = np.full((steps, workers, max(len(batches), 1)), np.nan)
     units[complete["at"], complete["worker"], complete["batch"]] = complete["sum"]
     return units
-
-
-def _transfers(
-    rows: pd.DataFrame, workers: pd.DataFrame, steps: int
-) -> tuple[Links, NDArray[np.float64], NDArray[np.float64]]:
-    """Links between neighbouring stages, with the median time and number of their transfers in each step.
-
-    Sender and receiver wait for each other; whichever comes last measures the transfer alone, so the shorter of the
-    two durations is the transfer's.
-    """
-    paired = pd.concat([_pairs(rows, direction, int(workers["stage"].max()) + 1) for direction in DIRECTIONS])
-    shortest = paired[["duration", "duration_to"]].min(axis=1)
-    by_transfer = shortest.groupby([paired[name] for name in ("group", "worker", "worker_to", "at", "seq_id")]).max()
-    table = by_transfer.groupby(["group", "worker", "worker_to", "at"]).agg(["median", "size"]).reset_index()
-    link = table.groupby(["group", "worker", "worker_to"]).ngroup().to_numpy()
-    ends = table.groupby(link).first()
-    links = Links(*(ends[name].to_numpy(dtype=np.int64) for name in ("worker", "worker_to", "group")))
-    median = np.full((steps, len(ends)), np.nan)
-    median[table["at"], link] = table["median"]
-    count = np.zeros((steps, len(ends)))
-    count[table["at"], link] = table["size"]
-    return links, median, count
-
-
-def _pairs(rows: pd.DataFrame, direction: str, stages: int) -> pd.DataFrame:
-    """Sends of one direction, each with its receive; `group` numbers the stage and direction."""
-    offset = DIRECTIONS[direction]
-    sent = rows[rows["optype"] == f"{direction}-send"]
-    sent = sent.assign(stage_to=(sent["stage"] + offset) % stages, group=sent["stage"] * 2 + (offset > 0))
-    received = rows[rows["optype"] == f"{direction}-recv"]
-    received = received.rename(columns={"stage": "stage_to", "worker": "worker_to", "duration": "duration_to"})
-    shared = ["at", "dp_rank", "tensor", "stage_to", "seq_id"]
-    return sent.merge(received[[*shared, "worker_to", "duration_to"]], on=shared)

@@ -19,6 +19,8 @@ FEWEST_REPLICAS: Final = 4
 SLOWDOWNS: Final = {0.05: 10, 0.10: 10, 0.20: 3, 0.50: 3}
 """Injected slowdown, and the number of steps within which it is to be named."""
 JOBS_OF_A_KIND: Final = 30
+MOST_INJECTED: Final = 32
+"""Workers of a recording that are slowed down, one at a time."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,16 @@ def detect(trace: Trace) -> Outcome:
 
 
 def run(options: Options) -> dict[str, Any]:
-    """Score the recordings; the result of a single one is the top level, results of several are in `recordings`."""
+    """Score the recordings, and simulated jobs unless there is a single recording.
+
+    Returns:
+        The result of a single recording; else the results of all by file name in `recordings`, and `simulated`.
+    """
     paths = files(options.recordings("straggler"))
     recordings = {path.name: _recording(path, np.random.default_rng(options.seed)) for path in paths}
     result: dict[str, Any] = dict(next(iter(recordings.values()))) if len(paths) == 1 else {"recordings": recordings}
-    result["simulated"] = simulated(np.random.default_rng(options.seed), JOBS_OF_A_KIND)
+    if len(paths) > 1:
+        result["simulated"] = simulated(np.random.default_rng(options.seed), JOBS_OF_A_KIND)
     return result
 
 
@@ -99,20 +106,23 @@ def _recording(path: Path, rng: np.random.Generator) -> dict[str, Any]:
     }
     healthy = [worker for worker in range(len(trace.stage)) if worker not in outcome.first]
     if int(trace.groups.peers.min()) >= FEWEST_REPLICAS - 1:
-        result["injected"] = injected(trace, healthy, rng)
+        chosen = rng.permutation(healthy)[:MOST_INJECTED].tolist()
+        result["injected"] = injected(trace, chosen, healthy, rng)
     return result
 
 
-def injected(trace: Trace, healthy: list[int], rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Slow down each healthy worker, one at a time and from a random step on, and see when it is named."""
-    return [_injected(trace, healthy, slowdown, rng) for slowdown in SLOWDOWNS]
+def injected(trace: Trace, chosen: list[int], healthy: list[int], rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Slow down each chosen worker, one at a time and from a random step on, and see when it is named."""
+    return [_injected(trace, chosen, healthy, slowdown, rng) for slowdown in SLOWDOWNS]
 
 
-def _injected(trace: Trace, healthy: list[int], slowdown: float, rng: np.random.Generator) -> dict[str, Any]:
+def _injected(
+    trace: Trace, chosen: list[int], healthy: list[int], slowdown: float, rng: np.random.Generator
+) -> dict[str, Any]:
     delays: dict[str, list[int | None]] = {}
     false: Counter[str] = Counter()
     worker_steps = 0
-    for worker in healthy:
+    for worker in chosen:
         start = int(rng.integers(0, max(1, len(trace.steps) - SLOWDOWNS[slowdown])))
         slowed = slow_down(trace, worker, start, slowdown)
         worker_steps += len(trace.steps) * (len(healthy) - 1) + start
@@ -129,7 +139,7 @@ def _injected(trace: Trace, healthy: list[int], slowdown: float, rng: np.random.
         }
         for name, found in delays.items()
     }
-    return {"slowdown": slowdown, "within_steps": limit, "runs": len(healthy), "detectors": detectors}
+    return {"slowdown": slowdown, "within_steps": limit, "runs": len(chosen), "detectors": detectors}
 
 
 def slow_down(trace: Trace, worker: int, start: int, slowdown: float) -> Trace:

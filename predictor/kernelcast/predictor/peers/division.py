@@ -52,12 +52,14 @@ class WorkHistory:
         return float((times.sum() + (self._units - 1) * times.max()) / even - 1)
 
     def sequence_share(self) -> float:
-        """Estimated prolongation of a step by replicas that have more work than others in turn.
+        """Estimated prolongation of a step by replicas that have more work than others in turn; 0 without replicas.
 
         A replica with unit times t takes sum(t) + (p - 1) max(t), and all wait for the slowest replica. The
         difference counts only as far as it changes between replicas: one that is always slow is none of this.
         """
         stages = self._means.shape[1]
+        if not self._groups.aligned:
+            return 0.0
         level = self._levels()[:, np.newaxis]
         longest = np.where(np.isnan(self._means), np.nan, self._longest) / level
         work = self._means / level

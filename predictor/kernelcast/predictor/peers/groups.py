@@ -21,10 +21,21 @@ class PeerGroups:
     Attributes:
         row: int64, shape (n,), index of the member's group, from 0.
         column: int64, shape (n,), index of the member's replica, from 0.
+        aligned: Whether members of one column work on the same data.
     """
 
     row: Ints
     column: Ints
+    aligned: bool = True
+
+    @classmethod
+    def unaligned(cls, group: Ints) -> "PeerGroups":
+        """Groups without replicas, such as the GPUs of each model; any integers may name the groups."""
+        order = np.argsort(group, kind="stable")
+        ranked = group[order]
+        column = np.zeros(len(group), dtype=np.int64)
+        column[order] = np.arange(len(group)) - np.searchsorted(ranked, ranked)
+        return cls(np.unique(group, return_inverse=True)[1].astype(np.int64), column, aligned=False)
 
     @classmethod
     def of(cls, group: Ints, replica: Ints) -> "PeerGroups":

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelcast.predictor.peers.compare import log_ratio, median, others_median
 from kernelcast.predictor.peers.findings import LinkFinding
-from kernelcast.predictor.peers.groups import Bools, Floats, Ints, PeerGroups
+from kernelcast.predictor.peers.groups import Bools, Floats, PeerGroups
 from kernelcast.predictor.peers.panel import Links, PeerStep
 from kernelcast.predictor.peers.persistence import Persistence
 
@@ -26,8 +26,8 @@ class LinkTest:
 
     def __init__(self, links: Links) -> None:
         self._links = links
-        self._groups = _grouped(links.group)
-        self._all = _grouped(np.zeros_like(links.group))
+        self._groups = PeerGroups.unaligned(links.group)
+        self._kinds = PeerGroups.unaligned(links.kind)
         self._persistence = Persistence(self._groups)
 
     @property
@@ -59,11 +59,11 @@ class LinkTest:
         return np.where(self.active, np.nan_to_num(cost, nan=0.0), 0.0), found
 
     def _reference(self, own: Floats) -> tuple[Floats, Floats]:
-        """Median of the peers and the excess allowed: links of the same group, or of all groups if they are few."""
+        """Median of the peers and the excess allowed: links of the same group, or of the same kind if they are few."""
         same = self._groups.members(others_median(self._groups.grid(own)))
         known = np.bincount(self._groups.row, weights=~np.isnan(own), minlength=self._groups.rows)[self._groups.row]
         enough = known - 1 >= FEWEST_PEERS
-        other = self._all.members(others_median(self._all.grid(own)))
+        other = self._kinds.members(others_median(self._kinds.grid(own)))
         return np.where(enough, same, other), np.where(enough, SMALLEST_EXCESS, EXCESS_TO_OTHER_GROUPS)
 
     @staticmethod
@@ -76,12 +76,3 @@ class LinkTest:
             peers_seconds=float(reference[link]),
             cost_ratio=float(cost[link]),
         )
-
-
-def _grouped(group: Ints) -> PeerGroups:
-    """Groups of links, each link in a column of its own."""
-    order = np.argsort(group, kind="stable")
-    column = np.zeros(len(group), dtype=np.int64)
-    first = np.searchsorted(group[order], group[order])
-    column[order] = np.arange(len(group)) - first
-    return PeerGroups.of(group, column)

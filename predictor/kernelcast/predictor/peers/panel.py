@@ -46,19 +46,23 @@ class Links:
 
     Attributes:
         source: int64, shape (links,), index of the sending worker.
-        target: int64, shape (links,), index of the receiving worker.
+        target: int64, shape (links,), index of the receiving worker; the source itself for a worker's part in a
+            collective, of which the other end is not known.
         group: int64, shape (links,); links of one group carry equal messages between the same two groups of workers.
+        kind: int64, shape (links,); links of one kind, with the same message size, replace peers where a group is
+            small.
     """
 
     source: Ints
     target: Ints
     group: Ints
+    kind: Ints
 
     @classmethod
     def none(cls) -> "Links":
         """No links."""
         empty = np.zeros(0, dtype=np.int64)
-        return cls(empty, empty, empty)
+        return cls(empty, empty, empty, empty)
 
 
 def busy_from_waits(step_seconds: float, wait_seconds: Floats) -> Floats:

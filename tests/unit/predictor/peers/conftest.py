@@ -27,7 +27,7 @@ class Job:
         self.groups = PeerGroups.of(stage, replica)
         group, column = np.divmod(np.arange((self.stages - 1) * self.replicas), self.replicas)
         source = group * self.replicas + column
-        self.links = Links(source, source + self.replicas, group)
+        self.links = Links(source, source + self.replicas, group, np.zeros_like(group))
         self.detector = PeerDetector(self.groups, self.links)
 
     def run(self) -> list[WorkerFinding]:

@@ -73,6 +73,25 @@ def test_the_shorter_of_send_and_receive_is_the_transfer(tmp_path: Path) -> None
     assert (trace.stage[trace.links.target] - trace.stage[trace.links.source]).tolist() == [1, 1, 1, 1]
 
 
+def test_members_of_a_collective_that_end_late_have_a_slow_connection(tmp_path: Path) -> None:
+    rows = job(slow=(9, 9)).assign(start_ts=0.0)
+    collective = rows[(rows["mb_id"] == 0) & (rows["optype"] == "forward-compute")]
+    collective = collective.assign(optype="grads-reduce-scatter", mb_id=-1, start_ts=5.0 - 0.1 * collective["dp_rank"])
+    collective["duration"] = 5.4 - collective["start_ts"]
+    even = detect(read(saved(pd.concat([rows, collective]), tmp_path)))
+    assert (even.division, even.links) == ("none", [])
+    late = (collective["stage"] == 1) & collective["dp_rank"].isin((1, 2))
+    collective.loc[late, "duration"] += 0.8
+    outcome = detect(read(saved(pd.concat([rows, collective]), tmp_path)))
+    assert outcome.division == "link"
+    assert [found["from"]["dp_rank"] for found in outcome.links] == [1, 2]
+    assert outcome.first == {}
+
+
+def test_a_job_without_pipeline_and_recorded_communication_is_read(tmp_path: Path) -> None:
+    assert named(saved(job(stages=1, slow=(0, 3)), tmp_path)) == [(0, 3, 27)]
+
+
 def test_a_file_without_a_column_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="lacks the columns stage"):
         read(saved(job().drop(columns="stage"), tmp_path))

@@ -102,6 +102,24 @@ def test_with_one_peer_a_worker_is_compared_with_its_own_past() -> None:
     assert job.detector.findings[0].ratio == pytest.approx(1.2, rel=0.02)
 
 
+def test_a_replica_that_is_always_slow_has_slow_workers() -> None:
+    job = Job(stages=3, replicas=4, steps=40)
+    job.factors[5:, :, 2] *= 1.3
+    found = job.run()
+    assert sorted(finding.worker for finding in found) == [2, 6, 10]
+    assert all(finding.step in range(13, 22) for finding in found)
+    assert job.detector.division() is Division.NONE
+
+
+def test_one_slow_worker_of_two_is_neither_named_nor_taken_for_a_heavier_stage_or_a_slow_link() -> None:
+    job = Job(stages=4, replicas=2)
+    job.factors[:, 0, 0] *= 2.4
+    job.transfer_seconds = np.full((job.steps, len(job.links.source)), 0.01)
+    job.transfer_seconds[:, 0] *= 4.0
+    assert job.run() == []
+    assert job.detector.division() is Division.NONE
+
+
 def test_with_one_peer_a_worker_that_was_always_slow_is_not_named() -> None:
     job = Job(stages=2, replicas=2)
     job.factors[:, 1, 1] *= 1.5
@@ -122,10 +140,10 @@ def test_a_single_worker_is_not_judged() -> None:
 
 
 def test_gpus_of_one_model_are_compared_without_stages_and_units() -> None:
-    detector = PeerDetector(PeerGroups.of(np.array([7, 7, 7, 7, 9, 9]), np.arange(6)))
+    detector = PeerDetector(PeerGroups.unaligned(np.array([7, 9, 7, 7, 9, 7])))
     rng = np.random.default_rng(1)
     found = []
     for step in range(100, 110):
-        seconds = np.array([1.0, 1.3, 1.0, 1.0, 2.0, 2.0]) * rng.normal(1, 0.003, 6)
+        seconds = np.array([1.0, 2.0, 1.3, 1.0, 2.0, 1.0]) * rng.normal(1, 0.003, 6)
         found += detector.observe(PeerStep.of_compute(step, seconds))
-    assert [(finding.worker, finding.step) for finding in found] == [(1, 102)]
+    assert [(finding.worker, finding.step) for finding in found] == [(2, 102)]
