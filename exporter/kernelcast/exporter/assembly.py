@@ -15,7 +15,7 @@ from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
-from kernelcast.exporter.delivery.output import outlet
+from kernelcast.exporter.delivery.output import kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.inbox import HintInbox, HintReader
@@ -114,7 +114,7 @@ def assembled(
         ]
         for source in sources:
             stack.callback(source.close)
-        out = stack.enter_context(outlet(settings, hostname, registry))
+        out = stack.enter_context(kafka_output(settings, hostname, registry))
         # A recording's GPUs are another machine's.
         own_boot_id = boot_id() if settings.nvml_recording is None else ""
         publisher = SamplePublisher(out.sender, hostname_label=settings.hostname_label, boot_id=own_boot_id)
@@ -189,9 +189,9 @@ def _probe_server(
 def _inbox(
     server: ProbeServer, producer: Producer, counts: DaemonCounts, registry: CollectorRegistry
 ) -> Callable[[], HintInbox]:
-    aside = DeadLetters(producer, registry=registry)
-    aside.expect(HINTS.name)
-    return lambda: HintInbox(server, aside, count=counts.hint)
+    dead_letters = DeadLetters(producer, registry=registry)
+    dead_letters.expect(HINTS.name)
+    return lambda: HintInbox(server, dead_letters, count=counts.hint)
 
 
 def _hint_reader(

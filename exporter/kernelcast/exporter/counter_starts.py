@@ -1,8 +1,8 @@
-"""Since when a counter of the kernel or a driver runs: since boot, or since it was seen to fall."""
+"""Start times of counters of the kernel or a driver: boot, or the time at which the counter was seen to fall."""
 
 
 class KeyedStarts:
-    """Remembers the last value and the start of each counter; for one thread.
+    """Keeps the last value and the start of each counter. Only one thread uses it.
 
     Args:
         boot_ns: Since when the counters run, Unix nanoseconds.

@@ -76,7 +76,7 @@ class Daemon:
         self._trouble = "the first interval is not complete yet"
 
     def run(self, shutdown: Shutdown) -> None:
-        """Sample at each deadline; after the request to stop once more, so that nothing is left untold."""
+        """Sample at each deadline, and once more after the request to stop, so that nothing is left unreported."""
         while not shutdown.requested:
             shutdown.reload_if_asked()
             if not shutdown.wait(self._schedule.wait_seconds()):

@@ -1,4 +1,4 @@
-"""What SIGHUP changes while the daemon runs, and what waits for its next start."""
+"""Reloading on SIGHUP: applies the settings that can change while the daemon runs, and names those that cannot."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,11 +38,11 @@ class Changeable:
     """The parts of a daemon that can change between two intervals.
 
     Attributes:
-        daemon: Its loop.
-        sampler: Looks at the GPUs.
-        counters: What it looks at.
-        device_metrics: Whether that is written.
-        users: Who uses them.
+        daemon: The daemon's loop.
+        sampler: Samples the GPUs.
+        counters: The counters that it samples.
+        device_metrics: Whether device metrics are written.
+        users: Attribution of GPUs to users.
     """
 
     daemon: Daemon

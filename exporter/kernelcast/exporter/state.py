@@ -174,12 +174,14 @@ class StateFile:
 
     def _refuse(self, reason: str) -> None:
         self.refused += 1
-        aside = self.path.with_suffix(".refused")
-        _log.warning("state cannot be used; starting afresh", path=str(self.path), kept_as=str(aside), reason=reason)
+        refused_path = self.path.with_suffix(".refused")
+        _log.warning(
+            "state cannot be used; starting afresh", path=str(self.path), kept_as=str(refused_path), reason=reason
+        )
         try:
-            self.path.replace(aside)
+            self.path.replace(refused_path)
         except OSError as error:
-            _log.warning("state could not be put aside", path=str(self.path), error=str(error))
+            _log.warning("refused state could not be renamed", path=str(self.path), error=str(error))
 
 
 def _serialised(document: snapshot.Document) -> bytes:

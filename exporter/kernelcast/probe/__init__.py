@@ -1,6 +1,6 @@
 """The library that a program imports to be measured and tuned. Standard library only.
 
-Its names are imported when they are asked for: interpreters that only look whether to wake the probe pay nothing.
+Its names are imported at first use, so an interpreter that only checks whether to start the probe pays nothing.
 
 ::
 
@@ -17,7 +17,7 @@ Its names are imported when they are asked for: interpreters that only look whet
 from __future__ import annotations
 
 TYPE_CHECKING = False
-"""True for type checkers only; `typing` itself would be most of what an interpreter's start takes."""
+"""True for type checkers only; importing `typing` would take most of an interpreter's start."""
 
 if TYPE_CHECKING:
     from typing import Any, Final

@@ -14,7 +14,7 @@ Meter = Callable[[], Mapping[tuple[int, str], Spent]]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is tried: a hint's value on a tunable that has another one now."""
+    """A trial: a hint's value on a tunable that has another value now."""
 
     hint: Hint
     tunable: AnyTunable
@@ -22,17 +22,17 @@ class Trial:
 
     @property
     def new(self) -> str:
-        """The value proposed."""
+        """The proposed value."""
         return self.hint.value
 
 
 class Canary:
-    """Runs a trial; `boundary` is called at each step boundary and alone changes the value.
+    """Runs a trial. The program's thread calls `boundary` at each step boundary; only that changes the value.
 
     Args:
-        trial: What is tried.
+        trial: The trial.
         policy: Its limits.
-        meter: What the tunable's kernels have had of the device so far.
+        meter: Returns the device time of the tunable's kernels so far.
     """
 
     def __init__(self, trial: Trial, policy: CanaryPolicy, meter: Meter) -> None:
@@ -49,7 +49,7 @@ class Canary:
             self._mark = meter()
 
     def boundary(self) -> Verdict | None:
-        """A step has ended. Returns the verdict when the trial has one; the value it decided on is then in force."""
+        """Handle the end of a step; returns the verdict once there is one, and its value is then in force."""
         self._step += 1
         if self._step == self._policy.warm_up_steps:
             self._mark = self._meter()
@@ -60,7 +60,7 @@ class Canary:
             self.trial.tunable.put(self.trial.new if verdict.decision is Decision.KEEP else self.trial.old)
             return verdict
         self._trying_new = not self._trying_new
-        self.trial.tunable.lend(self.trial.new if self._trying_new else self.trial.old)
+        self.trial.tunable.set_for_trial(self.trial.new if self._trying_new else self.trial.old)
         self._step = 0
         if not self._policy.warm_up_steps:
             self._mark = self._meter()

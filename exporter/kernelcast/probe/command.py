@@ -4,7 +4,7 @@ The options become environment variables and the program takes this process's pl
 the terminal and the process's id are its own. Standard library only: it works where nothing but the probe is installed.
 
 It runs once for each rank and each wrapped command, so it imports nothing that plain options do not need: `argparse`
-reads what is left, and writes help and errors.
+parses all other command lines, and writes help and errors.
 """
 
 from __future__ import annotations
@@ -100,9 +100,10 @@ def environment(options: Options, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _plain(arguments: Sequence[str]) -> tuple[Options, list[str]] | None:
-    """The options and the program, where every option is whole, known and right, and `--` stands behind them.
+    """Return options and program if every option is complete, known and valid, and `--` follows them.
 
-    None leaves the rest to `argparse`: abbreviated or joined forms, a program without `--`, help, and mistakes.
+    None leaves the command line to `argparse`: abbreviated or joined options, a program without `--`, help, and
+    mistakes.
     """
     options: Options = {}
     left = iter(arguments)
@@ -156,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         "--method",
         choices=CHOICES["--method"],
         help="how kernels are measured; auto takes the best that is allowed, CUPTI only if KERNELCAST_CUPTI=1; "
-        "manual reports only what the program itself reports",
+        "manual includes only the program's own reports",
     )
     add("--standalone", action="store_true", help="start an exporter beside the program, with /metrics of its own")
     add(

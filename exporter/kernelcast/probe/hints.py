@@ -1,6 +1,6 @@
-"""Hints inside the program: which are let in, and how they take effect at step boundaries.
+"""Hints inside the program: accepts or rejects them, and applies them at step boundaries.
 
-A hint is let in on the sender's thread and takes effect on the program's own thread, in `step()`, so the program never
+A hint is accepted on the sender's thread and applied on the program's own thread, in `step()`, so the program never
 sees a value change in the middle of a step.
 """
 
@@ -26,16 +26,16 @@ MAX_SEEN: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class RejectionReason:
-    """What a hint must fit.
+    """Properties of the process that a hint must match.
 
     Attributes:
         program: The program.
         rank: Its rank.
         code_version: Its version.
-        device_model: Asks for the GPU's model; empty where it is not known yet.
-        environ: Where the kill switch stands; read for each hint.
+        device_model: Returns the GPU's model; empty while it is not known.
+        environ: The environment with the kill switch; read for each hint.
         clock: Unix nanoseconds.
-        policy: How a new value is tried.
+        policy: Limits of trials.
     """
 
     program: str
@@ -48,7 +48,10 @@ class RejectionReason:
 
 
 class HintReceiver:
-    """Receives hints, refuses those that do not fit, and carries out the others."""
+    """Receives hints, rejects those that do not match, and applies the others.
+
+    `receive` runs on the sender's thread, `at_boundary` on the program's; a lock protects the shared state.
+    """
 
     def __init__(
         self, tunables: TunableSet, recorder: Recorder, outcomes: OutcomeQueue, ground: RejectionReason
@@ -63,10 +66,10 @@ class HintReceiver:
         self._trials: dict[str, Canary] = {}
         self._collective: tuple[AnyTunable, ...] = ()
         self.malformed = 0
-        """Events that were no hints at all."""
+        """Number of events that were not valid hints."""
 
     def receive(self, event: dict[str, Any]) -> None:
-        """Let a hint in, or refuse it with a reason; one that was seen before is not looked at again."""
+        """Accept a hint, or reject it with a reason; a hint that was received before is ignored."""
         try:
             hint = hint_from(event)
         except EventError:
@@ -82,7 +85,7 @@ class HintReceiver:
             self._let_in(hint)
 
     def at_boundary(self, *, epoch: bool) -> None:
-        """A step has ended; `epoch` says that an epoch has, too."""
+        """Handle the end of a step; `epoch`: an epoch has ended as well."""
         if not (self._waiting or self._trials or self._collective):
             return
         for tunable in self._collective:
@@ -100,7 +103,7 @@ class HintReceiver:
                     self._carry_out(hint, waiter)
 
     def watch(self, tunable: AnyTunable) -> None:
-        """A collective tunable was registered: from now on its ranks meet at every boundary of its granularity."""
+        """Register a collective tunable: from now on its ranks agree at every boundary of its granularity."""
         others = tuple(item for item in self._collective if item.name != tunable.name)
         joins = tunable.terms.scope == "collective" and tunable.terms.agree
         self._collective = (*others, tunable) if joins else others
@@ -185,7 +188,7 @@ class HintReceiver:
         self._outcomes.add(hint, OutcomeState.APPLIED, reason, value=hint.value, previous=old)
 
     def _agree(self, tunable: AnyTunable) -> None:
-        """All ranks meet here. The lock is not held: peers may be late."""
+        """Let all ranks agree on a value. The lock is not held here, because other ranks may be late."""
         agree = tunable.terms.agree
         if agree is None:
             return
@@ -247,7 +250,7 @@ class HintReceiver:
 
 
 def at_its_boundary(tunable: AnyTunable, *, epoch: bool) -> bool:
-    """Whether the end of this step is a moment at which the tunable may change."""
+    """Whether the tunable may change at the end of this step."""
     return epoch or tunable.terms.granularity != "epoch"
 
 

@@ -1,4 +1,4 @@
-"""What became of hints, waiting to be handed over."""
+"""Queue of the outcomes of hints, until they are sent to the exporter."""
 
 import threading
 from collections import deque
@@ -12,10 +12,10 @@ MAX_HISTORY: Final = 64
 
 
 class OutcomeQueue:
-    """A bounded queue of outcome events; the oldest goes first when it overflows, and is counted.
+    """A bounded queue of outcome events, safe for several threads; if full, the oldest is dropped and counted.
 
     Args:
-        program: Who speaks.
+        program: The program.
         rank: Its rank.
         clock: Unix nanoseconds.
         wake: Called after each addition.
@@ -32,7 +32,7 @@ class OutcomeQueue:
         self.dropped = 0
 
     def add(self, hint: Hint, state: OutcomeState, reason: str, **facts: Any) -> None:
-        """Note what became of a hint; `facts` are further fields of `Outcome`."""
+        """Add the outcome of a hint; `facts` are further fields of `Outcome`."""
         outcome = Outcome(
             hint_id=hint.hint_id,
             program=self._program,
@@ -53,17 +53,17 @@ class OutcomeQueue:
 
     @property
     def history(self) -> tuple[Outcome, ...]:
-        """The last 64, oldest first, handed over or not."""
+        """Return the last 64 outcomes, oldest first, whether sent or not."""
         with self._lock:
             return tuple(self._history)
 
     def first(self) -> dict[str, Any] | None:
-        """The oldest one, left in the queue until `discard` says that it was handed over."""
+        """Return the oldest event; it stays in the queue until `discard` is called after sending."""
         with self._lock:
             return self._waiting[0] if self._waiting else None
 
     def discard(self, event: dict[str, Any]) -> None:
-        """Drop the oldest one, if it still is `event`."""
+        """Remove the oldest event if it still is `event`."""
         with self._lock:
             if self._waiting and self._waiting[0] is event:
                 self._waiting.popleft()

@@ -120,7 +120,7 @@ class Probe:
 
     @property
     def dropped_frames(self) -> int:
-        """Frames that could not be handed over; later ones made them good."""
+        """Frames that could not be sent; totals are cumulative, so later frames include their content."""
         return self._sender.dropped_frames
 
     @property
@@ -130,7 +130,7 @@ class Probe:
 
     @property
     def connected(self) -> bool:
-        """Whether the exporter has heard of this process."""
+        """Whether the exporter has accepted this process."""
         return bool(self._sender.devices)
 
     def copy(
@@ -186,7 +186,7 @@ class Probe:
             self.ladder.stop()
 
     def abandon(self) -> None:
-        """Become silent in a forked child; its parent goes on as before."""
+        """Stop reporting in a forked child; the parent continues unchanged."""
         self._silent = True
         self.observe = self.count = self.sync = _nothing
         self.ladder.forked()

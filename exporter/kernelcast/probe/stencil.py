@@ -22,7 +22,7 @@ extern "C" __global__ void jacobi_sweep(const float* from, float* to, int cells)
     long long at = (index / cells + 1) * width + index % cells + 1;
     float mean = 0.25f * (from[at - 1] + from[at + 1] + from[at - width] + from[at + width]);
     float term = mean;
-    // Enough arithmetic that the lanes, not the memory, are what is short; it adds less than rounding does.
+    // Enough arithmetic to make the lanes, not the memory, the bottleneck; it adds less than a rounding error.
     for (int i = 0; i < 256; ++i) term = fmaf(term, 0.9999f, 1e-30f);
     to[at] = mean + 1e-30f * term;
 }

@@ -1,4 +1,4 @@
-"""What a program lets others tune: a name, the values it allows, and the value in force."""
+"""Tunables: parameters of a program that hints may change, each with a name, allowed values and a present value."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -28,15 +28,15 @@ MAX_TEXT: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a tunable may be changed, and what it acts on.
+    """Conditions for changing a tunable, and the kernels that it affects.
 
     Attributes:
-        scope: `local`, or `collective` where all ranks must have the same value.
+        scope: `local`, or `collective` if all ranks must have the same value.
         granularity: When it may change: at a `call` or `step` (both: at `step()`), at an `epoch`
             (`step(epoch=True)`), or only by a `restart`.
-        kind: What it is, so that a rule can know it: `block_size`, `generic`, …
-        kernels: Signatures of the kernels it acts on, as given to `observe`; empty for all.
-        agree: Makes all ranks agree; without it a collective tunable refuses every hint.
+        kind: Kind of parameter, which rules can match: `block_size`, `generic`, …
+        kernels: Signatures of the affected kernels, as given to `observe`; empty for all.
+        agree: Makes all ranks agree; without it a collective tunable rejects every hint.
     """
 
     scope: str = "local"
@@ -64,7 +64,7 @@ class Tunable(Generic[Value_co]):
         self._value = value
         self._settled = text(value)
         self.rollbacks = 0
-        """Hints in a row that were tried and rolled back."""
+        """Number of consecutive hints that were tried and rolled back."""
         _check(self, value, len(allowed))
 
     @property
@@ -79,25 +79,25 @@ class Tunable(Generic[Value_co]):
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The values it allows, as text, in the program's order."""
+        """The allowed values, as text, in the program's order."""
         return tuple(self._allowed)
 
     def put(self, shown: str) -> None:
-        """Put one of the allowed values, given as text, in force."""
-        self.lend(shown)
+        """Set an allowed value, given as text."""
+        self.set_for_trial(shown)
         self._settled = shown
 
-    def lend(self, shown: str) -> None:
-        """Put an allowed value in force for a few steps of a trial; the value announced stays what it was."""
+    def set_for_trial(self, shown: str) -> None:
+        """Set an allowed value for a few steps of a trial; the announced value does not change."""
         self._value = self._allowed[shown]
 
     def overlaps(self, other: "AnyTunable") -> bool:
-        """Whether both act on one kernel, so that only one may be tried at a time."""
+        """Whether both affect the same kernel, so that only one may be tried at a time."""
         mine, theirs = set(self.terms.kernels), set(other.terms.kernels)
         return not mine or not theirs or bool(mine & theirs)
 
     def claim(self, device_model: str, code_version: str) -> TunableClaim:
-        """As it is announced to the exporter, its kernels by their labels, so that series join plainly."""
+        """Return the announcement for the exporter, with kernels by their label values, so that series join."""
         terms = self.terms
         return TunableClaim(
             self.name,
@@ -116,7 +116,7 @@ AnyTunable = Tunable[Plain]
 
 
 class TunableSet:
-    """The tunables of one process."""
+    """The tunables of one process; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,21 +139,21 @@ class TunableSet:
             self._tunables = tunables
 
     def get(self, name: str) -> AnyTunable | None:
-        """The tunable of that name, if there is one."""
+        """Return the tunable with a name; None if there is none."""
         return self._tunables.get(name)
 
     def all(self) -> Iterable[AnyTunable]:
-        """All of them, in the order in which they were registered."""
+        """Return all tunables in the order of registration."""
         return self._tunables.values()
 
 
 def text(value: Plain) -> str:
-    """A value as it travels."""
+    """Format a value as in frames and hints."""
     return value if isinstance(value, str) else repr(value)
 
 
 def printable_kernels(kernels: Iterable[str]) -> tuple[str, ...]:
-    """Signatures as the recorder knows them."""
+    """Convert signatures to the recorder's form."""
     return tuple(dict.fromkeys(printable(kernel) for kernel in kernels))
 
 

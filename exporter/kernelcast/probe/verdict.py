@@ -1,7 +1,7 @@
-"""Is the new value faster? Paired measurements, judged without assuming how the noise is distributed.
+"""Decides whether a new value is faster, by paired measurements and without assumptions on the noise distribution.
 
-Kernel times have spikes and steps (clocks, neighbours), so the median of the log-ratios is judged by the sign test's
-order-statistic interval: its coverage is exact for any continuous distribution.
+Kernel times have spikes and steps (clocks, neighbours). So the median of the log-ratios is tested by the sign test's
+order-statistic interval, whose coverage is exact for any continuous distribution.
 Source: Conover, Practical Nonparametric Statistics, 3rd edition, section 3.2 (confidence interval for a quantile).
 """
 
@@ -18,7 +18,7 @@ LEVEL: Final = 0.95
 
 
 class Decision(Enum):
-    """What the pairs so far say."""
+    """Decision after the pairs so far."""
 
     MEASURE_ON = "measure on"
     KEEP = "keep"
@@ -27,19 +27,19 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CanaryPolicy:
-    """How a new value is tried.
+    """Limits of a trial.
 
-    With these values at most 90 steps run on the new value. The pairs are looked at twice, at 15 and at 30: looking
-    after each would keep a useless value more often than in 5 % of trials (a unit test simulates that).
+    With these values at most 90 steps run on the new value. The pairs are evaluated twice, at 15 and at 30: an
+    evaluation after each pair would keep a useless value in more than 5 % of trials (a unit test simulates that).
 
     Attributes:
         warm_up_steps: Steps at the start of each block that are not measured: caches, clocks, late timings.
-        measured_steps: Steps of each block that are.
-        min_pairs: Pairs between two looks; nothing is kept before the first.
-        max_pairs: Pairs after which the value is rolled back if it has not convinced.
-        keep_below: The upper bound of the ratio must lie below this.
+        measured_steps: Steps of each block that are measured.
+        min_pairs: Pairs between two evaluations; nothing is kept before the first.
+        max_pairs: Pairs after which the value is rolled back unless it is proved faster.
+        keep_below: The upper bound of the ratio must be below this.
         max_slowdown: A median ratio above this ends the trial at once.
-        abort_pairs: Pairs before that may happen.
+        abort_pairs: Smallest number of pairs for that.
         max_void_blocks: Blocks without one timed launch, after which the trial ends.
     """
 
@@ -55,7 +55,7 @@ class CanaryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision with what it rests on; `ratio` is new time over old, None before the first pair."""
+    """A decision with its reason and figures; `ratio` is new time over old, None before the first pair."""
 
     decision: Decision
     reason: str
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def judge(log_ratios: Sequence[float], policy: CanaryPolicy) -> Verdict:
-    """What the pairs so far say.
+    """Decide by the pairs so far.
 
     Args:
         log_ratios: Natural logarithm of new time over old, one per pair.
@@ -91,7 +91,7 @@ def judge(log_ratios: Sequence[float], policy: CanaryPolicy) -> Verdict:
 
 
 def median_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
-    """A confidence interval for the median.
+    """Return a confidence interval for the median.
 
     Args:
         values: Shape (n,), independent, at least 6 for a level of 0.95.

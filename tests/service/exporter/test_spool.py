@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from tests.service.emptying import emptied
 from tests.service.servers import KafkaServer, wait_for
 
-from kernelcast.exporter.delivery.output import SPOOLED, outlet
+from kernelcast.exporter.delivery.output import SPOOLED, kafka_output
 from kernelcast.exporter.delivery.publish import Sender
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
@@ -136,7 +136,7 @@ def drained(registry: CollectorRegistry) -> bool:
 def test_every_interval_arrives_in_order_after_kafka_was_frozen_and_killed(kafka: KafkaServer, tmp_path: Path) -> None:
     intervals, registry = Intervals(), CollectorRegistry()
     made = settings(tmp_path / "state", kafka)
-    with outlet(made, "node", registry) as out, intervals.running(out.sender):
+    with kafka_output(made, "node", registry) as out, intervals.running(out.sender):
         time.sleep(1)
         signalled(kafka, signal.SIGSTOP)
         time.sleep(PAUSE_SECONDS)
@@ -149,7 +149,7 @@ def test_every_interval_arrives_in_order_after_kafka_was_frozen_and_killed(kafka
     assert list((tmp_path / "state" / "spool").glob("*/*.segment"))
     kafka.run()
     registry = CollectorRegistry()
-    with outlet(made, "node", registry) as out:
+    with kafka_output(made, "node", registry) as out:
         with intervals.running(out.sender):
             time.sleep(1)
         wait_for("a replay", lambda: drained(registry))
@@ -166,7 +166,7 @@ def test_every_interval_arrives_in_order_after_kafka_was_frozen_and_killed(kafka
 def test_beyond_the_bound_exactly_what_is_counted_is_missing(kafka: KafkaServer, tmp_path: Path) -> None:
     intervals, registry = Intervals(padding=20_000), CollectorRegistry()
     made = settings(tmp_path / "state", kafka, max_bytes=2**20, memory_bytes=100_000)
-    with outlet(made, "node", registry) as out:
+    with kafka_output(made, "node", registry) as out:
         intervals.one(out.sender)
         time.sleep(1)
         signalled(kafka, signal.SIGSTOP)
@@ -197,7 +197,7 @@ def test_a_topic_that_kafka_does_not_have_holds_up_no_other(kafka: KafkaServer, 
             )
         }
     )
-    with outlet(made, "node", registry) as out:
+    with kafka_output(made, "node", registry) as out:
         with intervals.running(out.sender):
             time.sleep(PAUSE_SECONDS)
         wait_for("the other topic", lambda: len(arrived(kafka, DEVICE.name).get(HOSTS[0], ())) == intervals.sent)

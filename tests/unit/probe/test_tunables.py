@@ -20,7 +20,7 @@ def test_values_keep_their_type_and_travel_as_text() -> None:
 
 def test_a_value_lent_for_a_trial_is_not_announced() -> None:
     block = Tunable("block", [32, 64], 32, Terms())
-    block.lend("64")
+    block.set_for_trial("64")
     assert block.value == 64
     assert block.claim("", "").value == "32"
     block.put("64")

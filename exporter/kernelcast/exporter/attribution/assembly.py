@@ -55,19 +55,19 @@ class CurrentUsers:
         before.__exit__()
 
     def refresh(self) -> None:
-        """As `Attribution.refresh`."""
+        """See `Attribution.refresh`."""
         self._now.refresh()
 
     def labels_for(self, gpu: AttributedGpu) -> tuple[Mapping[str, str], ...]:
-        """As `Attribution.labels_for`."""
+        """See `Attribution.labels_for`."""
         return self._now.labels_for(gpu)
 
     def process_labels(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
-        """As `Attribution.process_labels`."""
+        """See `Attribution.process_labels`."""
         return self._now.process_labels(gpu, pid)
 
     def labels_of_pid(self, gpu: AttributedGpu, pid: int) -> Mapping[str, str]:
-        """As `Attribution.labels_of_pid`."""
+        """See `Attribution.labels_of_pid`."""
         return self._now.labels_of_pid(gpu, pid)
 
     def _attribution(self, places: AttributionSettings) -> Attribution:

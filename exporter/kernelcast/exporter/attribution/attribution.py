@@ -231,7 +231,7 @@ class Attribution:
         return {**self._labels_of_pod(container), **container_labels(container)}
 
     def _labels_of_pod(self, container: Container) -> Mapping[str, str]:
-        """What the pod's own labels say; a pod that is not known yet is asked for once before its time."""
+        """Return labels from the pod's own labels; an unknown pod is queried once, ahead of the next refresh."""
         if self._settings.pod_labels is None:
             return NO_LABELS
         found = self._pod_labels.value.of(container)

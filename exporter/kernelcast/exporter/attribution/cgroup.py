@@ -57,8 +57,8 @@ def sees_host_pids(proc: Path = PROC) -> bool:
 
 
 def membership(pid: int, proc: Path = PROC) -> CgroupMembership | None:
-    """Membership of a process; None where it has ended or may not be read."""
-    # Without a Path and a file object: this is asked for each process at each interval, and takes a third so long.
+    """Return the membership of a process; None if it has ended or may not be read."""
+    # Without a Path and a file object this takes a third of the time; it runs for each process at each interval.
     try:
         file = os.open(f"{proc}/{pid}/cgroup", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -85,7 +85,7 @@ NO_PODS: Final = PodLabels({})
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """Where and how the API server is asked.
+    """Address and credentials of the API server.
 
     Attributes:
         node_name: The node's name in Kubernetes.

@@ -1,7 +1,7 @@
 """Names of pods and containers, from the log directories that the kubelet keeps on every node.
 
-The kubelet's API tells no pod's uid and no container's id, and cgroups tell nothing else; dcgm-exporter asks the API
-server, with credentials. The names of two directories say the same to anybody:
+The kubelet's API has neither the uid of a pod nor the id of a container, and cgroups have nothing else. dcgm-exporter
+queries the API server, with credentials. The names of two directories contain the same without credentials:
 
 * `/var/log/containers/<pod>_<namespace>_<container>-<container id>.log`
 * `/var/log/pods/<namespace>_<pod>_<pod uid>`
@@ -53,7 +53,7 @@ def read_names(logs: Path = LOGS) -> PodNames:
     containers = {found[4]: Container(found[2], found[1], found[3]) for found in _matches(logs / "containers", _LINK)}
     pods = {found[3]: Container(found[1], found[2], "") for found in _matches(logs / "pods", _DIRECTORY)}
     if not containers and not pods:
-        os.stat(logs / "pods")  # noqa: PTH116  raises what is to be told
+        os.stat(logs / "pods")  # noqa: PTH116  raises the error to be reported
     return PodNames(containers, pods)
 
 

@@ -47,7 +47,7 @@ class Unsent:
 
 
 @contextmanager
-def outlet(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[KafkaOutput]:
+def kafka_output(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[KafkaOutput]:
     """The way to Kafka for as long as the block lasts.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Protobuf messages of other people's gRPC services, made from the field numbers that they publish.
+"""Protobuf messages of foreign gRPC services, made from the field numbers in their documentation.
 
-A field that we do not name is skipped by the parser, so a service may grow. proto2 is used for its presence: what a
-`oneof` of the service leaves out is told from zero. protobuf (2 MB) is imported when the first message is made.
+The parser skips fields that are not named here, so a service may add fields. proto2 is used because it records the
+presence of fields: an absent member of a `oneof` differs from zero. protobuf (2 MB) is imported for the first message.
 """
 
 import importlib

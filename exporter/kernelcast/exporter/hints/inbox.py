@@ -63,7 +63,7 @@ class Programs(Protocol):
         ...
 
 
-class Aside(Protocol):
+class DeadLetterSink(Protocol):
     """Takes messages that cannot be used."""
 
     def send(self, message: Received, error: Exception) -> None:
@@ -76,7 +76,7 @@ class HintInbox:
 
     Args:
         programs: Get the hints.
-        aside: Takes messages that are no hints.
+        dead_letters: Takes messages that are no hints.
         count: Called with the result of each.
         clock: Unix nanoseconds.
     """
@@ -84,13 +84,13 @@ class HintInbox:
     def __init__(
         self,
         programs: Programs,
-        aside: Aside,
+        dead_letters: DeadLetterSink,
         *,
         count: Callable[[str], None],
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._programs = programs
-        self._aside = aside
+        self._dead_letters = dead_letters
         self._count = count
         self._clock = clock
         self._waiting: dict[bytes, Hint] | None = {}
@@ -108,7 +108,7 @@ class HintInbox:
             hint = hint_from(decode_event(value))
         except EventError as error:
             self._count("invalid")
-            self._aside.send(message, error)
+            self._dead_letters.send(message, error)
             return
         if self._waiting is None:
             self._pass_on(hint)

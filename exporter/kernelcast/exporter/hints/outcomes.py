@@ -28,8 +28,8 @@ class OutcomeRelay:
         source: Where they come from.
         aggregator: Counts them into the programs' series.
         producer: Writes them to Kafka.
-        hostname: Whose exporter this is.
-        count: Told what became of each.
+        hostname: Name of the exporter's node.
+        count: Called with the result of each outcome.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ from kernelcast.wire.events import NANOSECONDS
 
 MAX_HINTS: Final = 4096
 UNKNOWN_SECONDS: Final = 3600.0
-"""Without a stored list, an outcome of a hint that was delivered before this start is taken for so long: six times the
-time after which a hint expires by default."""
+"""Time for which outcomes of unknown hints are accepted after a start without a stored list, because the hints may have
+been delivered before. It is six times the default life of a hint."""
 
 
 class HintReceivers:

@@ -80,10 +80,10 @@ class PortReading:
         device: The adapter, such as `mlx5_0`.
         port: Its number on the adapter.
         link_layer: `InfiniBand` or `Ethernet` (RoCE); empty where the kernel does not say.
-        state: Logical state, 4 is active; None where it cannot be read.
-        physical_state: 5 is link up; None where it cannot be read.
-        rate_bytes_per_second: Signalling rate; None where it cannot be read.
-        counters: The kernel's value by file name; what the driver lacks is absent.
+        state: Logical state, 4 is active; None if it cannot be read.
+        physical_state: 5 is link up; None if it cannot be read.
+        rate_bytes_per_second: Signalling rate; None if it cannot be read.
+        counters: The kernel's values by file name, without counters that the driver lacks.
     """
 
     device: str

@@ -16,11 +16,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where a log was read.
+    """Position up to which the kernel log was read.
 
     Attributes:
-        boot_id: Of which boot; sequence numbers begin anew with each.
-        sequence: Of the last record whose XID was shown.
+        boot_id: Id of the boot; sequence numbers restart with each boot.
+        sequence: Sequence number of the last record whose XID was exposed.
     """
 
     boot_id: str

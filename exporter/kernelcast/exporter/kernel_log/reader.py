@@ -94,7 +94,7 @@ class KernelLog:
         self.has_more = False
 
     def read(self) -> Iterator[Record]:
-        """What was logged since the last reading, at most `MAX_RECORDS`; never waits.
+        """Yield the records since the last call, at most `MAX_RECORDS`; never waits.
 
         Raises:
             OSError: The log cannot be opened or read; the next reading opens it again.

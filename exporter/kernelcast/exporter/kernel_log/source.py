@@ -32,7 +32,7 @@ MAX_SERIES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Total:
-    """How often an XID was logged, and when last."""
+    """Number of log records of an XID, and the time of the last one."""
 
     count: int = 0
     last_ns: int = 0
@@ -150,7 +150,7 @@ class KernelLogSource:
         for record in self._log.read():
             self._take(record)
         if self._skips_first:
-            # Without a saved position no exporter ran before, so none has missed what the log holds.
+            # Without a saved position no exporter ran before, so the old records in the log are not new events.
             self._totals.clear()
             self._skips_first = self._log.has_more
             with suppress(OSError):

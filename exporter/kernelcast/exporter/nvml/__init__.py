@@ -1,4 +1,4 @@
 """Device metrics through NVML, under DCGM's names: no DCGM, no daemon of NVIDIA's.
 
-`sampler` looks (a process of its own may do it), `reading` is what it saw, `samples` turns that into series.
+`sampler` queries NVML, possibly in a separate process; `reading` is its result; `samples` converts that to series.
 """

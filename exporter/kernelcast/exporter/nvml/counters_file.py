@@ -25,7 +25,7 @@ COLUMNS: Final = 3
 TYPES: Final = ("gauge", "counter", "histogram", "summary", "label")
 DCGM_NAME: Final = re.compile(r"DCGM_(FI|EXP)_[A-Z0-9_]+")
 LABELS: Final = (DRIVER_VERSION_LABEL, *OPT_IN_LABELS)
-"""What a line of type `label` may name; every device row has the first, whether or not the table names it."""
+"""Names that a line of type `label` may have; every device row has the first one, whatever the table names."""
 LINK_FIELD: Final = re.compile(r"DCGM_FI_DEV_NVLINK_\w+_L\d+")
 """DCGM's fields of one link each."""
 INSTEAD: Final = MappingProxyType(
@@ -93,13 +93,13 @@ class CountersFile:
     """A table on disk, read again whenever the file changes, as a mounted ConfigMap does.
 
     Args:
-        path: Where; None for our own table, which never changes.
-        processes: Whether processes are asked for too; no table names them. Can be changed.
+        path: Path of the table; None for our own table, which never changes.
+        processes: Whether processes are sampled as well; no table names them. Can be changed.
         names: Whether their names are read from this machine.
-        nvlink: What is asked of each NVLink, which no table names either: one of `nvlink.CHOICES`.
+        nvlink: Metrics of each NVLink, which no table names either: one of `nvlink.CHOICES`.
 
     Attributes:
-        table: The last one that could be read.
+        table: The last table that could be read.
 
     Raises:
         ConfigurationError: As `read_table`.

@@ -104,7 +104,7 @@ class RecordedNvml:
         else:
             self._faults[call] = fault
 
-    def tell(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Let an event occur now."""
         if event.owner in self._watched:
             self._events.put(event)
@@ -135,11 +135,11 @@ class RecordedNvml:
         return self._handle("nvmlDeviceGetMigDeviceHandleByIndex", f"{gpu.owner}/{index}")
 
     def nvmlDeviceGetFieldValues(self, gpu: Handle, fields: Iterable[Any]) -> Any:  # noqa: N802  pynvml's name
-        """Recorded one by one: members `nvmlReturn`, `valueType`, `value`."""
+        """Return recorded field values; each was recorded separately with `nvmlReturn`, `valueType` and `value`."""
         self._before("nvmlDeviceGetFieldValues", gpu.owner)
         pairs = [one if isinstance(one, tuple) else (one, 0) for one in fields]
-        told = (pynvml.c_nvmlFieldValue_t * len(pairs))()
-        for into, (number, scope) in zip(told, pairs, strict=True):
+        values = (pynvml.c_nvmlFieldValue_t * len(pairs))()
+        for into, (number, scope) in zip(values, pairs, strict=True):
             into.fieldId, into.scopeId = number, scope
             answer = self._recorded(gpu.owner, f"nvmlDeviceGetFieldValues:{number}:{scope}")
             if ERROR in answer:
@@ -148,7 +148,7 @@ class RecordedNvml:
                 into.valueType = answer["valueType"]
                 member, _type = pynvml.c_nvmlValue_t._fields_[answer["valueType"]]
                 setattr(into.value, member, answer["value"])
-        return told
+        return values
 
     def nvmlDeviceGetProcessUtilization(self, gpu: Handle, since_us: int) -> list[Any]:  # noqa: N802  pynvml's name
         """Samples after a time; NotFound where there are none."""
@@ -288,7 +288,7 @@ class RecordedNvml:
             for owner, calls in moment.changed.items():
                 self.answers.setdefault(owner, {}).update(calls)
             for event in moment.events:
-                self.tell(event)
+                self.emit(event)
             self._next += 1
 
 

@@ -44,7 +44,7 @@ class EventWindow:
         self._buckets: deque[tuple[int, Counter[str]]] = deque()
 
     def __len__(self) -> int:
-        """How many buckets are kept."""
+        """Number of buckets."""
         return len(self._buckets)
 
     def add(self, event: str, time_ns: int, count: int = 1) -> None:
@@ -117,7 +117,7 @@ class EventCounts:
         window = self._xids.get(gpu.uuid)
         if window is None:
             return
-        # A total is cumulative, and 0 once before its first event is counted: the difference is what is new.
+        # A total is cumulative and starts at 0, so the difference to the last one is the number of new events.
         for total in sorted(gpu.xids, key=lambda one: one.last_ns):
             key = gpu.uuid, total.xid
             new = total.count - self._counted.get(key, 0)

@@ -1,7 +1,7 @@
 """The last reports of programs whose connection has ended, on disk until the state holds them.
 
-The state is written once an interval. A program that has ended reports to no later exporter, so what it sent since
-the last save would be lost if this one were killed. One file append for all programs that end at the same moment costs
+The state is written once an interval. A program that has ended reports to no later exporter, so its reports since the
+last save would be lost if this exporter were killed. One file append for all programs that end at the same time costs
 less than writing the whole state.
 
 The records of one process are a JSON description and its totals in the frames of the probe's socket, all under its

@@ -52,7 +52,7 @@ class ProbeServer:
         path: The socket.
         clock: Unix nanoseconds.
         registry: For the self metrics.
-        devices: Completes what a process knows of its GPU.
+        devices: Completes a process's data about its GPU.
         allowed_uids: Users who may report; None for every user of the node.
         limits: Bounds of connections, memory and queues.
     """
@@ -193,7 +193,7 @@ class ProbeServer:
         self._leaving.write_if_due()
 
     def _patience_seconds(self) -> float | None:
-        """How long the selector may wait; None for as long as nothing happens."""
+        """Return how long the selector may wait; None for no limit."""
         waits = (self._places.wait_seconds(), self._leaving.wait_seconds())
         return min((wait for wait in waits if wait is not None), default=None)
 

@@ -122,8 +122,8 @@ class ProbeSession:
 
     def reports(self) -> list[ProcessReport]:
         """New totals since the last call, one report per device; all devices in use where the process has ended."""
-        untold = self._active - self._described
-        changed = self._active if self.ended else untold | self._new.devices
+        undescribed = self._active - self._described
+        changed = self._active if self.ended else undescribed | self._new.devices
         found = [self._report(device) for device in sorted(changed)]
         if self._keep_unsaved:
             self._taken.update(self._new)
@@ -254,13 +254,13 @@ class ProbeSession:
 
     def _report(self, device: int) -> ProcessReport:
         rows = tuple(self._new.rows.get(device, {}).values())
-        told = self._announced_names.setdefault(device, {})
+        announced = self._announced_names.setdefault(device, {})
         variants = self._new.variants.get(device, {})
         names = {
             kernel: self._names[kernel] for kernel in [*(row.kernel for row in rows), *(key[0] for key in variants)]
         }
-        new_names = tuple(name for kernel, name in names.items() if _differs(told.get(kernel), name))
-        told.update(names)
+        new_names = tuple(name for kernel, name in names.items() if _differs(announced.get(kernel), name))
+        announced.update(names)
         return ProcessReport(
             self.process,
             self.devices[device],
@@ -280,8 +280,8 @@ def _buckets(row: KernelRow | None) -> int:
     return len(row.durations.buckets) if row else 0
 
 
-def _differs(told: KernelName | None, name: KernelName) -> bool:
-    return told is not name and told != name
+def _differs(announced: KernelName | None, name: KernelName) -> bool:
+    return announced is not name and announced != name
 
 
 def _length(name: KernelName | None) -> int:

@@ -61,7 +61,7 @@ class Calls:
         self._regions = _innermost(calls, ranges)
 
     def cause(self, correlation: Hashable, start_ns: int, *, graph: bool = False) -> LaunchCause:
-        """What launched the kernel that started at `start_ns`; `graph`: the recording says that a graph did."""
+        """Return the cause of the kernel that started at `start_ns`; `graph`: the recording names a graph as cause."""
         call = self._calls.get(correlation)
         if call is None:
             return LaunchCause(graph=graph)

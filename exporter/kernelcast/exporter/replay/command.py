@@ -172,7 +172,7 @@ def _replay(read: Callable[[Path], Trace], recording: RecordingOptions, run: Run
         outbox = make_producer(settings, client_id=f"kernelcast-replay-{source.process.nonce}")
         ticks = paced(shutdown, settings.interval_seconds)
         account = publish(source, settings, outbox=outbox, ticks=ticks, progress=shown)
-    say(account.told(path.name, settings.kafka.bootstrap_servers))
+    say(account.summary_line(path.name, settings.kafka.bootstrap_servers))
     if run.summary_file is not None:
         write_json(run.summary_file, summary(account, _about(recording.kind, path, source)))
     finish(account)

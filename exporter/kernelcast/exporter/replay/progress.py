@@ -41,12 +41,12 @@ class Terminal:
 
     def __init__(self, name: str, bar: Bar) -> None:
         self._bar = bar
-        self._task = bar.add_task(name, total=None, told="")
+        self._task = bar.add_task(name, total=None, text="")
 
     def show(self, source: FiniteSource, tally: Tally) -> None:
-        """Move it."""
+        """Update the bar."""
         total = source.length_seconds if math.isfinite(source.length_seconds) else None
-        self._bar.update(self._task, total=total, completed=source.position_seconds, told=_progress_line(source, tally))
+        self._bar.update(self._task, total=total, completed=source.position_seconds, text=_progress_line(source, tally))
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def progress(name: str) -> Iterator[Progress]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.fields[told]}"),
+        TextColumn("{task.fields[text]}"),
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -23,8 +23,8 @@ from kernelcast.wire.errors import ConfigurationError, SourceError
 from kernelcast.wire.topics import DEVICE, KERNELS
 
 MAX_BACKLOG_MESSAGES: Final = 2_000
-"""So many messages without an answer from Kafka, and the next export waits: a source that ends can wait, and then
-nothing is dropped."""
+"""Number of unacknowledged messages from which on the next export waits. A finite source can wait, so nothing is
+dropped."""
 _ANSWER_SECONDS: Final = 0.1
 
 
@@ -111,8 +111,8 @@ class Account:
         """Messages that Kafka did not acknowledge."""
         return self.messages - self.acknowledged
 
-    def told(self, name: str, servers: str) -> str:
-        """One line for people."""
+    def summary_line(self, name: str, servers: str) -> str:
+        """Return a summary in one line."""
         sent = (
             f"{name}: sent {self.kernels} kernel launches and {self.copies} copies "
             f"in {self.points} points, {self.messages} messages"

@@ -51,7 +51,7 @@ class Traffic:
         np.add.at(self._waits, (waits.spans.device[chosen], waits.kind[chosen]), amounts)
 
     def copies(self, device: int) -> tuple[CopyRow, ...]:
-        """Rows of `Counters.memcpy` for what this GPU has copied and filled so far."""
+        """Return rows of `Counters.memcpy` for this GPU's copies and fills so far."""
         rows: list[CopyRow] = []
         for (kind, pinned), amounts in zip(self._trace.copy_kinds, self._listed(self._copies[device]), strict=True):
             size_bytes, operations, nanoseconds = amounts

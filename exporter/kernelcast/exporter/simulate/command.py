@@ -172,7 +172,7 @@ def _simulate(simulated: Mapping[str, object], run: RunOptions, *, truth: Path |
             _past(fleet, settings, shutdown) if settings.speed is None else paced(shutdown, settings.interval_seconds)
         )
         account = publish(fleet, settings, outbox=outbox, ticks=ticks, progress=shown)
-    say(account.told("simulate", settings.kafka.bootstrap_servers))
+    say(account.summary_line("simulate", settings.kafka.bootstrap_servers))
     if truth is not None:
         write_json(truth, fleet.ground_truth())
     if run.summary_file is not None:

@@ -17,7 +17,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """What to simulate.
+    """Settings of a simulated fleet.
 
     Attributes:
         nodes: Nodes; each runs one program, a rank on each of its GPUs.

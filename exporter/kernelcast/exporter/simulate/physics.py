@@ -1,8 +1,8 @@
 """The state of simulated GPUs: power, temperature, clocks, memory.
 
-Modest on purpose: temperature follows power with one time constant, throttling lowers the SM clock in proportion to
-what the temperature is above the limit. Figures are those of an H100 SXM (NVIDIA H100 datasheet: 700 W, 80 GB, 1,980
-MHz boost), rounded.
+The model is simple on purpose: temperature follows power with one time constant, and throttling lowers the SM clock in
+proportion to the excess of the temperature over the limit. Figures are those of an H100 SXM (NVIDIA H100 datasheet:
+700 W, 80 GB, 1,980 MHz boost), rounded.
 """
 
 import math

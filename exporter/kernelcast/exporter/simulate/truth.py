@@ -82,7 +82,7 @@ class Truth:
     def records(
         self, labels: Callable[[Fault, int], Mapping[str, str]], when_ns: Callable[[float], int]
     ) -> list[dict[str, Any]]:
-        """What happened so far, a record for each fault and GPU, ready for JSON.
+        """Return the faults so far, one record for each fault and GPU, ready for JSON.
 
         Args:
             labels: Labels of the series that a fault concerns on a GPU.

@@ -21,8 +21,8 @@ DEFAULT_DETAILED: Final = 20
 DEFAULT_RETIRE_SECONDS: Final = 300.0
 MAX_PROGRAMS: Final = 4_096
 MAX_PROCESSES: Final = 1_024
-"""Of one program on one GPU: as many as the probe's socket knows at one time, so that it, which tells the program, is
-the one to refuse."""
+"""Limit of one program on one GPU. It equals the limit of the probe's socket, so that the socket refuses first, which
+also notifies the program."""
 MAX_ENDED: Final = 16
 MAX_FINISHED: Final = 4_096
 

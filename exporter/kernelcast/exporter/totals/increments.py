@@ -55,20 +55,20 @@ class LaunchTotals:
         self.queue_delay_ns += other.queue_delay_ns
         self.graph_launches += other.graph_launches
 
-    def tells(self, row: KernelRow) -> bool:
-        """Whether a row says nothing but these totals."""
-        durations, told = self.durations, row.durations
+    def equals_row(self, row: KernelRow) -> bool:
+        """Whether a row has exactly these totals."""
+        durations, other = self.durations, row.durations
         return (
             self.launches == row.launches
-            and durations.sum_ns == told.sum_ns
+            and durations.sum_ns == other.sum_ns
             and self.queue_delay_ns == row.queue_delay_ns
             and self.queue_delays == row.queue_delays
             and self.graph_launches == row.graph_launches
-            and durations == told
+            and durations == other
         )
 
     def since(self, before: "LaunchTotals") -> "LaunchTotals | None":
-        """The increment since `before`; None where any total is lower than before."""
+        """Return the increment since `before`; None if any total is lower than before."""
         launches = self.launches - before.launches
         queue_delays = self.queue_delays - before.queue_delays
         queue_delay_ns = self.queue_delay_ns - before.queue_delay_ns
@@ -126,7 +126,7 @@ class ReportIncrement:
 
 
 def variant_growth(signature: str, now: VariantRow, before: VariantRow | None) -> VariantGrowth | None:
-    """The difference of `now` and `before`; None where any total is lower than before."""
+    """Return the difference of `now` and `before`; None if any total is lower than before."""
     _, variant, launches, sum_ns, squares = now
     if before is not None:
         launches -= before.launches
@@ -138,13 +138,13 @@ def variant_growth(signature: str, now: VariantRow, before: VariantRow | None) -
 
 
 def difference(now: DurationTotals, before: DurationTotals) -> DurationTotals | None:
-    """The difference of `now` and `before`; None where any total is lower than before."""
+    """Return the difference of `now` and `before`; None if any total is lower than before."""
     count, sum_ns = now.count - before.count, now.sum_ns - before.sum_ns
     squares, zero_count = now.sum_squares_ns2 - before.sum_squares_ns2, now.zero_count - before.zero_count
-    known, told = before.buckets, now.buckets
-    if min(count, sum_ns, squares, zero_count) < 0 or not known.keys() <= told.keys():
+    known, present = before.buckets, now.buckets
+    if min(count, sum_ns, squares, zero_count) < 0 or not known.keys() <= present.keys():
         return None
-    buckets = {index: added for index, total in told.items() if (added := total - known.get(index, 0))}
+    buckets = {index: added for index, total in present.items() if (added := total - known.get(index, 0))}
     if buckets and min(buckets.values()) < 0:
         return None
     return DurationTotals(count, sum_ns, squares, zero_count, buckets)

@@ -107,7 +107,7 @@ class ProcessTotals:
         if before is None and len(self.rows) >= MAX_TRACKED:
             growth.refused += 1
             return
-        if before is not None and before.tells(row):
+        if before is not None and before.equals_row(row):
             return
         now = LaunchTotals.of(row)
         grown = now.since(before or LaunchTotals())

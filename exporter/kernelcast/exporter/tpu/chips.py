@@ -40,7 +40,7 @@ def tpu_model(devices: Path = PCI_DEVICES) -> str:
 
 
 def ports_of(environ: Mapping[str, str] = os.environ) -> tuple[int, ...]:
-    """The ports that libtpu is told to use on this node, one for each program; what is no port is left out."""
+    """Return the ports that are configured for libtpu on this node, one for each program; invalid ports are ignored."""
     words = environ.get(PORTS_VARIABLE, "").split(",")
     ports = tuple(dict.fromkeys(int(word) for word in words if word.strip().isdecimal() and 0 < int(word) < 65_536))
     return ports or (DEFAULT_PORT,)

@@ -11,9 +11,9 @@ MAX_BUCKETS: Final = 1_000
 
 
 def durations(distribution: Any, unit_ns: float) -> DurationTotals:
-    """Convert a distribution; without buckets where its own cannot be (their counts do not add up, say).
+    """Convert a distribution; the result has no buckets if the runtime's are invalid, as when counts do not add up.
 
-    Each bucket's count goes where its upper bound lies, so a quantile is never told too low, and at most one
+    Each bucket's count is added to the bucket of its upper bound, so a quantile is never too low, and at most one
     bucket of the runtime's too high. Count and sum are exact; the sum follows from the mean.
 
     Args:

@@ -61,7 +61,7 @@ class PortReading:
 
 
 def read(runtime: TpuRuntime) -> PortReading:
-    """Ask a runtime for everything that it has; never raises for what it answers."""
+    """Query a runtime for all of its metrics; never raises for its answers."""
     try:
         supported = runtime.supported()
     except ServiceError as error:

@@ -71,9 +71,9 @@ class Point:
     """One point of a metric, in the runtime's own unit.
 
     Attributes:
-        attributes: What it is of. A device's number stands under `device`, whatever the runtime calls it.
+        attributes: Its attributes. A device's number is named `device`, whatever the runtime calls it.
         value: A number, or the message of a distribution.
-        start_ns: Since when a distribution counts, Unix nanoseconds; 0 where the runtime does not say.
+        start_ns: Start time of a distribution, Unix nanoseconds; 0 if the runtime does not give it.
     """
 
     attributes: Mapping[str, str]

@@ -118,7 +118,7 @@ class TpuSource:
         return Sample(value.row, attributes, now_ns, value.value, start_ns, value.detailed)
 
     def _start_ns(self, value: Value, attributes: Labels, count: int, now_ns: int) -> int:
-        """As the runtime says; else since it was seen first, or since it was seen to fall: another program's."""
+        """Return the runtime's start; else the first reading, or the reading at which it fell (another program's)."""
         if value.start_ns:
             return min(value.start_ns, now_ns)
         key = value.row, attributes

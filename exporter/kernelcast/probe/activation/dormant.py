@@ -170,7 +170,7 @@ def disarm() -> None:
 
 
 def _warn(error: Exception) -> None:
-    from logging import getLogger  # noqa: PLC0415  most of what an interpreter's start would take
+    from logging import getLogger  # noqa: PLC0415  importing it takes most of an interpreter's start
 
     getLogger("kernelcast.probe").warning("kernelcast probe did not start: %r; the program runs on", error)
 

@@ -25,8 +25,8 @@ CONCURRENT_KERNEL: Final = 10
 MEMCPY2: Final = 22
 SYNCHRONIZATION: Final = 38
 KINDS: Final = (CONCURRENT_KERNEL, MEMCPY, MEMCPY2, MEMSET, SYNCHRONIZATION)
-"""Activity kinds that are asked for. Kernels of a CUDA graph come one by one, each with the graph's number: the kind
-GRAPH_TRACE would cost less, but tells of a graph as a whole only, and takes its kernels' own records away."""
+"""Activity kinds that are enabled. Each kernel of a CUDA graph has its own record with the graph's number. The kind
+GRAPH_TRACE would cost less, but has one record per graph in place of its kernels' records."""
 
 FLUSH_FORCED: Final = 1
 SUBSCRIBED_ALREADY: Final = 39

@@ -167,13 +167,13 @@ class ActivityMethod:
             cupti.latency_timestamps()
         cupti.register(decoder.callback("kc_requested"), decoder.callback("kc_completed"))
         cupti.enable()
-        self._means.watch.tell(self.yield_to_profiler)
+        self._means.watch.on_start(self.yield_to_profiler)
         self._become(ACTIVE, "")
 
     def _tick(self) -> None:
         watch = self._means.watch
         if self.state == ACTIVE:
-            watch.tell(self.yield_to_profiler)  # modules that were loaded since
+            watch.on_start(self.yield_to_profiler)  # modules that were loaded since
             other = watch.running()
             if other:
                 self._yield(other)

@@ -39,11 +39,11 @@ class NativeSettings:
     """Memory limits of the decoder, and its waiting time for records out of order.
 
     Attributes:
-        buffer_bytes: Length of one buffer; NVIDIA's documentation advises 1 to 10 MB. What a buffer costs beside its
-            records (others have had the caches in between) is paid once for 9,000 of them.
-        buffers: How many at most; memory is the system's until one is used. At least one for each thread of the program
-            that launches, and some on their way.
-        window_ns: How far behind the latest end a device's time is summed up; what begins earlier is cut off.
+        buffer_bytes: Length of one buffer; NVIDIA's documentation advises 1 to 10 MB. The fixed cost of a buffer (cold
+            caches) is shared by its 9,000 records.
+        buffers: Largest number of buffers; memory is allocated when one is used. There must be one for each thread of
+            the program that launches, and some in transit.
+        window_ns: How far behind the latest end a device's time is summed up; activities before it are cut off.
         quiet_ns: A device without activity for this long counts as idle up to then.
     """
 

@@ -1,10 +1,10 @@
-"""Watches for other profilers: there is one set of CUPTI callbacks, and the user's own trace goes before ours.
+"""Detects other profilers: CUPTI has one set of callbacks, and the user's own trace has precedence over ours.
 
 Before CUDA 13.3 with driver r610 CUPTI serves one client, and later only clients of its second interface side by side
-(NVIDIA's guide to CUPTI, "Initialization"). Whoever registers callbacks last gets all buffers; whoever disables a kind
-disables it for all. So we look before we begin, and we are told before a profiler that Python starts begins: the
-functions that start PyTorch's, JAX's, TensorFlow's and Triton's are wrapped where their modules are loaded already. A
-profiler found running without having been told is left alone: our kinds are then its kinds, and stay enabled.
+(NVIDIA's guide to CUPTI, "Initialization"). The client that registers callbacks last gets all buffers, and a client
+that disables a kind disables it for all. So we check for a profiler before we start. To learn of one that Python starts
+later, the functions that start PyTorch's, JAX's, TensorFlow's and Triton's profilers are wrapped in modules that are
+loaded. If a profiler is found running without such a call, its kinds are ours as well, and they stay enabled.
 """
 
 import sys
@@ -19,13 +19,13 @@ from kernelcast.probe.process.profilers import injected, running
 
 
 class Profiler(NamedTuple):
-    """One that Python starts.
+    """A profiler that Python starts.
 
     Attributes:
         name: Its name.
         modules: Modules through which its functions are called.
-        starts: Functions that take CUPTI.
-        stops: Functions that let it go.
+        starts: Functions that start using CUPTI.
+        stops: Functions that release CUPTI.
     """
 
     name: str
@@ -55,12 +55,12 @@ Modules = Mapping[str, ModuleType]
 
 
 class ProfilerWatch:
-    """Knows whether another profiler wants CUPTI.
+    """Detects whether another profiler uses CUPTI; safe for several threads, because profilers start on any thread.
 
     Args:
         environ: The environment.
-        modules: Modules that are loaded.
-        libraries: Gives the file names of the libraries in this process.
+        modules: The loaded modules.
+        libraries: Returns the file names of the libraries in this process.
     """
 
     def __init__(
@@ -87,15 +87,15 @@ class ProfilerWatch:
             begun = next(iter(self._begun), "")
         return begun or running(self._modules)
 
-    def tell(self, told: Callable[[str], None]) -> None:
-        """Wrap the start of every profiler whose module is loaded; may be called again as modules come."""
-        self._announce = told
+    def on_start(self, announce: Callable[[str], None]) -> None:
+        """Call `announce` before a profiler in a loaded module starts; repeat this after more modules were loaded."""
+        self._announce = announce
         for profiler in PROFILERS:
             for module in filter(None, map(self._modules.get, profiler.modules)):
                 self._wrap_all(module, profiler)
 
     def release(self) -> None:
-        """Put every function back that is still our wrapper."""
+        """Restore every function that is still our wrapper."""
         self._announce = None
         while self._wrapped:
             module, name, original = self._wrapped.pop()

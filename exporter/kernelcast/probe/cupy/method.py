@@ -103,7 +103,7 @@ class CupyRung:
             return
         devices = sorted({traced.device for traced in self._kernels})
         self._tell_times(self._launches)
-        self._tell_counts(self._launches)
+        self._report_counts(self._launches)
         self._charge(self._launches)
         passed_ns = self._clock() - self._polled_ns
         self._polled_ns += passed_ns
@@ -162,7 +162,7 @@ class CupyRung:
             if sample.region:
                 sample.region.on(traced.device).gpu_ns += duration_ns * sample.weight
         for (traced, configuration, region), (function, durations) in summed.items():
-            traced.told += durations.count
+            traced.reported += durations.count
             self._recorder.absorb(
                 traced.signature,
                 traced.device,
@@ -172,16 +172,16 @@ class CupyRung:
                 variant=_variant(configuration, region),
             )
 
-    def _tell_counts(self, launches: LaunchObserver) -> None:
+    def _report_counts(self, launches: LaunchObserver) -> None:
         waiting = Counter(sample.key[1] for sample in launches.timer.pending())
         for traced in self._kernels:
-            untimed = traced.launched - traced.told - waiting[traced]
+            untimed = traced.launched - traced.reported - waiting[traced]
             if untimed > 0:
-                traced.told += untimed
+                traced.reported += untimed
                 self._recorder.count(traced.signature, untimed, device=traced.device)
-            captured = traced.captured - traced.told_captured
+            captured = traced.captured - traced.reported_captured
             if captured:
-                traced.told_captured += captured
+                traced.reported_captured += captured
                 self._recorder.unseen("graph", captured, device=traced.device)
 
     def _charge(self, launches: LaunchObserver) -> None:

@@ -1,7 +1,7 @@
 """State of each kernel that CuPy launches, and the choice of launches to time.
 
-Launches are counted with one addition each; of a kernel that is launched often, one in so many is timed, at random
-distances, because programs repeat themselves and a fixed distance could always meet the same one.
+Each launch costs one addition. Only a sample of a frequent kernel's launches is timed, at random distances: programs
+repeat themselves, and a fixed distance could always select the same launch of a cycle.
 """
 
 import sys
@@ -32,12 +32,12 @@ class Traced:
 
     Attributes:
         launched: Launches.
-        captured: Launches that went into a graph, whose replays nobody sees here.
-        sample_at: The launch that is timed next.
-        sampled_at: The one that was timed last.
+        captured: Launches that were captured into a graph; the graph's replays are not seen here.
+        sample_at: Number of the launch that is timed next.
+        sampled_at: Number of the launch that was timed last.
         stride: Launches per timed one.
-        told: Launches that the recorder knows of.
-        told_captured: Captured ones likewise.
+        reported: Launches that were passed to the recorder.
+        reported_captured: Captured launches that were passed to the recorder.
         seen: Launches at the last poll.
     """
 
@@ -45,19 +45,19 @@ class Traced:
         "captured",
         "device",
         "launched",
+        "reported",
+        "reported_captured",
         "sample_at",
         "sampled_at",
         "seen",
         "signature",
         "stride",
-        "told",
-        "told_captured",
     )
 
     def __init__(self, signature: str, device: int) -> None:
         self.signature = signature
         self.device = device
-        self.launched = self.captured = self.told = self.told_captured = self.seen = self.sampled_at = 0
+        self.launched = self.captured = self.reported = self.reported_captured = self.seen = self.sampled_at = 0
         self.stride = FIRST_STRIDE
         self.sample_at = NEVER
 
@@ -113,11 +113,11 @@ class TracedKernels:
 def fair_strides(launches: Sequence[int], samples: float) -> list[int]:
     """Launches per sample for each kernel, so that all get at most the same number of samples.
 
-    Rare kernels are timed at every launch, and what they leave of their share goes to the others.
+    Rare kernels are timed at every launch, and the rest of their share is given to the other kernels.
 
     Args:
-        launches: Of each kernel in one interval.
-        samples: That may be made in one interval.
+        launches: Launches of each kernel in one interval.
+        samples: Largest number of samples in one interval.
     """
     left, open_kernels = samples, sum(1 for count in launches if count)
     strides = [1] * len(launches)

@@ -41,10 +41,10 @@ class Spent(NamedTuple):
 
 
 class Recorder(DeviceRecorder):
-    """Adds up what the program reports. Every method may be called from any thread, and none raises.
+    """Adds up the program's reports. Every method may be called from any thread, and none raises.
 
     Args:
-        max_kernels: Kernels kept apart on one device; the rest add to `other`, or to `other collectives`.
+        max_kernels: Kernels counted separately on one device; the rest is added to `other` or `other collectives`.
     """
 
     def __init__(self, *, max_kernels: int = MAX_KERNELS) -> None:
@@ -106,7 +106,7 @@ class Recorder(DeviceRecorder):
         return True
 
     @guarded
-    def absorb(  # noqa: PLR0913  what is known of a kernel
+    def absorb(  # noqa: PLR0913  the properties of a kernel
         self,
         signature: str,
         device: int = 0,

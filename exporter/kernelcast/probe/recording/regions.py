@@ -1,7 +1,7 @@
 """Named parts of a program: `with region("forward"):`. Launches, GPU time and wall time are added up per region.
 
-A launch belongs to the innermost region of the thread, or asyncio task, that makes it. The region in force is a context
-variable: reading it costs 26 ns, an attribute of a `threading.local` 55 ns, and asyncio's tasks are told apart.
+A launch belongs to the innermost region of the thread, or asyncio task, that makes it. The present region is a context
+variable, because that separates asyncio's tasks: reading it costs 26 ns, an attribute of a `threading.local` 55 ns.
 """
 
 import threading
@@ -82,7 +82,7 @@ class RegionTable:
         self._most = most
         self._lock = threading.Lock()
         self._known: dict[str, RegionTotals] = {}
-        self._told: dict[tuple[str, int], tuple[int, int, int]] = {}
+        self._reported: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def totals(self, name: str) -> RegionTotals:
         """The totals of a name, or of `other` once there are too many."""
@@ -102,16 +102,16 @@ class RegionTable:
             for device in {home, *totals.devices}:
                 part = totals.on(device)
                 now = (part.launches, int(part.gpu_ns), totals.wall_ns if device == home else 0)
-                before = self._told.get((totals.name, device), (0, 0, 0))
+                before = self._reported.get((totals.name, device), (0, 0, 0))
                 if now != before:
-                    self._told[totals.name, device] = now
+                    self._reported[totals.name, device] = now
                     launches, gpu_ns, wall_ns = (new - old for new, old in zip(now, before, strict=True))
                     yield RegionRow(totals.name, launches, gpu_ns, wall_ns, device)
 
     def forget(self) -> None:
         """Reset all counts: in a forked child they are the parent's."""
         self._lock = threading.Lock()
-        self._told.clear()
+        self._reported.clear()
         for totals in self._known.values():
             totals.devices, totals.wall_ns = {}, 0
 

@@ -323,11 +323,11 @@ def test_xids_are_counted_on_when_the_process_is_replaced() -> None:
         return complete.xids
 
     assert counted(XidTotal(79, 2, 5)) == (XidTotal(79, 2, 5),)
-    memory.begin_anew()
+    memory.restart()
     assert counted() == (XidTotal(79, 2, 5),)
     assert counted(XidTotal(79, 1, 9), XidTotal(48, 1, 8)) == (XidTotal(48, 1, 8), XidTotal(79, 3, 9))
-    memory.begin_anew()
-    memory.begin_anew()
+    memory.restart()
+    memory.restart()
     assert counted(XidTotal(79, 1, 11)) == (XidTotal(48, 1, 8), XidTotal(79, 4, 11))
 
 

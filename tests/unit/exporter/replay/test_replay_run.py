@@ -88,7 +88,7 @@ def test_a_replay_sends_until_its_end_and_accounts_for_all() -> None:
     assert account.finished
     assert account.lost == 0
     assert {(topic, key) for topic, key, _ in outbox.messages} == {(KERNELS.name, b"job")}
-    assert account.told("x", "host:1") == (
+    assert account.summary_line("x", "host:1") == (
         f"x: sent 3 kernel launches and 1 copies in {account.points} points, 4 messages, "
         "all acknowledged by Kafka at host:1"
     )
@@ -99,14 +99,14 @@ def test_a_replay_that_is_stopped_tells_what_it_has_sent_so_far() -> None:
     assert not account.finished
     assert account.kernels == 1
     assert account.position_seconds == 1
-    assert "stopped before its end" in account.told("x", "host:1")
+    assert "stopped before its end" in account.summary_line("x", "host:1")
 
 
 def test_messages_that_kafka_does_not_acknowledge_are_said_to_be_lost() -> None:
     outbox = Outbox(answers=2)
     account = publish(source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent())
     assert (account.outstanding, account.lost) == (2, 2)
-    assert "2 of them NOT acknowledged by Kafka at host:1" in account.told("x", "host:1")
+    assert "2 of them NOT acknowledged by Kafka at host:1" in account.summary_line("x", "host:1")
 
 
 def test_a_fast_source_waits_for_a_slow_broker_so_that_nothing_is_dropped(small_backlog: None) -> None:

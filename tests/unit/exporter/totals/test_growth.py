@@ -33,9 +33,9 @@ def test_what_came_since_is_what_was_launched_since(before: list[int], later: li
     grown = LaunchTotals.of(both).since(first)
     assert grown is not None
     assert grown.durations == totals(later)
-    assert first.tells(both) == (not later)
+    assert first.equals_row(both) == (not later)
     first.add(grown)
-    assert first.tells(both)
+    assert first.equals_row(both)
 
 
 @given(durations.filter(bool), st.integers(0, 19))
@@ -49,7 +49,7 @@ def test_a_row_that_lacks_what_was_told_is_no_growth(told: list[int], position: 
 def test_a_row_of_the_same_sums_in_other_buckets_is_not_what_was_told() -> None:
     told = LaunchTotals.of(row([100, 200]))
     moved = KernelRow(7, 2, replace(totals([100, 200]), buckets={-187: 2}), 2, 300, 1)
-    assert not told.tells(moved)
+    assert not told.equals_row(moved)
     assert LaunchTotals.of(moved).since(told) is None
 
 

@@ -97,7 +97,7 @@ class Segment:
         return None if record is None else (record, offset + HEAD_BYTES + length)
 
     def offset_of(self, number: int) -> int:
-        """Where a record begins that is in it."""
+        """Return the offset of a record in the segment."""
         known = [place for place in self._resumed if place[0] <= number]
         start, offset = max(known, default=(self.first, len(MAGIC)))
         for _ in range(number - start):
@@ -123,10 +123,10 @@ class Segment:
         return after
 
     def sync(self) -> None:
-        """Have the disk take what was written.
+        """Flush written records to the disk.
 
         Raises:
-            OSError: It does not.
+            OSError: The disk fails.
         """
         os.fdatasync(self._file)
 
@@ -201,7 +201,7 @@ def _runs(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
 
 
 def _lengths(data: bytes, offset: int, end: int) -> int:
-    """How many damaged records lie between two offsets, as far as their lengths tell; at least one if anything does."""
+    """Return the number of damaged records between two offsets, judged by their lengths; at least one unless empty."""
     records = 0
     while offset < end:
         records += 1

@@ -149,7 +149,7 @@ class IsolatedSampler:
         else:
             self.trouble, child.is_ready = "", True
             self._found = tuple(GpuReading.from_json(one) for one in answer["found"])
-            self._xids.begin_anew()
+            self._xids.restart()
 
     def _taken(self, child: WorkerProcess, answer: dict[str, Any]) -> NodeReading:
         reading = NodeReading.from_json(answer["reading"])
@@ -160,8 +160,8 @@ class IsolatedSampler:
         if not all_gone:
             self._wait_seconds = FIRST_RETRY_SECONDS
         if all_gone or not self._list() <= self._listed:
-            # All are gone, as when the driver is replaced: only a new process loads the new one's library. Or one has
-            # come, and NVML lists what was there when it was started.
+            # All GPUs are gone, as when the driver is replaced: only a new process loads the new driver's library. Or
+            # a GPU was added: NVML lists only the GPUs that existed when it was initialised.
             self._replace(child)
         return self._xids.complete(reading)
 

@@ -1,4 +1,4 @@
-"""XID counts that go on when the process that counts is replaced."""
+"""XID counts that continue when the counting process is replaced."""
 
 from dataclasses import replace
 
@@ -14,12 +14,12 @@ class XidMemory:
         self._before: dict[_Key, XidTotal] = {}
         self._now: dict[_Key, XidTotal] = {}
 
-    def begin_anew(self) -> None:
-        """The next readings count from zero."""
+    def restart(self) -> None:
+        """Note that a new process counts from zero."""
         self._before, self._now = {**self._before, **self._now}, {}
 
     def complete(self, reading: NodeReading) -> NodeReading:
-        """The reading with every XID since the first process began."""
+        """Return the reading with the XIDs of all processes since the first one."""
         return replace(reading, gpus=tuple(self._complete(gpu) for gpu in reading.gpus))
 
     def _complete(self, gpu: GpuReading) -> GpuReading:

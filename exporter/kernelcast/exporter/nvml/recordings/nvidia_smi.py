@@ -121,10 +121,10 @@ def _moments(logs: list[OutputSection]) -> Iterator[Moment]:
 
 def _time_ns(log: OutputSection) -> int:
     try:
-        told = datetime.strptime(log.values.get("Timestamp", ""), TIME_FORMAT).replace(tzinfo=UTC)
+        parsed = datetime.strptime(log.values.get("Timestamp", ""), TIME_FORMAT).replace(tzinfo=UTC)
     except ValueError:
         return 0
-    return int(told.timestamp()) * NANOSECONDS_PER_SECOND
+    return int(parsed.timestamp()) * NANOSECONDS_PER_SECOND
 
 
 def _answers(log: OutputSection) -> Answers:
@@ -291,22 +291,22 @@ def _processes(gpu: OutputSection, gi_id: str = "N/A", ci_id: str = "N/A") -> di
     return {f"nvmlDeviceGet{kind}RunningProcesses": processes for kind, processes in found.items()}
 
 
-def _memory(told: OutputSection) -> dict[str, int] | None:
-    sizes = {name: _whole(told, name.title(), BYTES_PER_MEBIBYTE) for name in ("total", "reserved", "used", "free")}
+def _memory(section: OutputSection) -> dict[str, int] | None:
+    sizes = {name: _whole(section, name.title(), BYTES_PER_MEBIBYTE) for name in ("total", "reserved", "used", "free")}
     known = {name: size for name, size in sizes.items() if size is not None}
     return known if len(known) == len(sizes) else None
 
 
 def _reasons(gpu: OutputSection) -> int | None:
-    told = gpu.part("Clocks Event Reasons")
-    flags = {**told.values, **told.part("HW Slowdown").values}
+    section = gpu.part("Clocks Event Reasons")
+    flags = {**section.values, **section.part("HW Slowdown").values}
     if not set(REASONS) & set(flags):
         return None
     return sum(1 << CLOCK_EVENTS.index(reason) for name, reason in REASONS.items() if flags.get(name) == "Active")
 
 
-def _errors(told: OutputSection, kind: str) -> int | None:
-    counts = [_whole(told, name) for name in told.values if kind in name]
+def _errors(section: OutputSection, kind: str) -> int | None:
+    counts = [_whole(section, name) for name in section.values if kind in name]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -317,8 +317,8 @@ def _field(name: str, value: int | None) -> dict[str, Any]:
     return {call: None if value is None else answer}
 
 
-def _whole(told: OutputSection, name: str, factor: int = 1) -> int | None:
-    value = told.number(name)
+def _whole(section: OutputSection, name: str, factor: int = 1) -> int | None:
+    value = section.number(name)
     return None if value is None else round(value * factor)
 
 

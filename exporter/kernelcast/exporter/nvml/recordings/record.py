@@ -59,17 +59,17 @@ class NotingNvml:
         return self._named(handle, f"{self._owner(gpu)}/{index}")
 
     def nvmlDeviceGetFieldValues(self, gpu: Any, fields: Any) -> Any:  # noqa: N802  pynvml's name
-        """Noted field by field."""
-        told = self._nvml.nvmlDeviceGetFieldValues(gpu, fields)
+        """Call NVML, and record each field."""
+        result = self._nvml.nvmlDeviceGetFieldValues(gpu, fields)
         own = self.answers.setdefault(self._owner(gpu), {})
-        for one in told:
+        for one in result:
             value = getattr(one.value, type(one.value)._fields_[one.valueType][0])
             own[f"nvmlDeviceGetFieldValues:{one.fieldId}:{one.scopeId}"] = (
                 {"valueType": one.valueType, "value": value}
                 if one.nvmlReturn == self._nvml.NVML_SUCCESS
                 else {ERROR: one.nvmlReturn}
             )
-        return told
+        return result
 
     def nvmlGpmSampleGet(self, gpu: Any, sample: Any) -> Any:  # noqa: N802  pynvml's name
         """Remember the owner of a GPM sample."""
@@ -82,16 +82,16 @@ class NotingNvml:
         return self._nvml.nvmlGpmMigSampleGet(gpu, instance, sample)
 
     def nvmlGpmMetricsGet(self, asked: Any) -> Any:  # noqa: N802  pynvml's name
-        """Noted metric by metric."""
-        told = self._nvml.nvmlGpmMetricsGet(asked)
+        """Call NVML, and record each metric."""
+        result = self._nvml.nvmlGpmMetricsGet(asked)
         own = self.answers.setdefault(self._looks[_address(asked.sample2)], {})
-        for metric in told.metrics[: told.numMetrics]:
+        for metric in result.metrics[: result.numMetrics]:
             worked = metric.nvmlReturn == self._nvml.NVML_SUCCESS
             own[f"nvmlGpmMetricsGet:{metric.metricId}"] = metric.value if worked else {ERROR: metric.nvmlReturn}
-        return told
+        return result
 
     def nvmlEventSetWait_v2(self, events: Any, timeout_ms: int) -> Any:  # noqa: N802  pynvml's name
-        """Noted as it occurs."""
+        """Call NVML, and record the event."""
         event = self._nvml.nvmlEventSetWait_v2(events, timeout_ms)
         owner = self._owners.get(_address(event.device), NODE)
         self.events.append(Event(owner, int(event.eventType), int(event.eventData), int(event.gpuInstanceId)))

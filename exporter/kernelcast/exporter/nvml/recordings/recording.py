@@ -1,7 +1,9 @@
-"""A recording of NVML: its answers, call by call, moment by moment.
+"""File format of a recording of NVML: its answers by call, over time.
 
-One JSON object a line, gzip where the name ends in `.gz`. The first says what the file is; each later one is a moment:
-`at_ns` since the beginning, `set` by owner and call what has changed since the moment before, `events` in between.
+The file has one JSON object per line, compressed by gzip if its name ends in `.gz`. The first line is the header. Each
+later line is one moment: `at_ns` since the beginning, `set` with the changed answers by owner and call, and the
+    `events`
+since the moment before.
 
 An owner is `""` for the node, `0` for the GPU at index 0, `0/3` for the MIG device at index 3 of it. A call is its name
 and its arguments, such as `nvmlDeviceGetClockInfo:1`. An answer is a number, a text, a list, a mapping of a struct's

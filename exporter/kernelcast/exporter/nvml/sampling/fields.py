@@ -140,9 +140,11 @@ def _clock_events(nvml: Any, gpu: Any) -> tuple[Number]:
 
 
 def _license(nvml: Any, gpu: Any) -> tuple[Number]:
-    """1 where any feature is licensed; 0 on a GPU that needs no licence, as with DCGM."""
-    told = nvml.nvmlDeviceGetGridLicensableFeatures(gpu)
-    features = told.gridLicensableFeatures[: told.licensableFeaturesCount] if told.isGridLicenseSupported else ()
+    """Return 1 if any feature is licensed; 0 on a GPU that needs no licence, as with DCGM."""
+    licences = nvml.nvmlDeviceGetGridLicensableFeatures(gpu)
+    features = (
+        licences.gridLicensableFeatures[: licences.licensableFeaturesCount] if licences.isGridLicenseSupported else ()
+    )
     return (int(any(feature.featureState for feature in features)),)
 
 

@@ -84,11 +84,11 @@ class Gpm:
         self.keep([])
 
     def _unsupported(self, gpu: Gpu) -> str:
-        """Reason why this GPU has no GPM; empty where it has."""
+        """Return the reason why this GPU has no GPM; empty if it has."""
         if gpu.uuid not in self._supported:
             try:
-                told = self._nvml.nvmlGpmQueryDeviceSupport(gpu.parent)
-                self._supported[gpu.uuid] = "" if told.isSupportedDevice else reading.NEEDS_HOPPER
+                support = self._nvml.nvmlGpmQueryDeviceSupport(gpu.parent)
+                self._supported[gpu.uuid] = "" if support.isSupportedDevice else reading.NEEDS_HOPPER
             except self._nvml.NVMLError as error:
                 reason = self._reason(fields.GPM_SUPPORT_CALL, error)
                 if reason != reading.NOT_SUPPORTED:
@@ -135,17 +135,17 @@ class Gpm:
         except nvml.NVMLError as error:
             _absent(asked, self._reason(fields.GPM_METRICS_CALL, error), into)
             return
-        graphics, *told = self._slots
+        graphics, *slots = self._slots
         if graphics.nvmlReturn == nvml.NVML_SUCCESS and graphics.value == 0 and into.values.get(GPU_UTIL.otlp_name, 0):
             # Seen on RTX 5060 Ti: every metric 0 under load. Source: gpm-probe.py, a third party's.
             _absent(asked, reading.IMPLAUSIBLE, into)
             return
-        for metric, slot in zip(asked, told, strict=True):
+        for metric, slot in zip(asked, slots, strict=True):
             self._put(metric, slot, into)
 
     def _ask(self, asked: tuple[GpmMetric, ...]) -> None:
-        """Name the metrics in the request, where they stay; NVML fills the rest of each slot again at every call."""
-        # The engine's own activity is always asked for: it tells whether the others can be believed.
+        """Write the metric ids to the request once; NVML fills the other members of each slot at every call."""
+        # The engine's own activity is always requested: it shows whether the other values are plausible.
         ids = [GRAPHICS.metric_id, *(metric.metric_id for metric in asked)]
         self._request.numMetrics = len(ids)
         self._asked, self._slots = asked, self._request.metrics[: len(ids)]

@@ -43,7 +43,7 @@ class ValueReader:
     Args:
         nvml: pynvml, or a double of it.
         codes: Its error codes.
-        failed: Told of errors other than that something is not there.
+        failed: Called with errors, except those for missing values.
     """
 
     def __init__(self, nvml: Any, codes: Codes, failed: Failed) -> None:
@@ -81,18 +81,18 @@ class ValueReader:
         nvml = self._nvml
         ids = [(getattr(nvml, name), one.scope) for one in asked for name in one.fields]
         try:
-            told = iter(nvml.nvmlDeviceGetFieldValues(gpu.handle, ids))
+            values = iter(nvml.nvmlDeviceGetFieldValues(gpu.handle, ids))
         except nvml.NVMLError as error:
             reason = self._reason(gpu, fields.FIELDS_CALL, error)
             for one in asked:
                 into.put(one.row, None, reason)
             return
         for one in asked:
-            into.put(one.row, *self._sum(gpu, one, [next(told) for _ in one.fields]))
+            into.put(one.row, *self._sum(gpu, one, [next(values) for _ in one.fields]))
 
-    def _sum(self, gpu: Gpu, one: FieldValue, told: Iterable[Any]) -> tuple[Number | None, str]:
+    def _sum(self, gpu: Gpu, one: FieldValue, values: Iterable[Any]) -> tuple[Number | None, str]:
         total: Number = 0
-        for part in told:
+        for part in values:
             if part.nvmlReturn == self._nvml.NVML_ERROR_INVALID_ARGUMENT:
                 # A field that this driver is too old for: the number is the only argument there is.
                 return None, reading.NOT_SUPPORTED

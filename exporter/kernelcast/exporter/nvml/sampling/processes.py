@@ -20,7 +20,7 @@ MAX_PROCESSES: Final = 64
 OTHER: Final = "other"
 OTHER_PID: Final = 0
 PERIOD_NS: Final = NANOSECONDS_PER_SECOND
-"""NVML samples at least so often: who has no sample after it did nothing. Asked sooner, the last answer stands."""
+"""NVML's longest sampling period: a process without a sample in it was idle. Within it, the last answer is kept."""
 LONGEST_NAME: Final = 64
 FULL_PERCENT: Final = 100
 KINDS: Final = tuple(zip(("mps", "compute", "graphics"), fields.PROCESS_CALLS, strict=True))
@@ -55,7 +55,7 @@ class Processes:
     Args:
         nvml: pynvml, or a double of it.
         codes: Its error codes.
-        failed: Told of errors other than that something is not there.
+        failed: Called with errors, except those for missing values.
         proc: The proc file system.
         name_of: Names of processes by pid, for a recording; without it they are read from `proc`.
 

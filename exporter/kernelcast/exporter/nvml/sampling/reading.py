@@ -16,8 +16,8 @@ LOST: Final = "lost"
 IMPLAUSIBLE: Final = "implausible"
 ERROR: Final = "error"
 REASONS: Final = (NOT_SUPPORTED, NO_PERMISSION, NO_DATA, NEEDS_HOPPER, MIG, LOST, IMPLAUSIBLE, ERROR)
-"""Why a row is absent. `mig`: not told of a GPU in MIG mode. `implausible`: contradicts another row. `lost`: the GPU is
-gone. `no_data`: supported, and no value at this moment."""
+"""Reasons why a row is absent. `mig`: NVML does not give it for a GPU in MIG mode. `implausible`: it contradicts
+another row. `lost`: the GPU is gone. `no_data`: supported, but without a value at present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class GpuReading:
     links: tuple[LinkReading, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As dictionaries, lists, numbers and text; `values` and `absent` are not copied."""
+        """Convert to dictionaries, lists, numbers and text; `values` and `absent` are not copied."""
         parts = {
             "processes": [_members(one) for one in self.processes],
             "xids": [_members(one) for one in self.xids],
@@ -174,7 +174,7 @@ class NodeReading:
     missing: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As dictionaries, lists, numbers and text."""
+        """Convert to dictionaries, lists, numbers and text."""
         return _members(self) | {"gpus": [gpu.to_json() for gpu in self.gpus]}
 
     @classmethod

@@ -48,7 +48,7 @@ class SamplerOptions:
     labels: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As lists and text."""
+        """Convert to lists and text."""
         return asdict(self)
 
     @classmethod
@@ -64,7 +64,7 @@ class Sampler:
 
     Args:
         nvml: The pynvml module, or a double of it; initialised by `start`.
-        options: What is looked at.
+        options: The values to sample.
     """
 
     def __init__(self, nvml: Any, options: SamplerOptions | None = None) -> None:
@@ -197,8 +197,8 @@ class Sampler:
 
     def _read(self, gpu: Gpu, now_ns: int) -> GpuReading:
         try:
-            told = self._values.read(gpu, self._wanted)
-            self._gpm.read(gpu, self._wanted, now_ns, told)
+            values = self._values.read(gpu, self._wanted)
+            self._gpm.read(gpu, self._wanted, now_ns, values)
             used = self._processes.read(gpu, now_ns) if self._with_processes else ()
             links = self._links.read(gpu)
         except LostGpuError:
@@ -207,8 +207,8 @@ class Sampler:
                 self._retry, self._look_ns = True, now_ns + FIRST_RETRY_NS
             return self._absent(gpu)
         if not gpu.gi_id and XID_ERRORS.otlp_name in self._wanted:
-            told.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
-        return self._reading(gpu, told, used, links)
+            values.put(XID_ERRORS, self._xids.last(gpu.uuid), reading.NOT_SUPPORTED)
+        return self._reading(gpu, values, used, links)
 
     def _absent(self, gpu: Gpu) -> GpuReading:
         rows = fields.INSTANCE_ROWS if gpu.gi_id else fields.ROWS.keys() - fields.SOURCE_ROWS.keys()
@@ -216,7 +216,7 @@ class Sampler:
         return self._reading(gpu, GpuValues(absent=dict.fromkeys(asked, reading.LOST)))
 
     def _reading(
-        self, gpu: Gpu, told: GpuValues, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
+        self, gpu: Gpu, values: GpuValues, used: tuple[ProcessUse, ...] = (), links: tuple[LinkReading, ...] = ()
     ) -> GpuReading:
         xids = () if gpu.gi_id else self._xids.totals(gpu.uuid)
         more = {
@@ -224,13 +224,13 @@ class Sampler:
             "labels": self._labels.of(gpu.uuid),
             "peers": {} if gpu.gi_id else self._peers.get(gpu.uuid, {}),
         }
-        return _described(gpu, values=told.values, absent=told.absent, processes=used, xids=xids, **more)
+        return _described(gpu, values=values.values, absent=values.absent, processes=used, xids=xids, **more)
 
     def _failed(self, call: str, error: str) -> None:
         self._errors.append((call, error))
 
 
-def _described(gpu: Gpu, **told: Any) -> GpuReading:
+def _described(gpu: Gpu, **parts: Any) -> GpuReading:
     return GpuReading(
         uuid=gpu.uuid,
         index=gpu.index,
@@ -240,5 +240,5 @@ def _described(gpu: Gpu, **told: Any) -> GpuReading:
         gi_id=gpu.gi_id,
         gi_profile=gpu.gi_profile,
         mig_uuids=gpu.mig_uuids,
-        **told,
+        **parts,
     )

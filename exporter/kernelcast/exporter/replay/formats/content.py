@@ -57,7 +57,7 @@ def read(path: Path, *, max_bytes: int = MAX_TRACE_BYTES) -> bytes:
 
 
 def unreadable(path: Path, error: OSError) -> TraceError:
-    """What to say of a file that the system does not give."""
+    """Make the error for a file that the system cannot read."""
     return TraceError(f"{path} cannot be read: {error.strerror or error}; check the path and its permissions")
 
 

@@ -226,7 +226,7 @@ int kc_open(const struct kc_settings *settings)
     return error;
 }
 
-/* Reads what is filled, ends the reader; buffers that CUPTI still has come back to us, unread, or never. */
+/* Reads the filled buffers and stops the reader; buffers that CUPTI still holds are returned later, unread, or never. */
 void kc_close(void)
 {
     if (!atomic_exchange(&open_now, 0))

@@ -9,7 +9,7 @@ enum { SLOT_BITS = 14, SLOTS = 1 << SLOT_BITS };
 
 _Static_assert(SLOTS == 4 * KC_NAMES, "a quarter of the slots is in use where all names are");
 
-struct pointer_slot { /* what a pointer meant when it was last read */
+struct pointer_slot { /* the name behind a pointer when it was last read */
     const char *pointer;
     uint32_t id, buffer;
 };

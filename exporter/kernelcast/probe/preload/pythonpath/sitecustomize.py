@@ -17,7 +17,7 @@ REPORTED = "KERNELCAST_PROBE_REPORTED"
 
 
 def _remove_this_folder() -> None:
-    here = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120  `pathlib` is most of what a start costs
+    here = os.path.dirname(os.path.realpath(__file__))  # noqa: PTH120  importing `pathlib` takes most of a start
     sys.path[:] = [path for path in sys.path if os.path.realpath(path or ".") != here]
 
 
@@ -39,7 +39,7 @@ def _report_once() -> None:
         return
     older = "" if sys.version_info >= (3, 11) else "kernelcast needs Python 3.11 or later; "
     text = (
-        f"kernelcast: {sys.executable} has no kernelcast, so what it runs is not measured; {older}"
+        f"kernelcast: {sys.executable} has no kernelcast, so its programs are not measured; {older}"
         f"install it there: {sys.executable} -m pip install kernelcast\n"
     )
     try:  # noqa: SIM105  `contextlib` is one more import
@@ -56,7 +56,7 @@ def _is_first() -> bool:
     launch = os.environ.get(LAUNCH, "")
     if not launch.replace("-", "").isalnum() or launch.startswith(f"{os.getpid()}-"):
         return True
-    folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  opened below as nobody else's file
+    folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  opened below with O_EXCL and O_NOFOLLOW
     try:
         flags = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_WRONLY
         os.close(os.open(os.path.join(folder, f"kernelcast-unmeasured-{launch}"), flags, 0o600))  # noqa: PTH118

@@ -39,7 +39,7 @@ class Watched:
         self.events.watch(self.gpus)
 
     def tell(self, number: int, owner: str = "0") -> None:
-        self.nvml.tell(Event(owner, XID, number))
+        self.nvml.emit(Event(owner, XID, number))
         assert self.events.wait()
 
 
@@ -63,7 +63,7 @@ def test_a_new_number_is_told_once_with_0_so_that_an_increase_is_seen(monkeypatc
 
 def test_other_events_are_no_xids(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, playing(node(gpu())))
-    watched.nvml.tell(Event("0", pynvml.nvmlEventTypePState, 3))
+    watched.nvml.emit(Event("0", pynvml.nvmlEventTypePState, 3))
     assert watched.events.wait()
     assert watched.events.totals("GPU-1") == ()
 
@@ -129,7 +129,7 @@ def test_the_thread_counts_and_a_lost_gpu_keeps_what_was_counted() -> None:
     made = Sampler(nvml).start()
     counted = threading.Event()
     nvml.inject("nvmlEventSetWait_v2", lambda: counted.set() if made.sample(1).gpus[0].xids else None)
-    nvml.tell(Event("0", XID, 79))
+    nvml.emit(Event("0", XID, 79))
     assert counted.wait(10)
     nvml.inject("nvmlEventSetWait_v2", None)
     nvml.lost = {"0"}
