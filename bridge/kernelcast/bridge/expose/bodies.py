@@ -1,4 +1,4 @@
-"""Encoded pages: one for each format, compression and view, shared by all who want it."""
+"""Cache of encoded pages: one for each format, compression and view, shared by all requests for it."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ class SnapshotSource(Protocol):
         """Rises with every change of the exposed series."""
 
     def snapshot(self, view: View) -> StoreSnapshot:
-        """The exposed series of a view, at one moment."""
+        """Return a consistent copy of the exposed series of a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,10 @@ class Body:
 
     Attributes:
         version: The store's version.
-        taken: When the snapshot was taken, on the clock of `Bodies`.
-        packing: How they are compressed; ends the page.
-        pieces: The bytes.
-        length: How many.
+        taken: When the snapshot was taken, by the clock of `Bodies`.
+        packing: Compression of the page, which also ends it.
+        pieces: The encoded bytes.
+        length: Number of bytes.
     """
 
     version: int
@@ -60,7 +60,7 @@ class Body:
     length: int
 
     async def sent(self, end: Piece) -> AsyncIterator[Piece]:
-        """The body, then its end, in slices that no one copies."""
+        """Yield the body, then its end, in slices that are not copied."""
         for piece in (*self.pieces, end):
             view = memoryview(piece)
             for begin in range(0, len(view), SENT_BYTES):
@@ -76,10 +76,10 @@ def empty_body(coding: Coding) -> Body:
 
 @dataclass(slots=True)
 class Bodies:
-    """Encodes one at a time.
+    """Encodes bodies, one at a time, and caches them. Any thread may use it; a lock separates the encodings.
 
     Attributes:
-        source: Where the series are.
+        source: The store of the series.
         observe: Called with the duration in seconds and the bytes of every encoding.
         created: Whether OpenMetrics has `_created` lines.
         clock: Seconds.
@@ -94,7 +94,7 @@ class Bodies:
     _read: WeakValueDictionary[Request, Body] = field(default_factory=WeakValueDictionary)
 
     def body(self, request: Request) -> Body:
-        """The body for a request: one that still holds, or was begun after the request came, or a new one."""
+        """Return a cached body that is still valid, or was started after the request; else a new one."""
         came = self.clock()
         with self._lock:
             known = self._read.get(request)

@@ -1,6 +1,6 @@
-"""The messages of io.prometheus.client, made at run time: no generated code, and the same classes for the tests.
+"""Message classes of io.prometheus.client, made at run time, without generated code; tests use the same classes.
 
-Only the messages that are used here: counters, gauges, untyped values, summaries, and histograms, classic and native.
+Only the used messages are defined: counters, gauges, untyped values, summaries, and histograms, classic and native.
 Source: prometheus/client_model, io/prometheus/client/metrics.proto.
 """
 

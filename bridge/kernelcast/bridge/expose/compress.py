@@ -1,4 +1,4 @@
-"""Compression of a page: gzip at its quickest, or zstd, which takes less time and less room."""
+"""Compression of a page: gzip at its fastest level, or zstd, which takes less time and space."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -9,9 +9,9 @@ from isal import isal_zlib
 from kernelcast.bridge.expose.negotiate import Coding
 
 GZIP_LEVEL: Final = 1
-"""Of ISA-L, which does at levels 0 to 3 what zlib does at its quickest, in a third of the time."""
+"""Level of ISA-L, whose levels 0 to 3 compress like zlib's fastest level in a third of the time."""
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
-"""No name, no time, the quickest level, any system: RFC 1952, section 2.3."""
+"""Header of a gzip member: no name, no time, fastest level, unknown system; RFC 1952, section 2.3."""
 RAW_DEFLATE: Final = -15
 SLICE_BYTES: Final = 256 * 1024
 """Size of the compressor's input per call: its input and output stay in the processor's cache."""
@@ -21,25 +21,25 @@ Piece = bytes | memoryview
 
 
 class Packing:
-    """Compression of one page that is used again and again with another end.
+    """Compression of one page, which is reused with different ends.
 
-    All of it is one gzip member: curl and browsers read the first member and leave the others out without a word, which
-    Prometheus does not. A zstd page has a frame for each piece, which everybody reads (RFC 8878, section 3.1).
+    A page is one gzip member: Prometheus reads several members, but curl and browsers silently ignore all after the
+    first. A zstd page has a frame for each piece, which all readers support (RFC 8878, section 3.1).
     """
 
     def __init__(self, coding: Coding) -> None:
-        """Begin a page."""
+        """Start a page."""
         self._coding = coding
         self._checksum = self._length = 0
 
     def pieces(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """Everything but the end, compressed as it comes; other threads run meanwhile."""
+        """Yield everything but the end, compressed piece by piece; other threads run meanwhile."""
         if self._coding is Coding.GZIP:
             return self._deflated(pieces)
         return (_zstd_frame(piece) for piece in pieces) if self._coding is Coding.ZSTD else iter(pieces)
 
     def end(self, last: bytes) -> Piece:
-        """The end, with what comes last in it; after all pieces were taken, as often as wanted."""
+        """Return the compressed end of the page; call it after all pieces, and as often as needed."""
         if self._coding is Coding.GZIP:
             compressor = isal_zlib.compressobj(GZIP_LEVEL, isal_zlib.DEFLATED, RAW_DEFLATE)
             checksum, length = isal_zlib.crc32(last, self._checksum), (self._length + len(last)) & 0xFFFF_FFFF

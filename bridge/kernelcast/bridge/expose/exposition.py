@@ -1,12 +1,13 @@
 """`/metrics`: the store's series, then the process's own metrics, in the format that the scraper prefers.
 
-While a format is being compiled, a scrape would wait for numba's compiler lock, on a thread that its client's timeout
-does not free. So it gets a format that is compiled; if there is none yet, the process's own metrics, which need none.
-They say more than an error would (`kernelcast_bridge_ready` is 0, `up` is 1), and no series is lost by it: a bridge
-that is compiling has read nothing yet.
+While a format is being compiled, a scrape would wait for numba's compiler lock, on a thread that its client's time-out
+does not free. So it gets a format that is compiled already; if there is none, only the process's own metrics, which
+need no compiled code. They show more than an error would (`kernelcast_bridge_ready` is 0, `up` is 1), and no series is
+lost: a bridge that is compiling has read nothing yet.
 
-A bridge whose partitions may be another member's by now, as after a suspension, answers with its own metrics, too. With
-a 503 Prometheus would mark the same series stale, and would not get the metrics that say why.
+A bridge whose partitions may have been assigned to another member, as after a suspension, also answers with its own
+metrics only. With a 503 Prometheus would mark the same series stale, and would not get the metrics that show the
+reason.
 """
 
 import time
@@ -25,7 +26,7 @@ from kernelcast.wire.errors import RequestError
 
 
 class Exposition:
-    """Answers scrapes."""
+    """Answers scrapes; the threads of the web server call it."""
 
     def __init__(  # noqa: PLR0913  parts, most of them optional
         self,
@@ -56,7 +57,7 @@ class Exposition:
         self._run = uuid4().hex
 
     def answer(self, request: HttpRequest) -> Response:
-        """Answer a scrape; with 400 and a reason, one that asks for what cannot be."""
+        """Answer a scrape; an invalid one gets 400 and the reason."""
         query = request.query_params
         try:
             view = view_of(query.getlist(SHARD), query.getlist(NAMES))
@@ -77,7 +78,7 @@ class Exposition:
         return self._page(wanted, body, headers)
 
     def _page(self, wanted: Request, body: Body, headers: dict[str, str]) -> Response:
-        """Series, and the process's own metrics after them."""
+        """Return the series, followed by the process's own metrics."""
         end = body.packing.end(self._own.page(wanted.format, wanted.view))
         headers["content-length"] = str(body.length + len(end))
         if wanted.coding is not Coding.IDENTITY:
@@ -85,7 +86,7 @@ class Exposition:
         return StreamingResponse(body.sent(end), headers=headers)
 
     def _tag(self, wanted: Request, version: int) -> str:
-        """An entity tag; only of pages without the process's own metrics, which differ each time."""
+        """Return the entity tag of a page without the process's own metrics, which differ each time."""
         return f'"{self._run}-{version}-{wanted.format.value}-{wanted.coding.value}"'
 
 

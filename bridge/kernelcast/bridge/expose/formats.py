@@ -1,4 +1,4 @@
-"""A snapshot in each format, in pieces that leave other threads room between them."""
+"""Encodes a snapshot in each format, in pieces, so that other threads run in between."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,16 +15,16 @@ from kernelcast.bridge.pages.layout import StoreSnapshot
 from kernelcast.bridge.pages.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
 
 SERIES_PER_CHUNK: Final = 32_768
-"""Between chunks, other threads get the interpreter; orjson holds it for about 2 ms a chunk."""
+"""Series per piece. Other threads run between pieces; orjson holds the GIL for about 2 ms a piece."""
 
 
 def encode(snapshot: StoreSnapshot, format: Format, *, created: bool = False) -> Iterator[Piece]:  # noqa: A002  its name
-    """The series of a snapshot.
+    """Yield the encoded series of a snapshot.
 
     Args:
         snapshot: The series.
-        format: How to write them.
-        created: Whether OpenMetrics has `_created` lines; protobuf always says since when, and text never does.
+        format: The format.
+        created: Whether OpenMetrics has `_created` lines. Protobuf always has start times, text never has.
     """
     if format is Format.PROTOBUF:
         return protobuf_pieces(snapshot)
@@ -32,16 +32,16 @@ def encode(snapshot: StoreSnapshot, format: Format, *, created: bool = False) ->
 
 
 def text(snapshot: StoreSnapshot) -> Iterator[memoryview]:
-    """In text 0.0.4, which has no exemplars."""
+    """Encode in text 0.0.4, which has no exemplars."""
     page, values = snapshot.layout.text, snapshot.values._replace(bound_texts=PackedTexts.of(snapshot.plain_bounds))
     return _lines(page, values, NO_MARKS, 0, int(page.starts[-1]))
 
 
 def openmetrics(snapshot: StoreSnapshot, *, created: bool = False) -> Iterator[Piece]:
-    """In OpenMetrics 1.0, up to its `# EOF`.
+    """Encode in OpenMetrics 1.0, without the final `# EOF`.
 
-    A counter below 0, or a histogram without a sum, is shown though OpenMetrics has no place for it: Prometheus takes
-    it, and its series must not depend on the format that a scrape agreed on.
+    A counter below 0, or a histogram without a sum, is written although OpenMetrics does not allow it: Prometheus
+    accepts it, and its series must not depend on the negotiated format.
     """
     layout = snapshot.layout
     page = layout.openmetrics_created if created else layout.openmetrics
@@ -56,13 +56,13 @@ def openmetrics(snapshot: StoreSnapshot, *, created: bool = False) -> Iterator[P
 
 
 def protobuf_pieces(snapshot: StoreSnapshot) -> Iterator[Piece]:
-    """In protobuf."""
+    """Encode in protobuf."""
     page = snapshot.layout.protobuf
     marks = exemplars.marks(page, snapshot.values, snapshot.exemplars(), exemplars.protobuf)
     return protobuf.encode(page, snapshot.values, marks, SERIES_PER_CHUNK)
 
 
 def _lines(page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
-    """The lines of the series from begin to end."""
+    """Return the lines of the series from begin to end."""
     for first in range(begin, end, SERIES_PER_CHUNK):
         yield render(page, values, marks, first, min(first + SERIES_PER_CHUNK, end))

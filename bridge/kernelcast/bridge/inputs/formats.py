@@ -49,11 +49,11 @@ class TopicFormat(Section):
             array.
         name: The metric's name.
         value: Its value: a number, a boolean, or text that is a number; a path.
-        values: Instead of `value`: an object of which every number is a series, its name joined to `name` by `_`.
+        values: Instead of `value`: an object in which every number is a series, its name joined to `name` by `_`.
         time: When it was measured, a number or RFC 3339 text; a path. Without, the message's append time counts.
         time_unit: What numbers of `time` count.
         labels: For each label a path or a constant; a missing value makes no label.
-        labels_from: Objects of which every text, number and boolean is a label; paths.
+        labels_from: Objects in which every text, number and boolean is a label; paths.
         kind: gauge, counter, info or unknown.
         help: One line for people.
         unit: Prometheus' word for the unit, such as seconds.

@@ -30,7 +30,7 @@ _PARTS_OF_OURS: Final = frozenset(
     for suffix in HISTOGRAM_SUFFIXES
     if suffix
 )
-"""A stranger that took one of these names would keep a whole histogram of ours out."""
+"""Reserved names: another metric with one of them would block a whole histogram of the catalogue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class BatchRows:
             del self.start_ns[row]
 
     def used(self) -> set[int]:
-        """The series of which the message that has begun brought points."""
+        """Series that have points in the present message."""
         numbers, histograms, *_ = self._begun
         return {*self.series[numbers:], *(point.series for point in self.histograms[histograms:])}
 

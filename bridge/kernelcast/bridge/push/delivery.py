@@ -123,7 +123,7 @@ class Delivery(Generic[P]):
         self._parts_left -= 1
         if self._parts_left < 0:
             return Answer(
-                RetryDecision.REFUSED, "refused", f"it stood in a request of which {MAX_PARTS} parts were tried"
+                RetryDecision.REFUSED, "refused", f"a request of this message was divided into {MAX_PARTS} parts"
             )
         answer = self._decided(part)
         return None if answer.verdict is RetryDecision.ACKNOWLEDGED else answer

@@ -17,7 +17,7 @@ from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.runtime.settings.service import KafkaSettings
 
 STOP_SECONDS: Final = 5.0
-"""A request in flight may end within these; then it is abandoned, and sent again by whoever reads on."""
+"""Time limit of a request in flight at shutdown. Beyond it the request is abandoned; the next reader sends it again."""
 STATUS_PATH: Final = "/api/v1/push"
 
 

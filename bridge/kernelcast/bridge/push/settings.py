@@ -37,7 +37,7 @@ class TlsSettings(Section):
         ca_file: PEM certificates to trust instead of the system's.
         cert_file: Our own certificate, for receivers that demand one.
         key_file: Its key; empty where `cert_file` holds both.
-        insecure_skip_verify: Trust whoever answers; for tests.
+        insecure_skip_verify: Do not verify the server's certificate; for tests.
     """
 
     ca_file: Path | None = None

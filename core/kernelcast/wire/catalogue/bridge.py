@@ -1,4 +1,4 @@
-"""What the bridge says about itself, on its own `/metrics`; these do not travel through Kafka."""
+"""Metrics of the bridge itself, on its `/metrics`; they are not sent through Kafka."""
 
 from typing import Final
 

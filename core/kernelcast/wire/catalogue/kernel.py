@@ -1,4 +1,4 @@
-"""What programs do on their GPUs, as the node's exporter writes it."""
+"""Metrics of programs on their GPUs, written by the node's exporter."""
 
 from typing import Final
 

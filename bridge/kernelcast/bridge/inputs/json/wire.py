@@ -1,7 +1,7 @@
 """From protobuf's JSON to protobuf's bytes, by the messages' own descriptors.
 
 OTLP's JSON is protobuf's, with two exceptions: trace and span ids are hexadecimal, and enumerations are numbers (names
-are taken, too). Names may be camelCase or snake_case, 64-bit integers text or numbers; unknown names are passed over.
+are taken, too). Names may be camelCase or snake_case, 64-bit integers text or numbers; unknown names are ignored.
 
 Sources: protobuf.dev, ProtoJSON format; opentelemetry-proto, docs/specification.md, section "JSON Protobuf Encoding".
 """

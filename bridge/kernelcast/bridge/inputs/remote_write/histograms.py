@@ -89,7 +89,7 @@ def _explicit(histogram: Any, buckets: Buckets, point: HistogramPoint, limits: D
 
 
 def _whole(integer: int, fraction: float) -> int | None:
-    """A count of either kind, of which at most one is set; None where it is no whole number."""
+    """Return a count that is given as integer or as float; None if it is not a whole number."""
     if not fraction:
         return integer
     return int(fraction) if fraction.is_integer() and fraction in _COUNTS else None

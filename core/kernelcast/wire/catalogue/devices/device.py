@@ -217,7 +217,7 @@ DEFAULT_ROWS: Final = (
     PSTATE,
     RECOVERY_ACTION,
 )
-"""Written unless the counters table says otherwise; the profiling rows stand in their own module."""
+"""Rows written unless the counters table says otherwise; the profiling rows are in a separate module."""
 OPT_IN_ROWS: Final = (
     POWER_VIOLATION,
     THERMAL_VIOLATION,

@@ -1,4 +1,4 @@
-"""What DCGM has no good row for: XIDs as events, processes, throttling by reason, and which rows a GPU lacks."""
+"""GPU metrics beyond DCGM's rows: XIDs as events, processes, throttling by reason, and the rows that a GPU lacks."""
 
 from typing import Final
 
