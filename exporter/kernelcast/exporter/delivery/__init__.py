@@ -1,1 +1,1 @@
-"""The way to Kafka: encoding, the producer, and the backlog on disk."""
+"""Delivery to Kafka: encoding, the producer, and the backlog on disk."""

@@ -1,4 +1,4 @@
-"""The way to Kafka, as the settings ask for it: a producer, and a backlog on disk between it and the publisher."""
+"""Output to Kafka by the settings: a producer, and a backlog on disk between it and the publisher."""
 
 import random
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES
 
 FLUSH_SECONDS: Final = 10.0
-"""Time that stopping waits for Kafka; the rest is on disk, or is published again by the next start."""
+"""Time that a stop waits for Kafka; remaining messages are on disk, or are published again after the next start."""
 SPOOLED: Final = (DEVICE.name, KERNELS.name, OUTCOMES.name)
 
 _log = get_logger(__name__)
@@ -28,11 +28,11 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KafkaOutput:
-    """The producer and the spool before it.
+    """The producer, and the spool before it.
 
     Attributes:
-        producer: To Kafka, for what may be lost; None where Kafka is switched off.
-        sender: For what may not: a backlog, or the producer where nothing is kept on disk.
+        producer: Producer for messages that may be lost; None if Kafka is switched off.
+        sender: Sender for messages that may not be lost: a backlog, or the producer without a spool.
     """
 
     producer: Producer | None
@@ -40,7 +40,7 @@ class KafkaOutput:
 
 
 class Unsent:
-    """Stands where Kafka would: the node's own `/metrics` is the only way out."""
+    """Sender that drops everything, for nodes that only expose `/metrics`."""
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
         """Drop the message: Kafka is switched off."""
@@ -48,7 +48,7 @@ class Unsent:
 
 @contextmanager
 def kafka_output(settings: ExporterSettings, hostname: str, registry: CollectorRegistry) -> Iterator[KafkaOutput]:
-    """The way to Kafka for as long as the block lasts.
+    """Open the output to Kafka for the duration of a block.
 
     Raises:
         ConfigurationError: librdkafka refuses a property, or the spool's directory cannot be used.

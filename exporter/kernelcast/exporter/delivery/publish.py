@@ -1,4 +1,4 @@
-"""Samples to Kafka: kernels keyed by program, device metrics keyed by host."""
+"""Publishes samples to Kafka: kernels keyed by program, device metrics keyed by host."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ class Tally:
 
 
 class SamplePublisher:
-    """Encodes samples and hands them to a producer.
+    """Encodes samples and passes them to a producer. Only the daemon's thread uses it.
 
     Args:
-        producer: Where messages go.
+        producer: Sends the messages.
         hostname_label: Name of the label `Hostname` in messages: dcgm-exporter renamed it to `hostname`
             after 4.8.2, and dashboards of either kind must work.
-        boot_id: This machine's boot id; empty where the samples are not of this machine, or it cannot be read. It
-            distinguishes two machines of one host name, since `service.instance.id` is the host name.
+        boot_id: This machine's boot id; empty if the samples are not of this machine, or it cannot be read. It
+            distinguishes two machines with one host name, since `service.instance.id` is the host name.
 
     Attributes:
         messages, points, size_bytes: Sums of sent messages since the start.
@@ -64,14 +64,14 @@ class SamplePublisher:
         self.size_bytes = 0
 
     def kernels(self, group: ProgramSamples) -> None:
-        """Send the samples of one program on one host, and say which of its states have ended."""
+        """Send the samples of one program on one host, and end the series that it no longer has."""
         samples = self._ended.complete((group.hostname, group.program), group.samples, group.time_ns)
         self._send(KERNELS.name, group.program, group.hostname, samples)
 
     def devices(self, samples: Iterable[Sample]) -> None:
-        """Send device samples, each host's under its own key."""
+        """Send device samples; each host has its own key."""
         hosts: dict[str, list[Sample]] = {}
-        # A GPU's samples share their labels: most hosts are found by the object that was just looked at.
+        # A GPU's samples share one labels object, so most hosts are found by the identity of the last object.
         last, own = None, []
         for sample in samples:
             if sample.attributes is not last:
@@ -91,18 +91,18 @@ class SamplePublisher:
 
 
 def resource_of(hostname: str, boot_id: str = "") -> Resource:
-    """The resource that writes the series of a host."""
+    """Return the resource that writes the series of a host."""
     boot = ((BOOT_ID, boot_id),) if boot_id else ()
     return Resource((("host.name", hostname), *boot, ("service.instance.id", hostname), ("service.name", SERVICE_NAME)))
 
 
 def hostname_of(sample: Sample) -> str:
-    """The host a sample belongs to; empty where it has no such label."""
+    """Return the host of a sample; empty without such a label."""
     return next((value for name, value in sample.attributes if name == HOSTNAME_LABEL), "")
 
 
 def rename_hostname(sample: Sample, name: str) -> Sample:
-    """The sample with its label `Hostname` under another name."""
+    """Return the sample with its label `Hostname` renamed."""
     if name == HOSTNAME_LABEL:
         return sample
     attributes = sorted((name if key == HOSTNAME_LABEL else key, value) for key, value in sample.attributes)

@@ -1,1 +1,1 @@
-"""The daemon's end of the probe socket: programs connect here, report, and get hints."""
+"""The exporter's side of the probe socket: programs connect, send reports, and receive hints."""

@@ -21,7 +21,7 @@ REFUSALS: Final = ("user", "limit", "displaced", "hello", "frames", "device", "f
 
 
 class ProbeCounts:
-    """The collectors; every known label value is there from the start, at 0.
+    """The collectors; every known label value starts at 0.
 
     Args:
         registry: Where they are registered.

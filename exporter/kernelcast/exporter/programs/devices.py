@@ -12,19 +12,19 @@ from kernelcast.wire.identity import Device
 PSEUDO_CPU = "cpu"
 
 _OLD_MIG: Final = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d+)/\d+", re.IGNORECASE)
-"""A MIG instance as drivers before 470 name it: the GPU's UUID, GPU instance, compute instance."""
+"""UUID of a MIG instance in drivers before 470: the GPU's UUID, GPU instance, compute instance."""
 
 
 class DeviceResolver:
-    """Finds the node's device for a claim, whatever form of its UUID the program has.
+    """Finds the node's device for a program's claim, in any form of the UUID.
 
-    Under MIG a program knows a compute instance (`MIG-…`) and nothing of the GPU it is part of; device series carry
-    the GPU's UUID and the GPU instance, and so must its kernels. The claim's number is the program's own, after
-    CUDA_VISIBLE_DEVICES; the label `gpu` is the node's.
+    Under MIG a program knows a compute instance (`MIG-…`) but not its GPU. Device series have the GPU's UUID and the
+    GPU instance, so kernel series need them as well. The number in a claim is the program's own, after
+    CUDA_VISIBLE_DEVICES; the label `gpu` is the node's number.
 
     Args:
         hostname: The node's name.
-        known: The node's GPUs and MIG instances, as they are now; empty where NVML is not there.
+        known: Returns the node's present GPUs and MIG instances; empty without NVML.
     """
 
     def __init__(self, hostname: str, known: Callable[[], Sequence[Device]]) -> None:
@@ -32,10 +32,10 @@ class DeviceResolver:
         self._known = known
 
     def __call__(self, claim: DeviceClaim) -> Device:
-        """The device that is meant.
+        """Return the claimed device.
 
         Raises:
-            DeviceError: The claim names none, and the node has not exactly one.
+            DeviceError: The claim names no device, and the node does not have exactly one.
         """
         known = self._known() if claim.uuid != PSEUDO_CPU else ()
         found = _find(known, claim)
@@ -52,7 +52,7 @@ class DeviceResolver:
 
 
 def _labelled(device: Device) -> Device:
-    """The device as its series carry it: which compute instances it has does not tell one series from another."""
+    """Return the device as in series labels, without its compute instances, which do not distinguish series."""
     return replace(device, mig_uuids=()) if device.mig_uuids else device
 
 
@@ -66,5 +66,5 @@ def _find(known: Sequence[Device], claim: DeviceClaim) -> Device | None:
 
 
 def _digits(uuid: str) -> str:
-    """A UUID's hex digits: some tools leave out the prefix `GPU-`, or write capitals."""
+    """Return a UUID's hex digits in lower case: some tools omit the prefix `GPU-`, or write capitals."""
     return re.sub(r"^(?:gpu|mig)-?|-", "", uuid.lower())

@@ -1,12 +1,12 @@
-"""The last reports of programs whose connection has ended, on disk until the state holds them.
+"""Log on disk of the last reports of programs whose connection has ended, until the saved state includes them.
 
 The state is written once an interval. A program that has ended reports to no later exporter, so its reports since the
 last save would be lost if this exporter were killed. One file append for all programs that end at the same time costs
 less than writing the whole state.
 
-The records of one process are a JSON description and its totals in the frames of the probe's socket, all under its
-nonce as key. The state says up to which record it holds them (`final_reports`); a state of an older exporter does not
-say so, and then the records do not belong to it.
+The records of one process are a JSON description and its totals as frames of the probe's socket, all with its nonce as
+key. The state has the number of the first record that it does not include (`final_reports`). A state of an older
+exporter has no such number; the records are not used with it.
 """
 
 import os
@@ -29,10 +29,10 @@ from kernelcast.wire.identity import Device, Process
 
 DIRECTORY: Final = "final"
 MAX_BYTES: Final = 64 * 2**20
-"""Of all records that the state does not hold yet; a process of 170 kernels takes about 40 KiB."""
+"""Limit of all records that the state does not include yet; a process of 170 kernels takes about 40 KiB."""
 SEGMENT_BYTES: Final = 2**20
 _DESCRIPTION: Final = b"{"
-"""The first byte of a description; a frame begins with `K`."""
+"""First byte of a description; a frame begins with `K`."""
 
 _log = get_logger(__name__)
 
@@ -43,7 +43,7 @@ class Departure:
 
     Attributes:
         session: Its session.
-        final: It has ended and will not come back.
+        final: Whether it has ended and cannot reconnect.
     """
 
     session: ProbeSession
@@ -51,14 +51,14 @@ class Departure:
 
 
 class FinalReports:
-    """A log of last reports in a directory of its own. Not thread-safe: the probe server calls it under its lock.
+    """A log of last reports in a separate directory. Not thread-safe: the probe server calls it under its lock.
 
     Args:
         directory: The exporter's state directory; its lock keeps other exporters out.
-        max_bytes: Beyond it nothing more is written until the state is saved.
+        max_bytes: Size at which writing stops until the state is saved.
 
     Attributes:
-        polled: The first record whose totals the last poll did not bring; the state stores it.
+        polled: Number of the first record whose totals were not in the last poll; the state stores it.
         errors: Reports that could not be written; a crash before the next save of the state loses them.
     """
 
@@ -86,35 +86,35 @@ class FinalReports:
         self._lane.close()
 
     def restore(self, aggregator: Aggregator, since: int | None) -> int:
-        """Give the aggregator what its state does not hold.
+        """Add the reports that the saved state does not include to the aggregator.
 
         Args:
-            aggregator: With the state that was saved.
-            since: The state's `final_reports`; None where there is none, and the records are dropped.
+            aggregator: The aggregator, restored from the state.
+            since: The state's `final_reports`; None if it has none, and the records are dropped.
 
         Returns:
-            Processes restored.
+            The number of restored processes.
         """
         sessions: dict[str, ProbeSession] = {}
         damaged = self._lane.cut > 0
         while (found := self._lane.read()) is not None:
             number, record = found
-            # After damage numbers may be lower; totals that the state holds already add nothing a second time.
+            # After damage numbers may be lower than before. Totals are cumulative, so reading one twice adds nothing.
             if since is not None and (damaged or number >= since):
                 self._take(sessions, record)
         for session in sessions.values():
             for report in session.reports():
                 aggregator.recall(report)
-        # Should the log have been lost, its numbers must not begin again below the state's.
+        # If the log was lost, new numbers must not be below the state's.
         self._lane.start_at(since or 0)
         self.polled = self._lane.next
         return len(sessions)
 
     def append(self, departures: Iterable[Departure]) -> int | None:
-        """Write these processes' totals that the state does not hold; hand the result to `sync`.
+        """Write the totals of processes that the state does not include; pass the result to `sync`.
 
         Returns:
-            A file descriptor to sync and close; None where there is nothing to sync.
+            A file descriptor to sync and close; None if there is nothing to sync.
         """
         before = self._lane.next
         for departure in departures:
@@ -126,11 +126,11 @@ class FinalReports:
         return self._lane.tail() if self._lane.next > before else None
 
     def mark(self) -> None:
-        """A poll takes everything that processes have reported so far."""
+        """Note a poll: it includes everything that processes have reported so far."""
         self.polled = self._lane.next
 
     def release(self) -> None:
-        """Forget the records before the last poll: the state on disk holds its totals."""
+        """Delete the records before the last poll: the state on disk includes its totals."""
         for number in range(self._released, self.polled):
             self._lane.settle(number)
         self._released = self.polled
@@ -167,7 +167,7 @@ class FinalReports:
 
 
 def sync(file: int | None) -> None:
-    """Put what `append` wrote on the disk, and close the descriptor; needs no lock."""
+    """Sync the records that `append` wrote, and close the descriptor; needs no lock."""
     if file is None:
         return
     try:

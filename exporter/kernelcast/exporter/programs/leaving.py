@@ -1,4 +1,4 @@
-"""Connections that have ended and are closed once the last report of their process is on disk."""
+"""Ended connections, which are closed after the last report of their process is on disk."""
 
 import threading
 import time
@@ -10,19 +10,19 @@ from kernelcast.exporter.programs.places import ProgramConnection
 from kernelcast.exporter.programs.registry import ProbeRegistry
 
 WRITE_INTERVAL_SECONDS: Final = 0.1
-"""Between two writes of last reports: programs that end meanwhile share the next one."""
+"""Interval between two writes of last reports; programs that end in between share the next write."""
 
 
 class Leaving:
-    """Connections on their way out; used by the probe server's thread alone.
+    """Ended connections that are not closed yet. Only the probe server's thread uses it.
 
     Args:
-        registry: Knows which processes have ended.
-        lock: The server's, which guards the registry and the reports.
+        registry: The registry of processes.
+        lock: The server's lock, which protects the registry and the reports.
         clock: Monotonic seconds.
 
     Attributes:
-        final_reports: Keeps last reports on disk; None where no state is kept, and connections are closed at once.
+        final_reports: The log on disk; None without a state, and connections are closed at once.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Leaving:
         self.final_reports: FinalReports | None = None
 
     def add(self, connection: ProgramConnection) -> None:
-        """Close a connection, at once where the state on disk lacks nothing of its process."""
+        """Add an ended connection; it is closed at once if the state on disk includes all of its process' totals."""
         session = connection.session
         if self.final_reports is None or session is None or not session.has_unsaved:
             connection.socket.close()
@@ -44,11 +44,11 @@ class Leaving:
             self._connections.append(connection)
 
     def wait_seconds(self) -> float | None:
-        """Seconds until `write` is due; None where no connection waits."""
+        """Return the seconds until `write` is due; None if no connection waits."""
         return max(0.0, self._next_write - self._clock()) if self._connections else None
 
     def write_if_due(self) -> None:
-        """Write what waits, unless something was written a moment ago."""
+        """Write waiting reports if the write interval has passed."""
         if self.wait_seconds() == 0.0:
             self.write()
 

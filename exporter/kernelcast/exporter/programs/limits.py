@@ -1,4 +1,4 @@
-"""Limits of the memory that one program may take in the daemon, and the checks of its frames."""
+"""Limits of the memory that one program may use in the exporter, and checks of its frames."""
 
 from collections.abc import Container
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class ProbeLimits:
         devices: GPUs of one process.
         kernels: Kernels of one process.
         variants: Combinations of kernel and variant of one process.
-        names_bytes: Kernel signatures of one process, together.
+        names_bytes: Total size of the kernel signatures of one process.
         buckets: Histogram buckets of one process that wait for the next poll.
-        bad_frames: Frames of one connection that may break the contract before it is closed.
+        bad_frames: Invalid frames after which a connection is closed.
         hints: Hints that wait for one process.
-        outcomes: Outcomes that wait to be taken.
-        absence_seconds: How long a process whose connection broke may be away before its totals are final, where its
-            pid cannot tell that it has ended.
+        outcomes: Outcomes that wait for the daemon.
+        absence_seconds: Time after which the totals of a disconnected process are final, if its pid does not show
+            whether it has ended.
     """
 
     connections: int = 256
@@ -53,10 +53,10 @@ class ProbeLimits:
 
 
 def check_hello(hello: Hello, limits: ProbeLimits, pid: int) -> Process:
-    """The process that speaks.
+    """Return the identity of the process that sent a Hello.
 
     Raises:
-        FrameError: Its names are unusable, or it has too many devices.
+        FrameError: Its names are invalid, or it has too many devices.
     """
     devices = _items("Hello", "devices", hello.devices)
     if len(devices) > limits.devices:
@@ -70,7 +70,7 @@ def check_hello(hello: Hello, limits: ProbeLimits, pid: int) -> Process:
 
 
 def check_names(frame: Names) -> None:
-    """Raises FrameError where a kernel's configuration cannot be a label."""
+    """Raise FrameError if a kernel's configuration cannot be a label."""
     names = _items("Names", "names", frame.names)
     _check_texts("Names", [text for name in names for text in (name.grid, name.block)])
     for name in names:
@@ -84,7 +84,7 @@ def check_names(frame: Names) -> None:
 
 
 def check_rows(frame: KernelRows, devices: int, known: Container[int]) -> None:
-    """Raises FrameError where rows speak of a device or a kernel that was not introduced."""
+    """Raise FrameError if rows name a device or a kernel that was not announced."""
     _check_device(frame.device, devices)
     for row in frame.rows:
         if row.kernel not in known:
@@ -99,7 +99,7 @@ def check_rows(frame: KernelRows, devices: int, known: Container[int]) -> None:
 
 
 def check_variants(frame: VariantRows, devices: int, known: Container[int]) -> None:
-    """Raises FrameError where rows name an unknown kernel, or a variant cannot be a label."""
+    """Raise FrameError if rows name an unknown kernel, or a variant cannot be a label."""
     _check_device(frame.device, devices)
     for row in frame.rows:
         if row.kernel not in known:
@@ -110,14 +110,14 @@ def check_variants(frame: VariantRows, devices: int, known: Container[int]) -> N
 
 
 def check_status(frame: Status) -> None:
-    """Raises FrameError where a status cannot be shown."""
+    """Raise FrameError if a status cannot be a label."""
     _check_texts("Status", [frame.method, frame.state, frame.reason], MAX_REASON)
     if not 0 <= frame.sample_ratio <= 1:
         raise FrameError(f"Status has sample_ratio {frame.sample_ratio}; it lies between 0 and 1; it is ignored")
 
 
 def check_counters(frame: Counters, devices: int) -> None:
-    """Raises FrameError where a row has not the shape and the range that the contract gives it."""
+    """Raise FrameError if a row violates the contract's shape or range."""
     _check_device(frame.device, devices)
     shapes = (
         ("memcpy", frame.memcpy, (str, str, int, int, int)),
@@ -140,7 +140,7 @@ def check_counters(frame: Counters, devices: int) -> None:
 
 
 def check_tunables(frame: Tunables) -> None:
-    """Raises FrameError where a tunable's words cannot be labels."""
+    """Raise FrameError if a tunable's texts cannot be labels."""
     for item in _items("Tunables", "tunables", frame.tunables):
         lists = (_texts("allowed", item.allowed), _texts("kernels", item.kernels))
         _check_texts("Tunables", [item.name, item.value, item.kind, item.scope, item.granularity, *lists[0]])

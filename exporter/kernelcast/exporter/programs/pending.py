@@ -1,4 +1,4 @@
-"""Totals of one process that wait: for the next poll, or until the state on disk holds them."""
+"""Totals of one process that wait for the next poll, or for the next save of the state."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ class PendingTotals:
 
     @property
     def devices(self) -> set[int]:
-        """Devices that have totals here."""
+        """Devices with totals."""
         return {*self.rows, *self.variants, *self.counters}
 
     def update(self, later: "PendingTotals") -> None:
-        """Take in later totals of the same process."""
+        """Replace totals by later ones of the same process."""
         for device, rows in later.rows.items():
             self.rows.setdefault(device, {}).update(rows)
         for device, variants in later.variants.items():
@@ -34,7 +34,7 @@ class PendingTotals:
         self.counters.update(later.counters)
 
     def frames(self, names: Mapping[int, KernelName]) -> Iterator[Frame]:
-        """The totals as a program would send them, kernel names first.
+        """Encode the totals as frames, like a program's, kernel names first.
 
         Args:
             names: Names of the process's kernels.

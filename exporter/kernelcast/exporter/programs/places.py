@@ -1,4 +1,4 @@
-"""The connections of the probe socket, and which of them gives up its place when all are taken."""
+"""The connections of the probe socket, and the choice of the one to close when all places are used."""
 
 import socket
 import time
@@ -16,11 +16,11 @@ class ProgramConnection:
 
     Attributes:
         socket: Its socket.
-        peer: The process at the other end.
+        peer: Credentials of the connected process.
         since: When it was accepted, monotonic seconds.
         session: The process's session; None before its `Hello`.
-        bad_frames: Frames that broke the contract.
-        writing: Packets wait until the socket takes more.
+        bad_frames: Number of invalid frames.
+        writing: Whether packets wait until the socket is writable.
     """
 
     socket: socket.socket
@@ -34,13 +34,13 @@ class ProgramConnection:
 class ConnectionPlaces:
     """A bounded number of places for connections, shared between the users of the node. Not thread-safe.
 
-    One user alone may have all of them. When all are taken, the user with the most connections gives one up to a user
-    who has at least two fewer; within one user a connection that has not sent `Hello` gives way to a new one. So a user
-    who opens connections and stays silent keeps no other user out, nor this one.
+    A single user may have all of them. When all are used, the user with the most connections loses one to a user with
+    at least two fewer; of one user's connections, one without `Hello` is replaced by a new one. So a user who opens
+    silent connections blocks neither other users nor its own programs.
 
     Args:
-        limit: How many places there are.
-        hello_seconds: How long a connection may last without `Hello`.
+        limit: Number of places.
+        hello_seconds: Time limit for `Hello`.
         clock: Monotonic seconds.
     """
 
@@ -52,7 +52,7 @@ class ConnectionPlaces:
         self._silent: dict[int, None] = {}
 
     def __len__(self) -> int:
-        """Places that are taken."""
+        """Number of used places."""
         return len(self._connections)
 
     @property
@@ -62,43 +62,43 @@ class ConnectionPlaces:
 
     @property
     def numbers(self) -> list[int]:
-        """The file descriptors of all connections, the oldest first."""
+        """Return the file descriptors of all connections, oldest first."""
         return list(self._connections)
 
     def add(self, connection: ProgramConnection) -> None:
-        """Give a connection a place; it counts as silent until `greeted`."""
+        """Add a connection; it counts as silent until `greeted`."""
         number = connection.socket.fileno()
         connection.since = self._clock()
         self._connections[number] = connection
         self._silent[number] = None
 
     def get(self, number: int) -> ProgramConnection | None:
-        """The connection with this file descriptor."""
+        """Return the connection with a file descriptor."""
         return self._connections.get(number)
 
     def greeted(self, number: int) -> None:
-        """A connection has sent its `Hello`."""
+        """Note that a connection has sent its `Hello`."""
         self._silent.pop(number, None)
 
     def remove(self, number: int) -> ProgramConnection:
-        """Take a connection's place away."""
+        """Remove a connection."""
         self._silent.pop(number, None)
         return self._connections.pop(number)
 
     def overdue(self) -> list[int]:
-        """Connections that have not sent `Hello` in time."""
+        """Return the connections that have not sent `Hello` in time."""
         limit = self._clock() - self._hello_seconds
         return [number for number in self._silent if self._connections[number].since <= limit]
 
     def wait_seconds(self) -> float | None:
-        """Seconds until a connection may become overdue; None where all have sent `Hello`."""
+        """Return the seconds until a connection may become overdue; None if all have sent `Hello`."""
         oldest = next(iter(self._silent), None)
         if oldest is None:
             return None
         return max(0.0, self._connections[oldest].since + self._hello_seconds - self._clock())
 
     def to_displace(self, uid: int) -> int | None:
-        """The connection that gives up its place to a new one of a user; None where the new one is to be refused."""
+        """Return the connection to close for a new one of a user; None if the new one must be refused."""
         held = Counter(connection.peer.uid for connection in self._connections.values())
         heaviest = max(held, key=lambda user: held[user])
         if held[heaviest] > held[uid] + 1:
@@ -110,5 +110,5 @@ class ConnectionPlaces:
         return next((number for number in self._silent if self._connections[number].peer.uid == uid), None)
 
     def _newest(self, uid: int) -> int:
-        """Programs that have reported for long keep their place."""
+        """Return the newest connection, so that programs that have reported for long keep their places."""
         return next(number for number in reversed(self._connections) if self._connections[number].peer.uid == uid)

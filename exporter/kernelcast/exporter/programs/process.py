@@ -1,4 +1,4 @@
-"""A process that reports to the probe socket, as others in the exporter see it."""
+"""A process that reports to the probe socket, for use by other parts of the exporter."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -10,10 +10,10 @@ from kernelcast.wire.identity import Device, Process
 
 @dataclass(frozen=True, slots=True)
 class ProbeProcess:
-    """A process that reports here.
+    """A reporting process.
 
     Attributes:
-        peer_pid: As the kernel says; 0 where it lies outside this pid namespace.
+        peer_pid: Its pid from the kernel; 0 if it is outside this pid namespace.
     """
 
     process: Process
@@ -26,7 +26,7 @@ class ProbeProcess:
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        """A process of the registry."""
+        """Make one from an entry of the registry."""
         session = entry.session
         return cls(
             session.process,

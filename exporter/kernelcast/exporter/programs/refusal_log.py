@@ -1,4 +1,4 @@
-"""Logs connections that the probe socket refuses, at a bounded rate whatever the refused processes send."""
+"""Logs connections that the probe socket refuses, at a rate that the refused processes cannot raise."""
 
 import time
 from collections.abc import Callable
@@ -12,9 +12,9 @@ _log = get_logger(__name__)
 
 
 class RefusalLog:
-    """Writes one line per reason in ten seconds, and in it how many refusals the lines before left out.
+    """Writes one line per reason in ten seconds, with the number of refusals that were not logged since the last line.
 
-    The limit of repeated lines in `runtime.logging` compares texts; a program chooses part of these.
+    The limit of repeated lines in `runtime.logging` compares texts, and a program chooses part of these texts.
 
     Args:
         clock: Monotonic seconds.
@@ -29,10 +29,10 @@ class RefusalLog:
         """Log a refusal, or count it for the next line of its reason.
 
         Args:
-            reason: As it is counted; the values are few and fixed.
-            detail: What happened, for people.
+            reason: Value of the counter's label; there are few.
+            detail: Description, for people.
             uid: The user of the refused process.
-            pid: The process; 0 where it lies outside this pid namespace.
+            pid: The process; 0 if it is outside this pid namespace.
         """
         now = self._clock()
         if now - self._written.get(reason, float("-inf")) < INTERVAL_SECONDS:

@@ -1,6 +1,6 @@
-"""All processes that report to this node, and the hints that wait for them.
+"""Registry of all processes that report to this node, and of the hints that wait for them.
 
-Not thread-safe; the server holds a lock.
+Not thread-safe; the server calls it under its lock.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -30,7 +30,7 @@ Resolver = Callable[[DeviceClaim], Device]
 
 @dataclass(frozen=True, slots=True)
 class RejectedProcess:
-    """A process that cannot be taken in: the reason as it is counted, and a sentence for people."""
+    """Rejection of a process: the reason as in the counter's label, and a sentence for people."""
 
     reason: str
     message: str
@@ -42,9 +42,9 @@ class Entry:
 
     Attributes:
         session: Its session.
-        peer: Who it is, as the kernel says.
-        connection: The number of its connection; None while it is away.
-        away_since_ns: Since when it has been away, Unix nanoseconds.
+        peer: Its credentials from the kernel.
+        connection: The number of its connection; None while it is disconnected.
+        away_since_ns: When it was disconnected, Unix nanoseconds.
     """
 
     session: ProbeSession
@@ -60,11 +60,11 @@ class ProbeRegistry:
         devices: Completes a process's claim of its GPU.
         limits: Bounds.
         counts: Self metrics.
-        ended: Whether a pid has ended; passed in for tests.
+        ended: Returns whether a pid has ended; passed in for tests.
 
     Attributes:
-        receivers: Which users' processes got which hint.
-        keep_unsaved: New sessions keep the reports of a poll until `saved` is called.
+        receivers: The users whose processes got each hint.
+        keep_unsaved: Whether new sessions keep the reports of a poll until `saved` is called.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ProbeRegistry:
         return session
 
     def take(self, session: ProbeSession, frame: Frame, now_ns: int) -> None:
-        """Take in a frame of a process.
+        """Process a frame of a process.
 
         Raises:
             FrameError: It breaks the contract.
@@ -129,16 +129,16 @@ class ProbeRegistry:
                 self._hand(hint, session, now_ns)
 
     def leave(self, connection: int, now_ns: int) -> None:
-        """A connection has ended; its process may come back."""
+        """Note that a connection has ended; its process may reconnect."""
         for entry in self._entries.values():
             if entry.connection == connection:
                 entry.connection, entry.away_since_ns = None, now_ns
 
     def deliver(self, hint: Hint, now_ns: int) -> list[int]:
-        """Queue a hint for every process it fits, and keep it for those that come before it expires.
+        """Queue a hint for every matching process, and keep it for those that connect before it expires.
 
         Returns:
-            The connections that now have something to send.
+            The connections that now have packets to send.
         """
         self._hints[hint.key] = hint
         self._hints.move_to_end(hint.key)
@@ -155,11 +155,11 @@ class ProbeRegistry:
         ]
 
     def withdraw(self, key: str) -> None:
-        """Keep the hint of this key no longer; processes that have it already decide about it themselves."""
+        """Drop the hint with this key; processes that have it already decide about it themselves."""
         self._hints.pop(key, None)
 
     def reports(self, now_ns: int) -> tuple[ProcessReport, ...]:
-        """New reports of every process; those that have ended report for the last time."""
+        """Return new reports of every process; ended processes report for the last time."""
         found = [report for session in self._departed for report in session.reports()]
         self._departed = []
         for nonce, entry in list(self._entries.items()):
@@ -180,21 +180,21 @@ class ProbeRegistry:
             entry.session.saved()
 
     def has_ended(self, session: ProbeSession, peer: Peer) -> bool:
-        """Whether a process has said so, or its pid is gone."""
+        """Whether a process has sent `Bye`, or its pid no longer exists."""
         return session.ended or self._ended(peer.pid)
 
     def outcomes(self) -> list[Outcome]:
-        """The outcomes since the last call."""
+        """Return the outcomes since the last call."""
         found = list(self._outcomes)
         self._outcomes.clear()
         return found
 
     def entries(self) -> list[Entry]:
-        """Every process, connected or not."""
+        """Return every process, connected or not."""
         return list(self._entries.values())
 
     def _make_room(self, uid: int) -> bool:
-        """End a process whose connection broke long ago, of the user with the most; False where none may be ended."""
+        """End a long-disconnected process of the user with the most processes; False if there is none."""
         if len(self._departed) >= self._limits.processes:
             return False
         held = Counter(entry.peer.uid for entry in self._entries.values())
@@ -223,7 +223,7 @@ class ProbeRegistry:
         return False
 
     def _note(self, outcome: Outcome, session: ProbeSession, now_ns: int) -> None:
-        """Keep an outcome until it is taken, if a process of this user got the hint."""
+        """Queue an outcome for the daemon, if a process of this user got the hint."""
         if not self.receivers.includes(outcome.hint_id, session.uid, now_ns):
             self._counts.outcomes_refused.inc()
             _log.warning("outcome refused: no process of this user got the hint", uid=session.uid)

@@ -1,8 +1,8 @@
-"""The daemon's end of the probe socket: programs report here and get their hints.
+"""Server of the probe socket: receives reports of programs and sends them hints.
 
-One thread reads and writes all connections without blocking; the daemon's own thread takes the reports (`poll`,
-`outcomes`) and gives what should go (`deliver`). A lock lies between them, held for microseconds, or for milliseconds
-while last reports are appended to their log; the disk is synced outside it.
+One thread reads and writes all connections without blocking. The daemon's own thread calls `poll` and `outcomes` for
+the reports, and `deliver` for hints. A lock separates both; it is held for microseconds, or for milliseconds while last
+reports are appended to their log. The disk is synced without the lock.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from kernelcast.wire.events import Hint, Outcome
 from kernelcast.wire.frames import MAX_FRAME_BYTES, Frame, Hello, decode
 
 PACKETS_AT_ONCE: Final = 64
-"""From one connection before the next has its turn; connections accepted before the others are served."""
+"""Packets read from one connection before the next one; also connections accepted before others are served."""
 STOP_SECONDS: Final = 2.0
 ERROR_PAUSE_SECONDS: Final = 0.1
 
@@ -43,10 +43,10 @@ class ProbeServer:
     """A source of process reports: `poll` returns the new ones since the last call.
 
     A connection that ends with `Bye`, or whose process has ended, makes its last report final. A process whose
-    connection broke otherwise may come back: its totals go on, they are not added again.
+    connection broke otherwise may reconnect: its totals continue, they are not added again.
 
-    Reports since the last saved state are written to `final_reports` when their connection ends, and
-    only then is the connection closed: whoever sees it closed after `Bye` knows that the totals survive a crash.
+    Reports since the last saved state are written to `final_reports` when their connection ends, and the connection is
+    closed after that: a program that sees it closed after `Bye` knows that its totals survive a crash.
 
     Args:
         path: The socket.
@@ -111,24 +111,24 @@ class ProbeServer:
         self._thread.start()
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """New reports of every process since the last call."""
+        """Return new reports of every process since the last call."""
         with self._lock:
             if self._leaving.final_reports is not None:
                 self._leaving.final_reports.mark()
             return SourceBatch(reports=self._registry.reports(now_ns))
 
     def saved(self) -> None:
-        """Note that the state on disk holds the reports of the last poll."""
+        """Note that the state on disk includes the reports of the last poll."""
         with self._lock:
             self._registry.saved()
             if self._leaving.final_reports is not None:
                 self._leaving.final_reports.release()
 
     def deliver(self, hint: Hint) -> int:
-        """Queue a hint for every process it fits; also for those that register its tunable before it expires.
+        """Queue a hint for every matching process, also for those that register its tunable before it expires.
 
         Returns:
-            For how many processes it was queued now.
+            The number of processes for which it was queued now.
         """
         with self._lock:
             numbers = self._registry.deliver(hint, self._clock())
@@ -137,17 +137,17 @@ class ProbeServer:
         return len(numbers)
 
     def withdraw(self, key: str) -> None:
-        """Keep the hint of this key no longer for processes that come later."""
+        """Drop the hint with this key; processes that connect later do not get it."""
         with self._lock:
             self._registry.withdraw(key)
 
     def outcomes(self) -> list[Outcome]:
-        """Outcomes of hints since the last call, with host name and UUID."""
+        """Return outcomes of hints since the last call, with host name and UUID."""
         with self._lock:
             return self._registry.outcomes()
 
     def processes(self) -> list[ProbeProcess]:
-        """The processes that report here."""
+        """Return the reporting processes."""
         with self._lock:
             return [ProbeProcess.of(entry) for entry in self._registry.entries()]
 
@@ -211,7 +211,8 @@ class ProbeServer:
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
-            # Out of files, say: the program goes on waiting, so the selector would return at once for ever.
+            # For example, no file descriptors are left: the program still waits, so the selector would return at once,
+            # for ever.
             self._counts.errors.inc()
             _log.warning("a program cannot be let in", error=str(error))
             self._stopping.wait(ERROR_PAUSE_SECONDS)
@@ -227,7 +228,7 @@ class ProbeServer:
         return True
 
     def _has_place(self, connection: ProgramConnection) -> bool:
-        """Whether a program may connect; if need be, another one has given up its place."""
+        """Whether a program may connect; another connection is closed for it if needed."""
         uid = connection.peer.uid
         if self._allowed_uids is not None and uid not in self._allowed_uids:
             self._refused(connection, "user", f"user {uid} may not report here")
@@ -254,7 +255,7 @@ class ProbeServer:
                     break
 
     def _read(self, number: int) -> bool:
-        """Take in one packet; False when there is none left."""
+        """Process one packet; False if there is none left."""
         connection = self._places.get(number)
         if connection is None:
             return False
@@ -311,7 +312,7 @@ class ProbeServer:
             self._drop(number)
 
     def _write(self, number: int) -> None:
-        """Send what waits for a connection; the rest when it can take more."""
+        """Send waiting packets of a connection, as far as its socket accepts them."""
         connection = self._places.get(number)
         if connection is None or connection.session is None:
             return
@@ -331,7 +332,7 @@ class ProbeServer:
             self._selector.modify(connection.socket, events)
 
     def _drop(self, number: int) -> None:
-        """Serve a connection no longer; it is closed once its last report is on disk."""
+        """Stop serving a connection; it is closed after its last report is on disk."""
         connection = self._places.remove(number)
         self._selector.unregister(connection.socket)
         with self._lock:

@@ -1,4 +1,4 @@
-"""The daemon's record of one process: its last totals, and the changes since they were last taken."""
+"""Session of one process: its last totals, and the changes since the last poll."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -39,17 +39,19 @@ from kernelcast.wire.identity import Device, Process
 
 
 class ProbeSession:
-    """One process, over all its connections. Totals replace each other, so nothing is counted twice.
+    """State of one process across its connections. Totals replace earlier ones, so nothing is counted twice.
+
+    Not thread-safe; the server calls it under its lock.
 
     Args:
-        process: Who; with the pid that the kernel says.
-        hello: How it introduced itself.
-        devices: Its devices, completed, in its own order.
-        limits: How much it may make the daemon hold.
-        keep_unsaved: Keep the reports of a poll until `saved` is called, so that `unsaved` has them.
+        process: The process, with its pid from the kernel.
+        hello: Its Hello frame.
+        devices: Its completed devices, in its own order.
+        limits: Limits of memory.
+        keep_unsaved: Whether to keep the reports of a poll until `saved` is called, so that `unsaved` has them.
 
     Attributes:
-        uid: The user of the process, as the kernel says; -1 where it is not known.
+        uid: The user of the process from the kernel; -1 if unknown.
     """
 
     def __init__(
@@ -78,20 +80,20 @@ class ProbeSession:
         self._variants: dict[int, dict[int, set[str]]] = {}
         self._variants_known = 0
         self._described: set[int] = set()
-        """Devices whose reports have carried the tunables and the status."""
+        """Devices whose reports have included the tunables and the status."""
         self._buckets = 0
         self._active: set[int] = set()
         self._hints: deque[bytes] = deque()
         self._delivered: dict[str, str] = {}
 
     def take(self, frame: Frame) -> Outcome | None:
-        """Take in one frame.
+        """Process one frame.
 
         Returns:
-            The outcome of a hint, where the frame brought one.
+            The outcome of a hint, if the frame has one.
 
         Raises:
-            FrameError: The frame breaks the contract or a limit; nothing of it is used.
+            FrameError: The frame violates the contract or a limit; nothing of it is used.
         """
         if self.ended:
             raise FrameError(f"{type(frame).__name__} frame came after Bye; it is ignored")
@@ -121,7 +123,7 @@ class ProbeSession:
         return None
 
     def reports(self) -> list[ProcessReport]:
-        """New totals since the last call, one report per device; all devices in use where the process has ended."""
+        """Return new totals since the last call, one report per device; all used devices if the process has ended."""
         undescribed = self._active - self._described
         changed = self._active if self.ended else undescribed | self._new.devices
         found = [self._report(device) for device in sorted(changed)]
@@ -137,7 +139,7 @@ class ProbeSession:
         self._taken = PendingTotals()
 
     def unsaved(self) -> Iterator[Frame]:
-        """The part of the process's totals that the state on disk does not hold."""
+        """The part of the process's totals that the state on disk does not include."""
         totals = PendingTotals()
         totals.update(self._taken)
         totals.update(self._new)
@@ -145,7 +147,7 @@ class ProbeSession:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether `unsaved` has anything."""
+        """Whether `unsaved` has totals."""
         return bool(self._new.devices or self._taken.devices)
 
     @property
@@ -154,7 +156,7 @@ class ProbeSession:
         return self.status.method if self.status and self.status.method else self.hello.method
 
     def fits(self, hint: Hint) -> bool:
-        """Whether a hint is for this process, and new: program, rank, tunable and, where both are known, GPU model."""
+        """Whether a hint is new and matches this process: program, rank, tunable and, if both are known, GPU model."""
         return (
             not self.ended
             and self._delivered.get(hint.key) != hint.hint_id
@@ -165,7 +167,7 @@ class ProbeSession:
         )
 
     def queue(self, hint: Hint, now_ns: int) -> bool:
-        """Queue a hint for the program; False where too many wait already."""
+        """Queue a hint for the program; False if too many wait already."""
         if len(self._hints) >= self._limits.hints:
             return False
         event = to_event(hint, source="/kernelcast/exporter", time_ns=now_ns)
@@ -175,15 +177,15 @@ class ProbeSession:
 
     @property
     def next_packet(self) -> bytes | None:
-        """The packet to send next, if one waits."""
+        """Return the next packet to send; None if there is none."""
         return self._hints[0] if self._hints else None
 
     def packet_sent(self) -> None:
-        """The packet was handed over."""
+        """Note that the packet was sent."""
         self._hints.popleft()
 
     def rejoin(self, hello: Hello) -> None:
-        """Restart the session after a reconnect: all totals come again, and undelivered hints are sent again."""
+        """Restart the session after a reconnect: the program sends all totals again, and hints are sent again."""
         self.hello = hello
         self._hints.clear()
         self._delivered.clear()
@@ -240,7 +242,7 @@ class ProbeSession:
         self._described.clear()
 
     def _completed(self, claim: TunableClaim) -> TunableClaim:
-        """The model stands with the tunable, so that a hint can say for which one it was derived."""
+        """Add the device model to a tunable, so that a hint can name the model for which it was derived."""
         return claim if claim.device_model else replace(claim, device_model=self.devices[0].model_name)
 
     def _outcome(self, frame: OutcomeFrame) -> Outcome:

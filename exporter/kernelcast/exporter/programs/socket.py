@@ -1,4 +1,4 @@
-"""The listening socket: one per node, never taken from a living daemon, left behind by none."""
+"""The listening socket: one per node; it is not taken over from a running daemon, and is removed at the end."""
 
 import contextlib
 import fcntl
@@ -14,30 +14,30 @@ from kernelcast.wire.errors import SourceError
 
 DIRECTORY_MODE: Final = 0o755
 OPEN_MODE: Final = 0o666
-"""Programs run as any user of the node; who they are is checked by peer credentials, not by the file's mode."""
+"""Mode for programs of any user; users are checked by peer credentials, not by the file's mode."""
 OWNER_MODE: Final = 0o600
 BACKLOG: Final = 1024
-"""Connections that wait to be accepted; beyond it a program tries again later."""
+"""Largest number of connections that wait to be accepted; further programs try again later."""
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: pid, uid, gid (unix(7))
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Credentials of the peer, from the kernel; pid 0 where it lies outside this pid namespace."""
+    """Credentials of the peer, from the kernel; pid 0 if it is outside this pid namespace."""
 
     pid: int
     uid: int
 
 
 class ProbeSocket:
-    """Owns the socket's path for as long as it lives.
+    """The bound and locked socket path.
 
     Args:
-        path: Where; the directory is made if need be.
+        path: The path; its directory is created if needed.
         mode: Permissions of the socket.
 
     Raises:
-        SourceError: Another daemon lives there, or the path cannot be used.
+        SourceError: Another daemon uses it, or the path cannot be used.
     """
 
     def __init__(self, path: Path, mode: int = OPEN_MODE) -> None:
@@ -58,7 +58,7 @@ class ProbeSocket:
             raise
 
     def close(self) -> None:
-        """Stop listening and remove the socket, if it still is ours; safe to call twice."""
+        """Stop listening and remove the socket if it still is ours; safe to call twice."""
         if self._lock < 0:
             return
         self.listener.close()
@@ -117,14 +117,14 @@ class ProbeSocket:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Credentials of a connection's peer (SO_PEERCRED, unix(7))."""
+    """Return the credentials of a connection's peer (SO_PEERCRED, unix(7))."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _gid = _CREDENTIALS.unpack(raw)
     return Peer(pid, uid)
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone or a zombie; False where its pid is not known here."""
+    """Whether a process has ended or is a zombie; False if its pid is unknown here."""
     if pid <= 0:
         return False
     try:

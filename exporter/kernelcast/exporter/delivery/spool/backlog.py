@@ -1,4 +1,4 @@
-"""Between the publisher and Kafka: every message is kept until Kafka has confirmed it."""
+"""Backlog between the publisher and Kafka: keeps every message until Kafka has confirmed it."""
 
 import threading
 import time
@@ -15,13 +15,13 @@ from kernelcast.exporter.delivery.spool.record import Record
 from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 
 ENDLESS: Final = {"message.timeout.ms": "0"}
-"""For the producer: a message that timed out would have to be sent again after younger ones. What waits for Kafka is
-bounded here; librdkafka may try for ever, and keeps the order."""
+"""Properties of the producer: librdkafka retries for ever and keeps the order. A message that timed out would have to
+be sent again after younger ones. The number of waiting messages is bounded here instead."""
 WINDOW_MESSAGES: Final = 256
-"""Of those on disk, how many may be on their way."""
+"""Largest number of messages from disk that are in flight."""
 AWAY_FLUSH_SECONDS: Final = 1.0
 NOWHERE: Final = -1
-"""Instead of a number in the spool: the disk had no room; librdkafka alone has it."""
+"""Used in place of a number in the spool if the disk had no room; only librdkafka has the message."""
 
 
 class Kafka(Protocol):
@@ -38,18 +38,18 @@ class Kafka(Protocol):
         ...
 
     def close(self, timeout_seconds: float) -> int:
-        """Flush, then give up the remaining messages."""
+        """Flush, then drop the remaining messages."""
         ...
 
 
 @dataclass(slots=True)
 class Flight:
-    """A message that librdkafka has, and Kafka has not confirmed.
+    """A message in flight: librdkafka has it, and Kafka has not confirmed it.
 
     Attributes:
         record: The message.
-        since: When it was handed over, monotonic seconds.
-        number: Its number in the spool; None while it is in memory alone, NOWHERE where the disk had no room.
+        since: When it was passed to librdkafka, monotonic seconds.
+        number: Its number in the spool; None while it is in memory only, NOWHERE if the disk had no room.
     """
 
     record: Record
@@ -59,15 +59,15 @@ class Flight:
 
 @dataclass(slots=True)
 class Way:
-    """One topic's messages on their way.
+    """One topic's messages in flight.
 
     Attributes:
         topic: Its name.
-        pace: When those on disk may go.
+        pace: Limits the speed of replay from disk.
         flights: Unconfirmed messages by token, in the order of sending.
-        flight_bytes: What librdkafka holds, whether it is on disk as well or not.
-        is_full: A message found as many bytes on their way as may be, and Kafka has confirmed nothing since.
-        returning: Some have come back: nothing goes until all have been answered for, then the oldest goes first.
+        flight_bytes: Size of the messages in librdkafka, whether they are on disk as well or not.
+        is_full: Whether `memory_bytes` was reached and Kafka has confirmed nothing since.
+        returning: Whether messages have failed: nothing is sent until all are answered, then the oldest is first.
     """
 
     topic: str
@@ -83,10 +83,10 @@ class SpoolLimits:
     """Limits of the memory and disk that waiting messages may take.
 
     Attributes:
-        memory_bytes: Of each topic, what librdkafka may hold; the message with which it is reached goes, too.
-        memory_seconds: For how long in memory alone; then it is written to disk.
-        replay_bytes_per_second: How quickly the disk is read, for each topic.
-        jitter: Draws the wait before a replay, seconds.
+        memory_bytes: Size limit of a topic's messages in librdkafka; the message that reaches it is still sent.
+        memory_seconds: Time in memory after which a message is written to disk.
+        replay_bytes_per_second: Replay speed from disk, for each topic.
+        jitter: Returns the random wait before a replay, seconds.
     """
 
     memory_bytes: int
@@ -96,16 +96,16 @@ class SpoolLimits:
 
 
 class SpoolBacklog:
-    """Sends at once while Kafka confirms; else keeps, on disk too, and sends in order later. Thread-safe.
+    """Sends messages at once while Kafka confirms; else stores them, also on disk, and sends them later. Thread-safe.
 
-    The order within a topic is that of `send`: while anything of it waits on disk, new messages go behind it. Delivery
-    is at least once.
+    Messages of a topic are sent in the order of `send`: while some wait on disk, new ones are stored after them.
+    Delivery is at least once.
 
     Args:
         producer: Made with the properties `ENDLESS`.
-        disk: Opened with every topic that is sent to.
-        limits: How much waits where.
-        counts: What became of the messages.
+        disk: The spool, opened with every topic that is used.
+        limits: Limits of memory and disk.
+        counts: Counts of lost and waiting messages.
         clock: Unix nanoseconds.
         monotonic: Monotonic seconds.
     """
@@ -127,11 +127,11 @@ class SpoolBacklog:
         self._lock = threading.RLock()
         self._answers: deque[tuple[str, int, Undelivered | None]] = deque()
         self.wake = threading.Event()
-        """Set whenever there is something to poll for."""
+        """Set when there are answers to poll for."""
         self._tokens = 0
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
-        """Take a message over; never blocks for long, never raises."""
+        """Accept a message; never blocks for long, never raises."""
         with self._lock:
             self._settle()
             way, record = self._ways[topic], Record(self._clock(), key, value)
@@ -150,7 +150,7 @@ class SpoolBacklog:
 
     @property
     def behind(self) -> bool:
-        """Whether anything on disk has not been handed over."""
+        """Whether messages on disk have not been passed to librdkafka."""
         with self._lock:
             return any(self._disk.lane(topic).unread for topic in self._ways)
 
@@ -174,10 +174,10 @@ class SpoolBacklog:
         self._disk.sync(files)
 
     def close(self, timeout_seconds: float) -> int:
-        """Wait for Kafka within a time limit, not at all where it is away; unconfirmed messages stay on disk.
+        """Wait for Kafka within a time limit, or not at all if it is away; unconfirmed messages stay on disk.
 
         Returns:
-            Messages on disk.
+            The number of messages on disk.
         """
         away = any(way.pace.is_doubted for way in self._ways.values())
         self._producer.close(min(timeout_seconds, AWAY_FLUSH_SECONDS) if away else timeout_seconds)
@@ -189,7 +189,7 @@ class SpoolBacklog:
         return left
 
     def _may_pass(self, way: Way) -> bool:
-        """Whether a message may go to Kafka at once: none of its topic waits on disk, and Kafka was not silent."""
+        """Whether a message may be sent at once: none of its topic waits on disk, and Kafka was not silent."""
         way.is_full = way.is_full or way.flight_bytes >= self._limits.memory_bytes
         return not (way.is_full or way.returning or way.pace.is_doubted or self._disk.lane(way.topic).unread)
 
@@ -201,7 +201,7 @@ class SpoolBacklog:
         self._producer.send(way.topic, key=record.key, value=record.value, on_delivery=answer)
 
     def _answered(self, topic: str, token: int, reason: Undelivered | None) -> None:
-        """On any thread, at any moment: only noted."""
+        """Queue a delivery report; librdkafka may call this on any thread."""
         self._answers.append((topic, token, reason))
 
     def _settle(self) -> None:
@@ -210,7 +210,7 @@ class SpoolBacklog:
             topic, token, reason = self._answers.popleft()
             way = self._ways[topic]
             if reason is not None and not reason.final:
-                # Before the flight is forgotten: it goes to disk in its place among the others.
+                # Before the flight is removed, so that it is written to disk in its place in the order.
                 self._spill(way)
                 way.returning = True
             flight = way.flights.pop(token)
@@ -231,7 +231,7 @@ class SpoolBacklog:
             self._counts.replayed.inc()
 
     def _returned(self, way: Way, flight: Flight) -> None:
-        """It is on disk and will be read again, unless it had to make room, or found none."""
+        """Handle a failed message: it is on disk and is read again, unless it was dropped for lack of room."""
         if flight.number == NOWHERE:
             self._counts.drop("disk", 1)
         elif flight.number is not None and not self._disk.lane(way.topic).holds(flight.number):
@@ -242,13 +242,13 @@ class SpoolBacklog:
             self._spill(way)
 
     def _spill(self, way: Way) -> None:
-        """Write messages that are in memory only to disk, oldest first; librdkafka goes on trying to send them."""
+        """Write messages that are in memory only to disk, oldest first; librdkafka continues to send them."""
         alone = [flight for flight in way.flights.values() if flight.number is None]
         for flight in alone:
             number = self._store(way, flight.record)
             flight.number = NOWHERE if number is None else number
         if alone:
-            # Whatever is in memory alone was sent after all on disk had been read: these are read, too.
+            # Messages in memory only were sent after all on disk had been read, so these count as read as well.
             self._disk.lane(way.topic).skip()
 
     def _keep(self, way: Way, record: Record) -> None:
@@ -269,7 +269,7 @@ class SpoolBacklog:
             way.pace.doubted()
 
     def _turn_back(self, way: Way, now: float) -> None:
-        """Everything has been answered for, some of it with a refusal: begin again with the oldest."""
+        """Restart with the oldest message, after all in flight were answered and some were refused."""
         if way.returning and not way.flights:
             way.returning = False
             way.pace.failed(now)

@@ -10,7 +10,7 @@ from kernelcast.wire.catalogue import exporter as rows
 
 
 class SpoolCounts:
-    """The collectors; every reason is there from the start, at 0.
+    """The collectors; every reason starts at 0.
 
     Args:
         registry: Where they are registered.

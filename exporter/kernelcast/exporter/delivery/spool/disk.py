@@ -1,4 +1,4 @@
-"""The lanes of all topics in one directory, within one bound: messages beyond it, or too old, are dropped."""
+"""The lanes of all topics in one directory, with one size limit: messages beyond it, or too old, are dropped."""
 
 import fcntl
 import os
@@ -13,8 +13,8 @@ from kernelcast.wire.errors import ConfigurationError
 from kernelcast.wire.histogram import NANOSECONDS_PER_SECOND
 
 REASONS: Final = ("bound", "age", "disk", "torn", "refused")
-"""Why a message is lost: over the byte limit, too old, the disk took it not or not back, torn by a crash, or Kafka will
-never take it."""
+"""Reasons for lost messages: over the byte limit, too old, a disk error on writing or reading, cut off by a crash, or
+refused by Kafka for ever."""
 SEGMENTS: Final = 32
 """Number of segments that the byte limit holds: messages beyond it are dropped a segment at a time."""
 MIN_SEGMENT_BYTES: Final = 32 * 1024
@@ -30,8 +30,8 @@ class DiskSpool:
     the disk, so a machine that loses power loses the records since the last call.
 
     Args:
-        directory: Its own; made if it is not there.
-        max_bytes: What all segments may take together.
+        directory: The spool's own directory; created if needed.
+        max_bytes: Size limit of all segments together.
         max_age_seconds: Older messages are dropped.
         on_drop: Called with the reason and the number of messages, for each loss.
     """
@@ -108,9 +108,9 @@ class DiskSpool:
         return self._lanes[topic]
 
     def append(self, topic: str, record: Record) -> int | None:
-        """Write a message behind all others of its topic; its number, or None where there is no room for it.
+        """Append a message to its topic's lane; returns its number, or None if there is no room for it.
 
-        A disk that is full takes it once older messages are gone.
+        If the disk is full, older messages are deleted first.
         """
         lane = self._lanes[topic]
         while True:
@@ -134,7 +134,7 @@ class DiskSpool:
                 self._on_drop("age", lane.drop_oldest())
 
     def read(self, topic: str) -> tuple[int, Record] | None:
-        """The next message of a topic that has not been handed over; None where there is none."""
+        """Return the next message of a topic that has not been passed to librdkafka; None if there is none."""
         lane = self._lanes[topic]
         before = lane.cut
         found = lane.read()
@@ -172,7 +172,7 @@ class DiskSpool:
             self._on_drop("torn", lane.cut)
 
     def _drop_oldest(self, reason: str) -> bool:
-        """Give up the oldest segment of all; False where there is none."""
+        """Delete the oldest segment of all lanes; False if there is none."""
         lanes = [lane for lane in self._lanes.values() if lane.size_bytes]
         if not lanes:
             return False

@@ -18,16 +18,16 @@ _HEAD: Final = struct.Struct("<QI")
 class Lane:
     """A queue of segments. Not thread-safe.
 
-    A record is appended, read (handed to Kafka) and settled (confirmed). After `rewind`, unsettled records are read
-    again. A segment whose records are all settled is deleted. The number of the last settled record is written to the
-    file `head` now and then: after a crash a few are sent twice, none is left out.
+    A record is appended, read (passed to librdkafka) and settled (confirmed by Kafka). After `rewind`, unsettled
+    records are read again. A segment whose records are all settled is deleted. The number of the first unsettled record
+    is written to the file `head` from time to time: after a crash a few records are sent twice, none is lost.
 
     Args:
-        directory: Of this lane alone.
-        segment_bytes: A new segment begins once one is longer.
+        directory: The lane's own directory.
+        segment_bytes: Size at which a new segment is started.
 
     Attributes:
-        cut: Records cut out of damaged segments so far.
+        cut: Records removed from damaged segments so far.
     """
 
     def __init__(self, directory: Path, *, segment_bytes: int) -> None:
@@ -57,7 +57,7 @@ class Lane:
             else:
                 segment.remove()
         self._saved = self._load_head()
-        # Behind damage numbers may be lower than they were, so whether a record there was settled is not known.
+        # After damage numbers may be lower than before, so it is unknown whether a record there was settled.
         self._head = self._reader = self._next = min([self._saved, *damaged])
         if self._segments:
             self._next = max(self._segments[-1].end, self._next)
@@ -75,7 +75,7 @@ class Lane:
         return self._next
 
     def start_at(self, number: int) -> None:
-        """Give no record a number below this one from now on."""
+        """Set the lowest number for records from now on."""
         self._next = max(self._next, number)
 
     @property
@@ -92,7 +92,7 @@ class Lane:
 
     @property
     def unread(self) -> int:
-        """Records that have not been handed over, or have come back."""
+        """Number of records that have not been passed to librdkafka, or have failed."""
         behind = sum(segment.end - max(segment.first, min(self._reader, segment.end)) for segment in self._segments)
         return behind - sum(number >= self._reader for number in self._settled)
 
@@ -107,10 +107,10 @@ class Lane:
         return self._segments[0].newest_ns if self._segments else 0
 
     def append(self, record: Record) -> int:
-        """Write a record at the end; its number.
+        """Append a record; returns its number.
 
         Raises:
-            OSError: The disk does not take it; the lane is as it was.
+            OSError: The disk fails; the lane is unchanged.
         """
         tail = self._segments[-1] if self._segments else None
         if tail is None or self._roll or tail.end != self._next or tail.size_bytes >= self._segment_bytes:
@@ -124,7 +124,7 @@ class Lane:
         return number
 
     def read(self) -> tuple[int, Record] | None:
-        """The next record and its number; None where there is none."""
+        """Return the next record and its number; None if there is none."""
         while (segment := self._segment_of(self._reader)) is not None:
             number = max(self._reader, segment.first)
             if number in self._settled:
@@ -147,7 +147,7 @@ class Lane:
         return segment is not None and segment.first <= number and number >= self._head and number not in self._settled
 
     def settle(self, number: int) -> bool:
-        """Kafka has a record, or it is not wanted any more; False where it was no longer here."""
+        """Mark a record as settled, because Kafka has it or it is obsolete; False if it was not here any more."""
         if not self.holds(number):
             return False
         self._settled.add(number)
@@ -155,15 +155,15 @@ class Lane:
         return True
 
     def rewind(self) -> None:
-        """Have everything that is not settled read again, from the oldest on."""
+        """Read all unsettled records again, from the oldest on."""
         self._reader, self._place = self._head, None
 
     def skip(self) -> None:
-        """Take everything for read: whoever appended it has handed it over as well."""
+        """Mark all records as read, because the caller has passed them to librdkafka as well."""
         self._reader, self._place = self._next, None
 
     def drop_oldest(self) -> int:
-        """Delete the oldest segment; how many records are lost. Those handed over are not: Kafka may yet have them."""
+        """Delete the oldest segment; returns the lost records, without those in flight, which may still reach Kafka."""
         segment = self._segments.popleft()
         start = max(segment.first, self._reader)
         lost = sum(number not in self._settled for number in range(start, segment.end))
@@ -174,14 +174,14 @@ class Lane:
         return lost
 
     def tail(self) -> int | None:
-        """A second file descriptor of the segment that is written to, which the caller syncs and closes."""
+        """Return a second file descriptor of the segment being written, which the caller syncs and closes."""
         return self._segments[-1].duplicate() if self._segments else None
 
     def save_head(self) -> None:
-        """Write how far the records are settled, if that has changed.
+        """Write the number of the first unsettled record, if it has changed.
 
         Raises:
-            OSError: The disk does not take it; the next start sends more twice.
+            OSError: The disk fails; the next start sends more records twice.
         """
         if self._head == self._saved:
             return
@@ -210,7 +210,7 @@ class Lane:
         return self._segments[0].first if self._segments else 0
 
     def _segment_of(self, number: int) -> Segment | None:
-        """The segment that has a record, or else the first one behind it."""
+        """Return the segment that has a record, or else the first one after it."""
         return next((segment for segment in self._segments if number < segment.end), None)
 
     def _offset(self, segment: Segment, number: int) -> int:
@@ -219,7 +219,7 @@ class Lane:
         return segment.offset_of(number)
 
     def _pass_over(self, segment: Segment, number: int, offset: int) -> None:
-        """Go on behind a record that the disk gives back other than it was written."""
+        """Continue after a record that is damaged on disk."""
         after = segment.skip_damage(number, offset)
         lost = set(range(number, after)) - self._settled
         self.cut += len(lost)
@@ -229,7 +229,7 @@ class Lane:
         self._advance()
 
     def _advance(self) -> None:
-        """Move the head over settled records, and delete segments that are settled as a whole."""
+        """Move the head over settled records, and delete segments that are completely settled."""
         while self._segments:
             segment = self._segments[0]
             self._head = max(self._head, segment.first)

@@ -1,4 +1,4 @@
-"""Limits the speed at which a spool is replayed, so that a thousand nodes do not overload a Kafka that comes back."""
+"""Limits the replay speed of a spool, so that a thousand nodes do not overload a Kafka that has just returned."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,10 +9,10 @@ LONGEST_RETRY_SECONDS: Final = 60.0
 
 
 class SendThrottle:
-    """Judges whether the next message of one topic may go.
+    """Decides whether the next message of one topic may be sent. Not thread-safe; the backlog's lock protects it.
 
-    While it is unknown whether Kafka answers, one message goes ahead of all others. Once it has been confirmed, the
-    others follow after a wait that is different on every node, at a bounded rate.
+    While it is unknown whether Kafka answers, one message is sent as a probe. After it has been confirmed, the others
+    follow after a random wait that differs between nodes, at a bounded rate.
 
     Args:
         bytes_per_second: The rate.
@@ -27,12 +27,12 @@ class SendThrottle:
         self._not_before = 0.0
         self._retry_seconds = FIRST_RETRY_SECONDS
         self.is_up = False
-        """Whether the last that was heard of Kafka is that it took a message."""
+        """Whether Kafka's last answer was a confirmation."""
         self.is_doubted = False
-        """Whether Kafka has been silent or has refused since it last took one."""
+        """Whether Kafka has been silent or has refused a message since its last confirmation."""
 
     def confirmed(self, now: float) -> None:
-        """Kafka took a message; `now` is monotonic seconds."""
+        """Note that Kafka has confirmed a message; `now` is monotonic seconds."""
         self._retry_seconds = FIRST_RETRY_SECONDS
         self.is_doubted = False
         if not self.is_up:
@@ -41,11 +41,11 @@ class SendThrottle:
             self._refilled, self._allowance, self._granted = self._not_before, 0.0, 0.0
 
     def doubted(self) -> None:
-        """Kafka has not answered for a while."""
+        """Note that Kafka has not answered for a while."""
         self.is_up, self.is_doubted = False, True
 
     def failed(self, now: float) -> None:
-        """Messages came back: wait, longer each time."""
+        """Note that messages have failed; the wait grows each time."""
         self.doubted()
         self._not_before = now + self._retry_seconds
         self._retry_seconds = min(self._retry_seconds * 2, LONGEST_RETRY_SECONDS)
@@ -67,7 +67,7 @@ class SendThrottle:
             self._granted += size_bytes
 
     def spent(self, size_bytes: int) -> None:
-        """A message of this size has gone."""
+        """Note that a message of this size was sent."""
         granted = min(self._granted, size_bytes)
         self._granted -= granted
         self._allowance -= size_bytes - granted

@@ -1,4 +1,4 @@
-"""The thread that turns a backlog: serves Kafka's answers, syncs the disk, replays."""
+"""The thread that runs a backlog: serves Kafka's answers, syncs the disk, replays."""
 
 import threading
 from types import TracebackType
@@ -15,7 +15,7 @@ _log = get_logger(__name__)
 
 
 class Pump:
-    """Polls a backlog for as long as the block lasts, and sleeps while Kafka has confirmed everything."""
+    """Polls a backlog for the duration of a block, and sleeps while Kafka has confirmed everything."""
 
     def __init__(self, backlog: SpoolBacklog) -> None:
         self._backlog = backlog

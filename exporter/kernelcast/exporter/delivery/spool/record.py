@@ -1,4 +1,4 @@
-"""One message as bytes in a segment: length, checksum, and the message."""
+"""Encoding of one message in a segment: length, checksum, and the message."""
 
 import re
 import struct
@@ -9,19 +9,19 @@ from typing import Final
 _HEAD: Final = struct.Struct("<II")
 """Length of the body in bytes, and its CRC-32."""
 _BODY: Final = struct.Struct("<Qii")
-"""When it was sent, Unix nanoseconds; lengths of key and value in bytes, -1 for none."""
+"""Time of sending, Unix nanoseconds; lengths of key and value in bytes, -1 for none."""
 
 _WHOLE: Final = struct.Struct("<IIQii")
-"""Both, as they lie one behind the other."""
+"""Both headers, one after the other."""
 
 _PLAUSIBLE: Final = re.compile(
     rb"(?=(?!\x00{4})...[\x00\x01].{12}(?:\xff{4}|...[\x00\x01])(?:\xff{4}|...[\x00\x01]))", re.DOTALL
 )
-"""Where a record may begin: its length is not 0, and no length is above `MAX_BODY_BYTES`."""
+"""Pattern of a possible begin of a record: its length is not 0, and no length is above `MAX_BODY_BYTES`."""
 
 HEAD_BYTES: Final = _HEAD.size
 MAX_BODY_BYTES: Final = 16 * 2**20
-"""Above what any topic takes; a length beyond it is no length."""
+"""Above the limit of any topic; a greater length means damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Record:
 
 
 def pack(record: Record) -> bytes:
-    """The record as a segment holds it."""
+    """Encode a record."""
     key, value = (b"" if part is None else part for part in (record.key, record.value))
     lengths = (-1 if part is None else len(part) for part in (record.key, record.value))
     body = _BODY.pack(record.time_ns, *lengths) + key + value
@@ -53,7 +53,7 @@ def pack(record: Record) -> bytes:
 
 
 def body_length(head: bytes) -> int:
-    """The length in a record's head; -1 where the head is cut short or invalid."""
+    """Return the length in a record's head; -1 if the head is incomplete or invalid."""
     if len(head) < HEAD_BYTES:
         return -1
     length: int = _HEAD.unpack(head)[0]
@@ -61,7 +61,7 @@ def body_length(head: bytes) -> int:
 
 
 def unpack(data: bytes) -> Record | None:
-    """The record of these bytes, head and body; None where they are cut short or damaged."""
+    """Decode a record, head and body; None if it is incomplete or damaged."""
     length = body_length(data[:HEAD_BYTES])
     body = data[HEAD_BYTES:]
     if length < 0 or len(body) != length or zlib.crc32(body) != _HEAD.unpack(data[:HEAD_BYTES])[1]:
@@ -75,7 +75,7 @@ def unpack(data: bytes) -> Record | None:
 
 
 def find(data: bytes, start: int) -> int:
-    """The offset of the first undamaged record at or after `start`; -1 where there is none.
+    """Return the offset of the first undamaged record at or after `start`; -1 if there is none.
 
     The three lengths of a record rarely agree by chance, so the checksum is computed for few places.
     """

@@ -1,4 +1,4 @@
-"""One file of a spool: records one after another, the number of the first in its name."""
+"""One file of a spool: consecutive records; the file's name is the number of the first one."""
 
 import os
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ SUFFIX: Final = ".segment"
 
 
 class Segment:
-    """Records with consecutive numbers; written at its end, read anywhere.
+    """Records with consecutive numbers; appended at the end, read at any offset. Not thread-safe.
 
     Attributes:
         path: The file.
@@ -21,9 +21,9 @@ class Segment:
         size_bytes: The file's length.
         oldest_ns: When its first record was sent, Unix nanoseconds; 0 while it has none.
         newest_ns: When its last record was sent.
-        cut: Records that were cut out when it was opened, because they were torn or damaged.
-        damaged_at: The number of the first record behind damage that was cut out; None without any. How many records
-            the damage held is estimated, so numbers from here on may be lower than they were before.
+        cut: Incomplete or damaged records that were removed when it was opened.
+        damaged_at: The number of the first record after removed damage; None without any. The number of damaged records
+            is an estimate, so numbers from here on may be lower than before.
     """
 
     def __init__(self, path: Path, file: int) -> None:
@@ -36,10 +36,10 @@ class Segment:
 
     @classmethod
     def create(cls, directory: Path, first: int) -> Self:
-        """A new, empty one.
+        """Create an empty segment.
 
         Raises:
-            OSError: The disk does not take it.
+            OSError: The disk fails.
         """
         path = directory / f"{first:020d}{SUFFIX}"
         segment = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
@@ -53,7 +53,7 @@ class Segment:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load an existing segment; torn or damaged records are cut out and counted in `cut`.
+        """Load an existing segment; incomplete or damaged records are removed and counted in `cut`.
 
         Raises:
             OSError: It cannot be read or cut.
@@ -79,16 +79,16 @@ class Segment:
         return self.first + self.count
 
     def append(self, record: Record) -> None:
-        """Write a record at the end.
+        """Append a record.
 
         Raises:
-            OSError: The disk does not take it; the file is as it was.
+            OSError: The disk fails; the file is unchanged.
         """
         self._write(pack(record))
         self._noted(record)
 
     def read(self, offset: int) -> tuple[Record, int] | None:
-        """The record at an offset and the offset of the next one; None at the end, or where the bytes are damaged."""
+        """Return the record at an offset and the offset of the next; None at the end, or if the record is damaged."""
         head = os.pread(self._file, HEAD_BYTES, offset)
         length = body_length(head)
         if length < 0:
@@ -108,11 +108,11 @@ class Segment:
         """Find the next undamaged record.
 
         Args:
-            number: Of the damaged record.
-            offset: Where it begins.
+            number: Number of the damaged record.
+            offset: Its offset.
 
         Returns:
-            The number of the next one; `end` where there is none.
+            The number of the next undamaged record; `end` if there is none.
         """
         data = self._bytes(offset, self.size_bytes)
         begin = find(data, 1)
@@ -131,7 +131,7 @@ class Segment:
         os.fdatasync(self._file)
 
     def duplicate(self) -> int:
-        """A second file descriptor, for syncing while others go on; the caller closes it."""
+        """Return a second file descriptor, for syncing while others write; the caller closes it."""
         return os.dup(self._file)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class Segment:
         self.path.unlink(missing_ok=True)
 
     def _write(self, data: bytes) -> None:
-        """All of it or nothing."""
+        """Write all bytes, or none."""
         written = 0
         try:
             while written < len(data):
@@ -162,7 +162,7 @@ class Segment:
         self.count += 1
 
     def _cut_out_damage(self, length: int) -> None:
-        """Move the undamaged records behind the last good one together, and cut off the rest of the file."""
+        """Close the holes between undamaged records, and truncate the file after the last one."""
         data = self._bytes(self.size_bytes, length)
         kept = bytearray()
         offset = 0
@@ -182,7 +182,7 @@ class Segment:
         os.truncate(self._file, self.size_bytes)
 
     def _bytes(self, begin: int, end: int) -> bytes:
-        """A part of the file."""
+        """Read a part of the file."""
         parts = bytearray()
         while len(parts) < end - begin and (part := os.pread(self._file, end - begin - len(parts), begin + len(parts))):
             parts += part
@@ -190,7 +190,7 @@ class Segment:
 
 
 def _runs(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
-    """Undamaged records and, as far as lengths tell, damaged ones, from an undamaged one to the end."""
+    """Yield undamaged records and, judged by their lengths, damaged ones, from an undamaged one to the end."""
     while offset < len(data):
         begin = find(data, offset)
         if begin < 0:
@@ -213,7 +213,7 @@ def _lengths(data: bytes, offset: int, end: int) -> int:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Have a file that was made be there after a power cut, too."""
+    """Sync the directory, so that a new file survives a power failure."""
     file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)
