@@ -1,6 +1,6 @@
 """OTLP metrics, encoded with splitting and decoded into arrays.
 
-A name's module is imported when the name is first asked for: whoever only encodes, as the exporter does on every GPU
+A name's module is imported when the name is first used: a process that only encodes, like the exporter on every GPU
 node, pays neither for numpy nor for the compiler of the decoder, which take 70 MiB. Source: PEP 562.
 """
 

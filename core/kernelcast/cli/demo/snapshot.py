@@ -81,7 +81,7 @@ class ScrapedPage:
 
 
 def read(exposition: str) -> ScrapedPage:
-    """Read a text exposition; families that the demo does not show are passed over unparsed."""
+    """Read a text exposition; families that the demo does not show are not parsed."""
     snapshot = ScrapedPage()
     for family in text_string_to_metric_families(_shown(exposition.splitlines(keepends=True))):
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Checks that may never come back: a driver in trouble hangs whoever asks it, and then the doctor must say so."""
+"""Time limit for checks that may hang: a faulty driver may never return, and the doctor must report that."""
 
 import threading
 from collections.abc import Callable, Iterable

@@ -35,13 +35,13 @@ _POLL_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as the broker has it.
+    """State of a topic on the broker.
 
     Attributes:
         name: Its name.
-        partitions: How many.
-        replication_factor: The fewest replicas that any partition has.
-        config: Topic settings; empty where the broker does not tell.
+        partitions: Number of partitions.
+        replication_factor: Smallest number of replicas of its partitions.
+        config: Topic settings; empty if the broker does not return them.
     """
 
     name: str
@@ -79,19 +79,19 @@ class TopicChange:
 
     @property
     def good(self) -> bool:
-        """Whether the topic is now as the contract says, or as near as this broker can."""
+        """Whether the topic now matches the contract, as far as this broker allows."""
         return self.outcome not in {TopicResult.DIFFERS, TopicResult.FAILED}
 
 
 _AT_LEAST: Final = ("max.message.bytes",)
-"""Settings of which a topic may have more than the contract says."""
+"""Settings that may exceed the contract."""
 
 
 class Admin:
     """Administration of one cluster."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        """Prepare; connecting happens with the first request.
+        """Prepare; it connects at the first request.
 
         Raises:
             ConfigurationError: librdkafka refuses a property.
@@ -102,7 +102,7 @@ class Admin:
         self._client: AdminClient = connect(AdminClient, settings, properties=own)
 
     def can_administrate(self) -> bool:
-        """Whether the broker makes and changes topics on request.
+        """Whether the broker creates and changes topics on request.
 
         Raises:
             BrokerError: It cannot be reached.
@@ -110,10 +110,10 @@ class Admin:
         return _has_controller(self._metadata())
 
     def topics(self, *, config: bool = True) -> dict[str, TopicState]:
-        """Every topic but Kafka's own, by name.
+        """Return all topics except Kafka's internal ones, by name.
 
         Args:
-            config: Whether to ask for the topics' settings too, where the broker can tell.
+            config: Whether to query the topics' settings as well, if the broker supports it.
 
         Raises:
             BrokerError: The broker cannot be reached, or refuses.
@@ -129,7 +129,7 @@ class Admin:
         return found
 
     def create(self, topic: Topic, *, partitions: int, replication_factor: int) -> TopicChange:
-        """Make a topic."""
+        """Create a topic."""
         new = NewTopic(topic.name, partitions, replication_factor, config=topic.config)
         try:
             self._client.create_topics([new], request_timeout=REQUEST_TIMEOUT_SECONDS)[topic.name].result()
@@ -141,7 +141,7 @@ class Admin:
         return TopicChange(topic.name, TopicResult.CREATED, f"{partitions} partitions, {replication_factor} replicas")
 
     def alter(self, topic: str, config: Mapping[str, str]) -> None:
-        """Set some of a topic's settings, leaving the others alone.
+        """Change some of a topic's settings, and keep the others.
 
         Raises:
             BrokerError: The broker refuses.
@@ -154,7 +154,7 @@ class Admin:
                 future.result()
 
     def touch(self, topic: str) -> None:
-        """Ask for a topic's metadata, upon which a broker that makes topics by itself does so."""
+        """Query a topic's metadata, on which a broker with automatic creation creates it."""
         with broker_errors(f"asking for the metadata of {topic}"):
             self._client.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
 
@@ -180,7 +180,7 @@ class Admin:
 
 
 def list_topics(settings: KafkaSettings) -> dict[str, TopicState]:
-    """Every topic of the broker, by name.
+    """Return every topic of the broker, by name.
 
     Raises:
         BrokerError: The broker cannot be reached, or refuses.
@@ -201,8 +201,8 @@ def apply_topics(
     Args:
         settings: Settings of the connection.
         topics: The topics of the contract.
-        replication_factor: Replicas of topics that are made now.
-        partitions: Partitions of topics that are made now; None takes each topic's own number.
+        replication_factor: Replicas of newly created topics.
+        partitions: Partitions of newly created topics; None uses each topic's own number.
         clock: Measures the wait until topics are visible.
 
     Returns:
@@ -227,7 +227,7 @@ def apply_topics(
 
 
 def _has_controller(metadata: ClusterMetadata) -> bool:
-    """The embedded broker names a controller that is none of its brokers; requests to it only time out."""
+    """Whether the controller is one of the brokers. The embedded broker's is not, and requests to it time out."""
     return metadata.controller_id in metadata.brokers
 
 
@@ -266,9 +266,9 @@ class Difference:
 
 
 def differences(topic: Topic, state: TopicState) -> list[Difference]:
-    """The settings of a topic that differ from the contract; none where the broker does not give its settings.
+    """Return the settings of a topic that differ from the contract; none if the broker does not return its settings.
 
-    The number of partitions is not one of them: a site may choose it when it makes the topics.
+    The number of partitions is not compared: a site may choose it when it creates the topics.
     """
     if not state.config:
         return []
@@ -281,7 +281,7 @@ def differences(topic: Topic, state: TopicState) -> list[Difference]:
 
 
 def _satisfies(name: str, value: str, wanted: str) -> bool:
-    """Whether a setting will do: a limit may be higher, and Kafka gives lists back in its own order."""
+    """Whether a setting satisfies the contract: a limit may be higher, and lists may be in another order."""
     if name in _AT_LEAST and value.isdecimal():
         return int(value) >= int(wanted)
     return sorted(value.split(",")) == sorted(wanted.split(","))

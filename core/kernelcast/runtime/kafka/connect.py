@@ -1,4 +1,4 @@
-"""From our settings to librdkafka's properties, and from its errors to ours."""
+"""Converts our settings to librdkafka's properties, and its errors to ours."""
 
 import logging
 import re
@@ -59,14 +59,14 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
 
 GROUP_PROTOCOL: Final = "group.protocol"
 _DECIDED_BY_THE_BROKER: Final = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
-"""With `group.protocol=consumer` (KIP-848) the broker's settings say these, and librdkafka refuses them."""
+"""Properties that the broker sets with `group.protocol=consumer` (KIP-848); librdkafka refuses them then."""
 
 Client = Callable[..., Any]
 _NOT_FOR_THIS_CLIENT: Final = re.compile(r"CONFWARN .* is a (consumer|producer) property and will be ignored by this")
 
 
 def _concerns_this_client(record: logging.LogRecord) -> bool:
-    """Whether a line of librdkafka's is worth telling: settings serve producers and consumers alike, as they say."""
+    """Whether to log a line of librdkafka's; notes on properties that do not apply to the client are dropped."""
     return _NOT_FOR_THIS_CLIENT.search(record.getMessage()) is None
 
 
@@ -75,7 +75,7 @@ _LOGGER.addFilter(_concerns_this_client)
 
 
 def consumer_properties(settings: KafkaSettings, own: Mapping[str, Any]) -> dict[str, Any]:
-    """A consumer's properties, less those of ours that its group's protocol forbids.
+    """Return a consumer's properties, without our defaults that its group's protocol forbids.
 
     Args:
         settings: Its properties have precedence over ours, so they may choose the protocol as well.
@@ -88,15 +88,15 @@ def consumer_properties(settings: KafkaSettings, own: Mapping[str, Any]) -> dict
 
 
 def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str, Any]) -> Any:
-    """Make a client of confluent_kafka; it connects in the background.
+    """Create a client of confluent_kafka; it connects in the background.
 
     Args:
         client: The client's class.
-        settings: Where Kafka is; its properties win over ours.
-        properties: Ours.
+        settings: Settings of the connection; its properties have precedence over ours.
+        properties: Our properties.
 
     Raises:
-        ConfigurationError: librdkafka refuses a property; its own words say which.
+        ConfigurationError: librdkafka refuses a property, which its text names.
     """
     config = {**properties, "bootstrap.servers": settings.bootstrap_servers, **settings.properties}
     callbacks = {name: call for name, call in config.items() if callable(call)}
@@ -108,7 +108,7 @@ def connect(client: Client, settings: KafkaSettings, *, properties: Mapping[str,
 
 
 def check(settings: KafkaSettings) -> None:
-    """Have librdkafka judge the settings, as a producer's, a consumer's and an administrator's, without connecting.
+    """Let librdkafka check the settings of a producer, a consumer and an administrator, without connecting.
 
     Raises:
         ConfigurationError: It refuses one.

@@ -1,8 +1,8 @@
-"""The reason why no broker can be reached, with one remedy for each.
+"""Finds the reason why no broker can be reached, and the remedy for it.
 
 librdkafka retries for ever and reports "Broker transport failure" to the caller, whatever the cause. The cause goes to
-its error callback only. For TLS even that is one sentence for an expired certificate, an unknown CA and a wrong host
-name, and a plaintext client on a TLS port gets no reason at all. There `examine` makes one TLS handshake of its own.
+its error callback only. For TLS even that is the same sentence for an expired certificate, an unknown CA and a wrong
+host name, and a plaintext client on a TLS port gets no reason at all. In these cases `examine` makes one TLS handshake.
 """
 
 import re
@@ -19,7 +19,7 @@ from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerAccessError, BrokerError
 
 LOGIN_PATIENCE_SECONDS: Final = 60.0
-"""How long a service that only reads tries on with a login that Kafka refuses, before it ends and is restarted."""
+"""Time for which a reading service retries a login that Kafka refuses, before it ends and is restarted."""
 HANDSHAKE_SECONDS: Final = 3.0
 _LOGIN: Final = KafkaError._AUTHENTICATION  # noqa: SLF001  how librdkafka names its local errors
 _TLS: Final = KafkaError._SSL  # noqa: SLF001  as above
@@ -28,21 +28,21 @@ _CONNECTION: Final = KafkaError._TRANSPORT  # noqa: SLF001  as above
 _RANK: Final = {_CONNECTION: 1, _NAME: 2, _TLS: 3, _LOGIN: 4}
 """A later error replaces a known one of the same or a lower rank: connections that fail follow each refusal."""
 _TIMING: Final = re.compile(r" \(after \d+ms in state \w+(?:[^()]|\([^()]*\))*\)")
-"""librdkafka's note on an attempt, which may hold "1 identical error(s) suppressed"."""
+"""librdkafka's note on an attempt, which may contain "1 identical error(s) suppressed"."""
 _BROKER: Final = re.compile(r"^(?:\w+://)?(.+?)/(?:bootstrap|\d+): ")
 _CERTIFICATE: Final = "the broker's certificate is refused"
 _SET_PROTOCOL: Final = "set security.protocol in kafka.properties to"
 
 
 class ConnectionErrors:
-    """Keeps the last reason that librdkafka gave for a failed connection; for the threads that serve its callbacks.
+    """Keeps the last reason that librdkafka gave for a failed connection; any thread that serves its callbacks writes.
 
     Attributes:
-        reason: librdkafka's own words; empty where it gave none.
+        reason: librdkafka's text; empty without an error.
     """
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Know no error yet.
+        """Start without an error.
 
         Args:
             monotonic: A clock, in seconds.
@@ -53,7 +53,7 @@ class ConnectionErrors:
         self.reason = ""
 
     def note(self, error: KafkaError) -> None:
-        """Keep an error; librdkafka's error callback."""
+        """Record an error; this is librdkafka's error callback."""
         rank = _RANK.get(error.code(), 0)
         with self._lock:
             if not rank or rank < _RANK.get(self._code, 0):
@@ -63,16 +63,16 @@ class ConnectionErrors:
                 self._refused_at_seconds = self._monotonic()
 
     def clear(self) -> None:
-        """Forget the error: Kafka has answered."""
+        """Clear the error, because Kafka has answered."""
         if self._code:
             with self._lock:
                 self._code, self.reason, self._refused_at_seconds = 0, "", None
 
     def check_login(self) -> None:
-        """Give up on a login that Kafka has refused for a minute, without any answer in between.
+        """Raise if Kafka has refused the login for a minute, without any answer in between.
 
         Raises:
-            BrokerError: It has.
+            BrokerError: The login has been refused for that long.
         """
         since = self._refused_at_seconds
         if since is not None and self._monotonic() - since >= LOGIN_PATIENCE_SECONDS:
@@ -98,7 +98,7 @@ def remedy_of_login(reason: str) -> str:
 
 
 def _explained(code: int, reason: str, settings: KafkaSettings) -> tuple[str, str]:
-    """The reason in words that name the cause, and the remedy."""
+    """Return a text that names the cause, and the remedy."""
     if code == _LOGIN:
         return reason, remedy_of_login(reason)
     if code == _NAME:
@@ -116,14 +116,14 @@ def _explained(code: int, reason: str, settings: KafkaSettings) -> tuple[str, st
 
 
 def examine(address: str, properties: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Find out with one TLS handshake what librdkafka does not say.
+    """Find the cause of a failure by one TLS handshake, where librdkafka does not name it.
 
     Args:
         address: Host and port of a broker.
         properties: librdkafka's, of which `security.protocol` and `ssl.ca.location` are used.
 
     Returns:
-        Reason and remedy; None where the handshake gave none.
+        Reason and remedy; None if the handshake shows none.
     """
     uses_tls = str(properties.get("security.protocol", "plaintext")).lower().endswith("ssl")
     try:
@@ -148,7 +148,7 @@ def examine(address: str, properties: Mapping[str, Any]) -> tuple[str, str] | No
 
 
 def _closed_at_the_handshake(address: str) -> tuple[str, str]:
-    """Reason and remedy of a port that closes the connection at the first byte of a TLS handshake."""
+    """Return reason and remedy for a port that closes the connection at the first byte of a TLS handshake."""
     remedy = f"{_SET_PROTOCOL} PLAINTEXT or SASL_PLAINTEXT, or use the port that speaks TLS"
     return f"{address} closed the connection at the TLS handshake, as a PLAINTEXT port does", remedy
 

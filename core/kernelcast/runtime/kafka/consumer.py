@@ -1,4 +1,4 @@
-"""A batch consumer: messages apart from errors, rebalancing made explicit, offsets committed only on demand."""
+"""A batch consumer: separates messages from errors, calls back for rebalances, commits offsets only on demand."""
 
 import ctypes
 import threading
@@ -23,7 +23,7 @@ from kernelcast.wire.errors import BrokerError
 
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 5.0
-"""How long `close` waits by default. librdkafka itself waits for as long as a broker leaves a commit unanswered."""
+"""Default time limit of `close`. librdkafka itself waits as long as a broker does not answer a commit."""
 NO_OFFSET: Final = confluent_kafka.OFFSET_INVALID
 """Result of `committed` for a partition without a committed offset."""
 
@@ -39,11 +39,11 @@ class Rebalance(Protocol):
         """
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """Partitions that go to another member; `lost`: they have gone already, so nothing can be committed."""
+        """Give up partitions; `lost`: another member has them already, so nothing can be committed."""
 
 
 class Consumer:
-    """Reads from Kafka, in a group by `subscribe` or by itself by `assign`; for one thread."""
+    """Reads from Kafka, in a group (`subscribe`) or without one (`assign`). Only one thread may use it."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Consumer:
         registry: CollectorRegistry | None = None,
         client: Client = confluent_kafka.Consumer,
     ) -> None:
-        """Prepare to read; connecting happens in the background.
+        """Prepare to read; it connects in the background.
 
         Args:
-            settings: Where Kafka is.
+            settings: Settings of the connection.
             group_id: The consumer group; also names this client in the broker's logs.
-            overrides: The service's own properties; the settings' properties win over them.
+            overrides: The service's own properties; the settings' properties have precedence over them.
             registry: Registry of the consumer's own metrics; None does not expose them.
             client: Replaces librdkafka's client in tests.
 
@@ -105,12 +105,12 @@ class Consumer:
             self._client.assign(list(partitions))
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
-        """Read these, too, from their offsets, without a group's rebalancing."""
+        """Start reading further partitions from their offsets, without a group's rebalancing."""
         with broker_errors("adding partitions"):
             self._client.incremental_assign(list(partitions))
 
     def remove(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop reading these; the others go on."""
+        """Stop reading these partitions; the others continue."""
         with broker_errors("removing partitions"):
             self._client.incremental_unassign(list(partitions))
 
@@ -118,11 +118,11 @@ class Consumer:
         """Read available messages, up to a number and a time-out.
 
         Returns:
-            Messages (a tombstone has no value: test for None, an empty message is falsy), and errors that pass by
-            themselves, which are counted and logged already.
+            Messages (a tombstone has no value: test for None, an empty message is falsy), and transient errors, which
+            are counted and logged already.
 
         Raises:
-            BrokerError: An error that will not pass, or a login that Kafka has refused for a minute.
+            BrokerError: A permanent error, or a login that Kafka has refused for a minute.
         """
         with broker_errors("reading"):
             batch: list[Message] = self._client.consume(max_messages, timeout_seconds)
@@ -142,10 +142,10 @@ class Consumer:
         return good, errors
 
     def ends(self) -> list[TopicPartition]:
-        """Partitions that `consume` has read to their end since the last call, with the offset after it.
+        """Return the partitions that `consume` has read to their end since the last call, with the end offset.
 
-        That offset counts what no message shows: markers of transactions, and what retention or compaction has taken
-        away. Only with `enable.partition.eof`.
+        The end offset may be beyond the last message: transaction markers use offsets, and retention and compaction
+        remove messages. Needs `enable.partition.eof`.
         """
         ends, self._ends = self._ends, []
         return ends
@@ -176,17 +176,17 @@ class Consumer:
         return list(self._client.assignment())
 
     def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """The next offset to be read of each; negative before the first message."""
+        """Return the next offset to be read of each partition; negative before the first message."""
         return list(self._client.position(list(partitions)))
 
     def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:
-        """Every partition of a topic, in order; none where there is no such topic."""
+        """Return every partition of a topic, in order; none if the topic does not exist."""
         with broker_errors(f"asking for the partitions of {topic}"):
             found = self._knows_topics().list_topics(topic, timeout=timeout_seconds).topics[topic]
         return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
-        """The broker that leads each partition of every topic that we may see; negative where none does."""
+        """Return the leader of each partition of every visible topic; negative if it has none."""
         with broker_errors("asking for the topics"):
             topics = self._knows_topics().list_topics(timeout=timeout_seconds).topics
         return {
@@ -199,7 +199,7 @@ class Consumer:
     def watermarks(
         self, partition: TopicPartition, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> tuple[int, int]:
-        """The first offset that Kafka still has, and the next one it will write."""
+        """Return the low and the high watermark: the first offset kept, and the next one to be written."""
         with broker_errors(f"asking for the watermarks of {partition.topic}/{partition.partition}"):
             low, high = self._client.get_watermark_offsets(partition, timeout=timeout_seconds)
         return int(low), int(high)
@@ -212,11 +212,11 @@ class Consumer:
     def offsets_for_time(
         self, partitions: Sequence[TopicPartition], time_ns: int, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> list[TopicPartition]:
-        """The first message at or after a time, by partition.
+        """Return the first offset at or after a time, by partition.
 
         Returns:
-            The partitions with offsets: the high watermark where nothing is that young, the beginning where the
-            broker keeps no time index.
+            The partitions with offsets: the high watermark if no message is that young, the beginning if the broker
+            keeps no time index.
         """
         found = self._offsets_at(partitions, max(0, time_ns // 1_000_000), timeout_seconds)
         return [
@@ -225,7 +225,7 @@ class Consumer:
         ]
 
     def topic_ids(self, topics: Iterable[str], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, str]:
-        """Kafka's ids of topics; see `queries.topic_ids`."""
+        """Return Kafka's ids of topics; see `queries.topic_ids`."""
         with broker_errors("asking for the topics' ids"):
             if self._has_controller is None:
                 metadata = self._admin().list_topics(timeout=timeout_seconds)
@@ -235,14 +235,14 @@ class Consumer:
     def newest_timestamps_ms(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> dict[tuple[str, int], int]:
-        """The newest timestamp in each partition; see `queries.newest_timestamps_ms`."""
+        """Return the newest timestamp in each partition; see `queries.newest_timestamps_ms`."""
         with broker_errors("asking for the newest timestamps"):
             return queries.newest_timestamps_ms(self._admin(), partitions, timeout_seconds)
 
     def committed(
         self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
     ) -> list[TopicPartition]:
-        """The group's committed offsets; `NO_OFFSET` where it has none."""
+        """Return the group's committed offsets; `NO_OFFSET` for a partition without one."""
         with broker_errors("asking for committed offsets"):
             return list(self._client.committed(list(partitions), timeout=timeout_seconds))
 
@@ -253,29 +253,29 @@ class Consumer:
                 self._client.commit(offsets=list(offsets), asynchronous=not wait)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on reading an assigned partition at another offset."""
+        """Continue an assigned partition at another offset."""
         with broker_errors(f"seeking in {partition.topic}/{partition.partition}"):
             self._client.seek(partition)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
-        """Stop fetching these for now, without leaving the group."""
+        """Stop fetching these partitions until `resume`, without leaving the group."""
         with broker_errors("pausing"):
             self._client.pause(list(partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch these again."""
+        """Continue fetching these partitions."""
         with broker_errors("resuming"):
             self._client.resume(list(partitions))
 
     def close(self, timeout_seconds: float = CLOSE_SECONDS) -> None:
         """Leave the group, so that the others take over at once; a second call does nothing.
 
-        librdkafka's own `close` has no time limit: with a broker that is frozen it waits for minutes. So it runs on a
-        thread of its own. After the time limit the client is left alone until the process ends, and Kafka removes the
-        member from the group when its session times out.
+        librdkafka's own `close` has no time limit: with a frozen broker it waits for minutes. So it runs on a separate
+        thread. After the time limit the client is abandoned until the process ends, and Kafka removes the member from
+        the group when its session times out.
 
         Args:
-            timeout_seconds: How long to wait; `Rebalance.revoked` may be called on another thread during that time, and
+            timeout_seconds: The time limit; `Rebalance.revoked` may be called on another thread during that time, and
                 never after it.
         """
         if self._closed:
@@ -296,8 +296,8 @@ class Consumer:
 
     def _close_client(self) -> None:
         if self._leaves and not self._client.assignment():
-            # librdkafka 2.16 forgets to tell Kafka that a member leaves which has no partition, and the others
-            # wait for it until its session times out; one that has unsubscribed it does tell.
+            # librdkafka 2.16 does not report to Kafka that a member without partitions leaves, and the others wait
+            # until its session times out. It does report a member that has unsubscribed.
             self._client.unsubscribe()
         self._client.close()
 
@@ -313,7 +313,7 @@ class Consumer:
             warnings.warn("a Kafka consumer was not closed", ResourceWarning, stacklevel=2, source=self)
 
     def _is_end(self, message: Message) -> bool:
-        """Whether this only says that a partition has been read to its end, which is then noted."""
+        """Whether an error is only the report that a partition was read to its end, which is then recorded."""
         error, topic, partition, offset = message.error(), message.topic(), message.partition(), message.offset()
         if error is None or error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's local error
             return False
@@ -344,10 +344,10 @@ class Consumer:
             self._rebalancing = False
 
     def _knows_topics(self) -> Any:
-        """The client to ask for topics: inside a callback one of its own.
+        """Return the client for queries of topics: a separate one inside a callback.
 
-        A client of confluent_kafka that is asked for topics while its `consume` serves a callback forgets that it was
-        inside `consume`: the next callback, be it a line for the log, aborts the process (2.16.1, `CallState_get`).
+        If a client of confluent_kafka is queried for topics while its `consume` serves a callback, it loses the state
+        of `consume`: the next callback, even for a log line, aborts the process (2.16.1, `CallState_get`).
         """
         return self._admin() if self._rebalancing else self._client
 
@@ -364,7 +364,7 @@ class Consumer:
             return list(self._client.offsets_for_times(asked, timeout=timeout_seconds)) if asked else []
 
     def _beyond_index(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
-        """Tell `nothing is that young` from `this broker has no time index`, which both read -1."""
+        """Distinguish `no message is that young` from `this broker has no time index`; both are -1."""
         low, high = self.watermarks(partition, timeout_seconds=timeout_seconds)
         if low < high and self._offsets_at([partition], 0, timeout_seconds)[0].offset < 0:
             return TopicPartition(partition.topic, partition.partition, OFFSET_BEGINNING)

@@ -1,4 +1,4 @@
-"""Messages that could not be used, kept on `kernelcast.deadletter` with the reason; they never stop a consumer."""
+"""Sends messages that cannot be used to `kernelcast.deadletter` with the reason, so that they never stop a consumer."""
 
 import hashlib
 import threading
@@ -16,10 +16,10 @@ from kernelcast.wire.topics import DEADLETTER
 
 MAX_MESSAGE_BYTES: Final = int(DEADLETTER.extra["max.message.bytes"])
 HEADROOM_BYTES: Final = 64 * 1024
-"""A dead letter is the source message and at most this much about it."""
+"""Largest size that a dead letter may have beyond its source message."""
 
 MAX_VALUE_BYTES: Final = MAX_MESSAGE_BYTES - HEADROOM_BYTES
-"""Longer values are cut, with a checksum of the whole, so that key and headers always fit beside them."""
+"""Longer values are truncated, with a checksum of the whole value, so that key and headers always fit."""
 
 MAX_ERROR_CHARACTERS: Final = 1_000
 MAX_KEY_BYTES: Final = 16 * 1024
@@ -44,7 +44,7 @@ class Received(Protocol):
         """Partition of the message."""
 
     def offset(self) -> int | None:
-        """At which offset."""
+        """Offset of the message."""
 
     def key(self) -> bytes | None:
         """Its key."""
@@ -74,7 +74,7 @@ class DeadLetters:
         self._log = structlog.stdlib.get_logger("deadletter")
 
     def expect(self, *topics: str) -> None:
-        """Start the counters of these topics at 0."""
+        """Create the counters of these topics, at 0."""
         for topic in topics:
             for outcome in ("sent", "dropped"):
                 self._messages.labels(topic, outcome)
@@ -128,7 +128,7 @@ class TokenBucket:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Take one token, if there is one."""
+        """Take one token; returns whether there was one."""
         with self._lock:
             now = self._clock()
             gained = max(0.0, now - self._filled_at) * self._rate_per_second

@@ -1,8 +1,8 @@
 """A broker inside this process: librdkafka's mock cluster, which other processes can connect to as well.
 
-It keeps about 5 MiB a partition and has no CreateTopics, no time index, no compaction and no append time: for demos and
-tests. Its topics come into being when somebody asks for their metadata. The first member of a group waits 3 s; one
-that joins later waits for a session's timeout.
+It keeps about 5 MiB per partition and has no CreateTopics, no time index, no compaction and no append time: it is for
+demos and tests. Topics are created when their metadata is queried. The first member of a group waits 3 s; one that
+joins later waits for a session's time-out.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _START_TIMEOUT_SECONDS: Final = 10.0
 
 
 class EmbeddedBroker:
-    """A Kafka broker for as long as the block lasts, on a free port of 127.0.0.1.
+    """A Kafka broker for the duration of a block, on a free port of 127.0.0.1.
 
     ::
 
@@ -36,10 +36,10 @@ class EmbeddedBroker:
         self.bootstrap_servers = ""
 
     def start(self) -> Self:
-        """Start the broker and make its topics, so that whoever subscribes first need not wait for them.
+        """Start the broker and create its topics, so that the first subscriber need not wait for them.
 
         Raises:
-            BrokerError: The cluster did not come up.
+            BrokerError: The cluster did not start.
         """
         if self._cluster is not None:
             return self
@@ -56,13 +56,13 @@ class EmbeddedBroker:
         return self
 
     def add_topics(self, names: Iterable[str]) -> None:
-        """Make topics by asking for their metadata, which is all that the mock cluster needs."""
+        """Create topics by querying their metadata, as the mock cluster does."""
         client = Producer({"bootstrap.servers": self.bootstrap_servers, "log_level": "0"})
         for name in names:
             client.list_topics(name, timeout=_START_TIMEOUT_SECONDS)
 
     def stop(self) -> None:
-        """End the broker; its clients see a closed connection."""
+        """Stop the broker; its clients see a closed connection."""
         self._cluster = None
         self.bootstrap_servers = ""
 

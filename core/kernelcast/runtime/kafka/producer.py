@@ -1,4 +1,4 @@
-"""A producer that never blocks its caller for long and counts what becomes of every message."""
+"""A producer that never blocks its caller for long, and counts the result of every message."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ DeliveryListener = Callable[["Undelivered | None"], None]
 _HOPELESS: Final = frozenset(
     (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD)
 )
-"""Errors that a message meets however often it is sent."""
+"""Permanent errors: sending the message again gives the same error."""
 
 FULL_QUEUE_WAIT_SECONDS: Final = 0.05
-"""How long `send` waits for room; then the message is dropped, and counted."""
+"""Time that `send` waits for room in the queue; then the message is dropped and counted."""
 
 _OURS: Final = frozenset((KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT))  # noqa: SLF001  librdkafka's local errors
-"""Errors of messages that we gave up ourselves, at the end."""
+"""Errors of messages that `close` has dropped."""
 
 OUTCOMES: Final = ("sent", "acknowledged", "failed", "refused", "dropped")
 CAUSES: Final = ("queue_full", "too_large", "refused")
@@ -46,21 +46,21 @@ class Undelivered(str):
     final: bool
 
     def __new__(cls, reason: str, *, final: bool = False) -> Self:
-        """Words, and whether they are the last."""
+        """Make a reason from its text, and whether it is final."""
         made = super().__new__(cls, reason)
         made.final = final
         return made
 
 
 class Producer:
-    """Writes to Kafka; safe to use from several threads.
+    """Writes to Kafka; safe for several threads.
 
     Attributes:
-        sent: Messages that Kafka has answered for without refusing them for good, all topics together.
-        acknowledged: Of these, what Kafka has on all in-sync replicas.
-        failed: Messages that Kafka did not take, before the delivery timeout or at all.
-        refused: Of these, what Kafka will never take.
-        dropped: Messages that never entered the queue.
+        sent: Messages with an answer from Kafka that is not a permanent refusal, for all topics together.
+        acknowledged: Part of `sent`: messages that all in-sync replicas have.
+        failed: Messages that Kafka did not accept, within the delivery time-out or at all.
+        refused: Part of `failed`: messages with a permanent error.
+        dropped: Messages that did not enter the queue.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Producer:
         properties: Mapping[str, str] = MappingProxyType({}),
         client: Client = confluent_kafka.Producer,
     ) -> None:
-        """Prepare to write; connecting happens in the background.
+        """Prepare to write; it connects in the background.
 
         Args:
-            settings: Where Kafka is.
+            settings: Settings of the connection.
             client_id: Names this client in the broker's logs and quotas.
             registry: Registry of the producer's own metrics; None does not expose them.
             topics: Topics that will be written to, so that their counters start at 0.
@@ -119,8 +119,8 @@ class Producer:
             key: Chooses the partition.
             value: The message; None is a tombstone.
             headers: Names and values.
-            on_delivery: Called once it is known what became of it, on a thread that sends, polls or flushes.
-            partition: Chosen by the caller, where keys must lie together; None leaves it to the key.
+            on_delivery: Called with the result, on a thread that sends, polls or flushes.
+            partition: The partition, if several keys must be in one; None selects it by the key.
         """
         self._introduce(topic)
 
@@ -143,7 +143,7 @@ class Producer:
         self._client.poll(0)
 
     def poll(self, timeout_seconds: float = 0.0) -> None:
-        """Serve acknowledgements; call it now and then while nothing is sent."""
+        """Serve acknowledgements; call it regularly while nothing is sent."""
         self._client.poll(timeout_seconds)
 
     def flush(self, timeout_seconds: float) -> int:
@@ -159,15 +159,16 @@ class Producer:
         return outstanding
 
     def ready(self) -> tuple[bool, str]:
-        """Whether Kafka takes what we send, as far as is known; a check for the web server.
+        """Whether Kafka accepts our messages, as far as known; a readiness check for the web server.
 
-        A topic that refuses messages counts until Kafka has confirmed another message of it; see `TopicErrors`.
+        A topic that refuses messages fails the check until Kafka has confirmed another message of it; see
+        `TopicErrors`.
         """
         trouble = self._trouble or self._topic_errors.text()
         return not trouble, trouble
 
     def __len__(self) -> int:
-        """Messages that Kafka has not answered for."""
+        """Number of messages without an answer from Kafka."""
         return len(self._client)
 
     def _connect(self) -> Any:
@@ -177,7 +178,7 @@ class Producer:
     def _produce(
         self, topic: str, message: Mapping[str, Any], delivered: Callable[[KafkaError | None, Message], None]
     ) -> tuple[str, str]:
-        """Hand a message to librdkafka; returns the cause and the reason where it would not take it."""
+        """Pass a message to librdkafka; returns cause and reason if it refuses it."""
         for wait_seconds in (FULL_QUEUE_WAIT_SECONDS, 0.0):
             try:
                 self._client.produce(topic, on_delivery=delivered, **message)
@@ -194,7 +195,7 @@ class Producer:
         return "queue_full", "the queue towards Kafka is full; is Kafka reachable and quick enough?"
 
     def _start_again(self, refusal: KafkaError) -> None:
-        """An idempotent producer that has met a fatal error takes nothing more: put a new one in its place."""
+        """Replace the client: an idempotent producer accepts no more messages after a fatal error."""
         with self._lock:
             self._log.error("producer restarted", reason=refusal.str(), lost=len(self._client))
             broken, self._client = self._client, self._connect()

@@ -1,4 +1,4 @@
-"""Questions that a consumer asks through an administrator's client: newest timestamps, ids of topics."""
+"""Queries of a consumer through an administration client: newest timestamps, ids of topics."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -8,14 +8,15 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec  # its package does not export it to type checkers
 
 NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Sixteen zero bytes, as librdkafka writes an id that the broker did not give."""
+"""Sixteen zero bytes: librdkafka's value for an id that the broker did not return."""
 
 
 def topic_ids(admin: Any, topics: Iterable[str], timeout_seconds: float) -> dict[str, str]:
-    """Kafka's ids of topics (KIP-516): one that is deleted and created again has another.
+    """Return Kafka's ids of topics (KIP-516); a topic that is deleted and created again gets a new id.
 
-    Absent are topics that do not exist, and all of them before Kafka 2.8 and on the embedded broker. That one names a
-    controller that is none of its brokers, for which librdkafka would wait until the timeout: do not ask it.
+    Topics that do not exist are absent, and all topics before Kafka 2.8 and on the embedded broker. The embedded broker
+    names a controller that is not one of its brokers, for which librdkafka would wait until the time-out, so it is not
+    queried.
     """
     wanted, found = sorted(set(topics)), dict[str, str]()
     answers = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_seconds) if wanted else {}
@@ -30,9 +31,9 @@ def topic_ids(admin: Any, topics: Iterable[str], timeout_seconds: float) -> dict
 def newest_timestamps_ms(
     admin: Any, partitions: Sequence[TopicPartition], timeout_seconds: float
 ) -> dict[tuple[str, int], int]:
-    """The newest timestamp in each partition; absent where there is no message, or no answer.
+    """Return the newest timestamp in each partition; absent if it has no message, or there is no answer.
 
-    Brokers before Kafka 3.0 (KIP-734) and librdkafka's mock cluster do not say.
+    Brokers before Kafka 3.0 (KIP-734) and librdkafka's mock cluster do not answer.
     """
     newest: Any = OffsetSpec
     asked = {TopicPartition(one.topic, one.partition): newest.max_timestamp() for one in partitions}

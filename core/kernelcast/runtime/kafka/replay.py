@@ -1,4 +1,4 @@
-"""A topic read from where one likes to where it ends now, without a group."""
+"""Reads a topic from any offset to its present end, without a group."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,23 +14,23 @@ class ReplayConsumer(Protocol):
     """The part of a consumer that is needed here."""
 
     def partitions(self, topic: str) -> list[Any]:
-        """Every partition of a topic."""
+        """Return every partition of a topic."""
         ...
 
     def watermarks(self, partition: Any) -> tuple[int, int]:
-        """First offset kept, next offset written."""
+        """Return the first offset kept, and the next one to be written."""
         ...
 
     def assign(self, partitions: Sequence[Any]) -> None:
-        """Read these."""
+        """Start reading these partitions."""
         ...
 
     def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
-        """Messages and passing errors."""
+        """Return messages and transient errors."""
         ...
 
     def ends(self) -> list[Any]:
-        """Partitions read to their end since the last call; only with `enable.partition.eof`."""
+        """Return the partitions read to their end since the last call; needs `enable.partition.eof`."""
         ...
 
     def close(self, timeout_seconds: float = ...) -> None:
@@ -41,14 +41,14 @@ class ReplayConsumer(Protocol):
 def to_end(
     reader: ReplayConsumer, partitions: Sequence[Any], *, monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[Any]:
-    """Read partitions to where they end now.
+    """Read partitions to their present end.
 
-    The last offsets may hold no message, for compaction takes them away: the reader says so with
-    `enable.partition.eof`; without, three quiet seconds are taken for it. Never longer than a minute.
+    The last offsets may have no message, because compaction removes messages. A reader with `enable.partition.eof`
+    reports the end; otherwise three seconds without a message count as the end. It never takes longer than a minute.
 
     Args:
-        reader: Reads; it is left open.
-        partitions: With the offset to begin at; negative for the beginning.
+        reader: The consumer; it is left open.
+        partitions: Partitions with their start offsets; negative for the beginning.
         monotonic: A clock, in seconds.
 
     Yields:

@@ -1,4 +1,4 @@
-"""The last error of each topic that a producer writes to, for readiness and pages."""
+"""The last error of each topic that a producer writes to, for readiness checks and pages."""
 
 import threading
 import time
@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 FORGET_SECONDS: Final = 600.0
-"""A topic that gets a message an hour would else keep a service from being ready for one message that was too large."""
+"""Time after which an error is forgotten. Without it, one message that was too large could make a service unready for
+an hour, if its topic gets one message an hour."""
 
 
 class TopicErrors:
-    """Says which topics do not take messages, and why. Thread-safe.
+    """Records the topics that refuse messages, with the reason. Thread-safe.
 
-    An error stands until Kafka has confirmed a message of the same topic, or for ten minutes without another one.
+    An error is kept until Kafka has confirmed a message of the same topic, or for ten minutes without another one.
 
     Args:
         clock: Monotonic seconds.
@@ -24,18 +25,18 @@ class TopicErrors:
         self._errors: dict[str, tuple[str, float]] = {}
 
     def failed(self, topic: str, reason: str) -> None:
-        """Kafka has not taken a message of this topic."""
+        """Note that Kafka has refused a message of this topic."""
         with self._lock:
             self._errors[topic] = (reason, self._clock())
 
     def confirmed(self, topic: str) -> None:
-        """Kafka has taken one."""
+        """Note that Kafka has confirmed a message of this topic."""
         if self._errors:
             with self._lock:
                 self._errors.pop(topic, None)
 
     def text(self) -> str:
-        """A sentence that names each topic with its last error; empty where there is none."""
+        """Return a sentence that names each topic with its last error; empty without errors."""
         now = self._clock()
         with self._lock:
             standing = [

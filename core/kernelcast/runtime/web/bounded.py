@@ -1,4 +1,4 @@
-"""Runs a synchronous endpoint on few threads of its own, so that its requests take none from other endpoints."""
+"""Runs a synchronous endpoint on a few threads of its own, so that it does not use up those of other endpoints."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,25 +12,25 @@ from starlette.responses import PlainTextResponse, Response
 
 THREADS: Final = 8
 MAX_WAITING: Final = 400
-"""Above the largest crowd that is expected to scrape in the same moment, below the limit of connections."""
+"""Above the expected number of simultaneous scrapes, below the limit of connections."""
 LONGEST_WAIT_SECONDS: Final = 10.0
-"""Prometheus' default `scrape_timeout`: whoever has waited longer has gone."""
+"""Prometheus' default `scrape_timeout`: a client that has waited longer has disconnected."""
 RETRY_SECONDS: Final = 5
 
 
 @dataclass(eq=False)
 class BoundedEndpoint:
-    """An endpoint of Starlette's around one that may block.
+    """A Starlette endpoint around one that may block. Only the event loop uses it.
 
-    A thread that waits for a lock cannot be freed when its client has gone. So threads are few, and requests wait for
-    one on the event loop, where a deadline ends the wait. A refused request gets 503 and Retry-After.
+    A thread that waits for a lock cannot be freed when its client has disconnected. So threads are few, and requests
+    wait for one on the event loop, where a deadline ends the wait. A refused request gets 503 and Retry-After.
 
     Attributes:
         endpoint: Called on a thread.
-        count: Notes a refused request, with the reason: `waiting` (too many wait) or `waited` (for too long).
-        threads: How many requests run at one time.
-        max_waiting: How many wait for that.
-        longest_wait_seconds: How long one of them waits.
+        count: Counts a refused request, with the reason: `waiting` (too many wait) or `waited` (for too long).
+        threads: Largest number of requests that run at one time.
+        max_waiting: Largest number of waiting requests.
+        longest_wait_seconds: Longest wait of a request.
     """
 
     endpoint: Callable[[Request], Response]
@@ -47,7 +47,7 @@ class BoundedEndpoint:
         self._limiter = anyio.CapacityLimiter(self.threads)
 
     async def answer(self, request: Request) -> Response:
-        """Answer as the endpoint does, or refuse."""
+        """Answer with the endpoint's response, or refuse the request."""
         if self._waiting >= self.max_waiting:
             return self._refusal("waiting", f"{self._waiting} requests wait already, the limit")
         if not await self._turn():
@@ -60,7 +60,7 @@ class BoundedEndpoint:
             self._running.release()
 
     async def _turn(self) -> bool:
-        """Wait for a thread; returns whether there is one. Whoever gets True releases it."""
+        """Wait for a thread; returns whether there is one. A caller that gets True must release it."""
         self._waiting += 1
         try:
             async with asyncio.timeout(self.longest_wait_seconds):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False, slots=True)
 class Bucket:
-    """Starts full. For one thread.
+    """Token bucket that starts full. Only one thread may use it.
 
     Attributes:
-        interval_seconds: One token comes back in this time.
-        burst: How many it holds.
-        clock: Seconds; never goes back.
+        interval_seconds: Time in which one token is added.
+        burst: Largest number of tokens.
+        clock: Monotonic seconds.
     """
 
     interval_seconds: float
@@ -36,5 +36,5 @@ class Bucket:
         return True
 
     def give_back(self) -> None:
-        """Put a token back that was not needed."""
+        """Return a token that was not needed."""
         self._tokens = min(self.burst, self._tokens + 1)

@@ -13,17 +13,17 @@ CLOSED: Final = ("evicted", "refused")
 
 
 class WebCounts:
-    """Counts responses, refused requests and closed connections; nothing before it has a registry."""
+    """Counts responses, refused requests and closed connections; does nothing before `start`."""
 
     def __init__(self, paths: Collection[str] = ()) -> None:
-        """Count; `paths` are the routes with a count of their own."""
+        """Prepare; `paths` are the routes that are counted separately."""
         self.paths = paths
         self._responses: Counter | None = None
         self._refused: Counter | None = None
         self._closed: Counter | None = None
 
     def start(self, registry: CollectorRegistry) -> None:
-        """Make the counters, at 0."""
+        """Create the counters, at 0."""
         self._responses = counter(runtime.HTTP_REQUESTS, registry)
         self._refused = counter(runtime.HTTP_REFUSED_REQUESTS, registry)
         self._closed = counter(runtime.HTTP_CLOSED_CONNECTIONS, registry)
@@ -33,12 +33,12 @@ class WebCounts:
             self._closed.labels(reason)
 
     def response(self, path: str, status: int) -> None:
-        """Count a response by its route; unknown paths together, for clients choose them."""
+        """Count a response by its route; unknown paths are counted together, because clients choose them."""
         if self._responses is not None:
             self._responses.labels(path if path in self.paths else "other", str(status)).inc()
 
     def refused(self, reason: str) -> None:
-        """Count a request that was refused for want of room or right."""
+        """Count a request that was refused because of a limit or missing rights."""
         if self._refused is not None:
             self._refused.labels(reason).inc()
 
