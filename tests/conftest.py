@@ -86,7 +86,7 @@ def _logging_as_it_was() -> Iterator[None]:
 
 
 def load_machine_code() -> None:
-    """Compile what is not on disk yet, and load it into this process; in a fresh clone this takes a minute."""
+    """Compile parts that are not on disk, and load all into this process; in a fresh clone this takes a minute."""
     from kernelcast.bridge.push.warm_up import warm_up as warm_up_push
     from kernelcast.bridge.warm_up import warm_up, warm_up_the_rest
 

@@ -376,7 +376,7 @@ def write(directory: Path) -> None:
 
 
 def read(directory: Path) -> dict[str, Any]:
-    """What each folder says; in place of what is refused, the reason."""
+    """Contents of each folder; for a refused folder, the reason."""
     found: dict[str, Any] = {}
     for name, (_, reader) in FORMATS.items():
         try:

@@ -1,6 +1,6 @@
 """Documents that are read as a whole: packed messages, snapshots of running totals, web configurations.
 
-A document has a shape and a reader. The reader answers what is wrong with what it read, and raises the error by which
+A document has a shape and a reader. The reader returns the faults of its result, and raises the error by which
 the product refuses a document; any other exception is a finding.
 """
 
@@ -49,9 +49,9 @@ class Document:
     """A reader under test.
 
     Attributes:
-        name: What it reads.
+        name: The format that it reads.
         shape: Makes a document as its writer does.
-        read: Reads one; returns what is wrong with the result, empty for nothing.
+        read: Reads one document; returns the fault of the result, empty if there is none.
         refusal: The error by which a document is refused.
         share: Of the inputs that a parser gets, this part: some readers are slow.
         remedy: Whether a refusal says what to do, behind a semicolon.
@@ -78,12 +78,12 @@ def gzip_members(rng: random.Random) -> bytes:
 
 
 def _read_gzip(message: bytes) -> str:
-    """What is accepted, the standard library's reader must accept with the same content."""
+    """The standard library's reader must accept every accepted document, with the same content."""
     content = unpacked(message, "gzip", LIMITS)
     try:
         expected = gzip.decompress(message)
     except (OSError, EOFError, zlib.error, struct.error) as error:
-        return f"accepted what the gzip module refuses: {error}"
+        return f"accepted a document that the gzip module refuses: {error}"
     if len(content) > LIMITS.message_bytes:
         return f"{len(content)} bytes are beyond the limit"
     return "" if content == expected else f"expected {expected[:100]!r}, found {content[:100]!r}"
@@ -128,7 +128,7 @@ def _block(rng: random.Random, kind: int) -> list[int]:
 
 
 def _read_snapshot(content: bytes) -> str:
-    """What loads comes out of the running totals again, and loads again."""
+    """Totals that were loaded can be written and loaded again."""
     packed = bytes(cramjam.zstd.compress(content, 1))
     head = _HEAD.pack(MAGIC, VERSION, b"identity", 0, 1, len(content), zlib.crc32(packed))
     loaded = load([SnapshotPart.of(head + packed)])

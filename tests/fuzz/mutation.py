@@ -14,7 +14,7 @@ TOKENS = (
     b"_created", b"_total", b"[[[[[[[[", b'{"":', b"\xed\xa0\x80", b"i", b"u", b'a="', b"\\n", b"\\\\", b"\\\n",
 )  # fmt: skip
 SORTS = tuple(tuple(bytes([byte]) for byte in range(sort << 5, (sort + 1) << 5)) for sort in range(8))
-"""Control characters, punctuation and digits, capitals, letters, and what is above."""
+"""Control characters, punctuation and digits, capitals, letters, and bytes above."""
 
 
 def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:

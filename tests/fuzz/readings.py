@@ -163,7 +163,7 @@ def influx(message: bytes) -> list[Point] | None:
 
 
 def _influx_pieces(line: str) -> tuple[str, str, list[str]]:
-    """Head, fields and what is behind them: spaces divide, unless escaped, or, in fields, quoted."""
+    """Head, fields and the rest: spaces divide, unless escaped, or, in fields, quoted."""
     at = 0
     while at < len(line) and line[at] != " ":
         at += 2 if line[at] == "\\" else 1

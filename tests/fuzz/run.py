@@ -39,12 +39,12 @@ class HungError(Exception):
 
 
 class Stopped:
-    """Whether the run has been told to end; what has been done is printed all the same."""
+    """Whether SIGINT or SIGTERM has asked the run to stop; its results are printed all the same."""
 
-    told = False
+    requested = False
 
     def tell(self, _signal: int, _frame: FrameType | None) -> None:
-        self.told = True
+        self.requested = True
 
 
 def _hung(_signal: int, _frame: FrameType | None) -> None:
@@ -79,7 +79,7 @@ class Fuzzer:
     """One input under fire.
 
     Attributes:
-        findings: What was found.
+        findings: Descriptions of the findings.
         done: Inputs so far.
         refused: Of these, refused.
     """
@@ -181,7 +181,7 @@ class DocumentFuzzer:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run, print what was done, and return 1 for findings."""
+    """Run, print the counts, and return 1 for findings."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.fuzz.run", description="Fuzz the decoder, every parser and readers of documents."
     )
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str]) -> int:
     for target in targets:
         began = time.monotonic()
         fuzzer = (Fuzzer if isinstance(target, Target) else DocumentFuzzer)(target, chosen.seed)  # type: ignore[arg-type]
-        while fuzzer.done < share * target.share and not stopped.told:
+        while fuzzer.done < share * target.share and not stopped.requested:
             fuzzer.batch()
         seconds = time.monotonic() - began
         findings += len(fuzzer.findings)

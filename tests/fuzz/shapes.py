@@ -131,7 +131,7 @@ def influx(rng: random.Random) -> bytes:
 
 
 def otlp_proto(rng: random.Random) -> bytes:
-    """As protobuf writes it, or with fields shuffled, repeated, padded and grouped, which it reads all the same."""
+    """A message as protobuf writes it, or with fields shuffled, repeated, padded and grouped, which it also reads."""
     made = request(rng)
     return made.SerializeToString() if rng.random() < 0.5 else Writer(rng, rng.choice((0.02, 0.1))).message(made)
 

@@ -1,4 +1,4 @@
-"""What is fuzzed: each input with its seeds, and what its answers are compared with."""
+"""The fuzzed inputs: each with its seeds and its oracle."""
 
 import random
 import re
@@ -28,7 +28,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _QUOTED_NAME = re.compile(rb'[{,][ \t]*"')
 
 Comparison = Callable[[Any, bytes, Decoded, int], str]
-"""What is wrong with the answer to a message, by an independent reading of it; empty for nothing."""
+"""Returns the fault in the answer to a message, by an independent reading of it; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Target:
         make: Makes the input.
         shape: Makes a message as producers write it.
         compare: Judges an answer.
-        one_in: Of so many messages, one is compared: some readings are slow.
+        one_in: One message in this number is compared, because some readings are slow.
         share: Of the inputs that an even division gives it, this part.
-        wrap: What a mutated message goes through, now and then, before it is decoded.
+        wrap: A transformation that some mutated messages get before they are decoded.
     """
 
     name: str
@@ -95,7 +95,7 @@ _ENCODER = JsonEncoder(ExportMetricsServiceRequest.DESCRIPTOR)
 
 
 def _as_json_format_says(_source: Any, message: bytes, _decoded: Decoded, _index: int) -> str:
-    """Where both take a message, both take it for the same; exemplars apart, whose ids json_format reads as base64."""
+    """Both readers read the same from an accepted message, except exemplars: json_format reads their ids as base64."""
     try:
         ours = _ENCODER.encode(orjson.loads(message))
         theirs = json_format.Parse(message, ExportMetricsServiceRequest(), ignore_unknown_fields=True)
@@ -109,7 +109,7 @@ def _as_json_format_says(_source: Any, message: bytes, _decoded: Decoded, _index
 
 
 def _exemplars_as_the_client_reads_them(source: Any, message: bytes, decoded: Decoded, index: int) -> str:
-    """Where prometheus_client's strict parser takes a page, both find the same exemplars of counters."""
+    """The strict parser of prometheus_client finds the same exemplars of counters on a page that it accepts."""
     if any(failed == index for failed, _ in decoded.failures):
         return ""
     try:

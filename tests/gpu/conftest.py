@@ -1,4 +1,4 @@
-"""What these tests need of the machine: they skip, with the reason, where it is not there."""
+"""The requirements of these tests: without them they skip, with the reason."""
 
 import importlib
 from collections.abc import Iterator

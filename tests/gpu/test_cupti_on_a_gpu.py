@@ -59,8 +59,8 @@ print(json.dumps({{
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
-    """What the program printed; where its GPU or CuPy is missing, each test's own fixtures have skipped before."""
+def program_output() -> dict[str, Any]:
+    """The program's output; if its GPU or CuPy is missing, each test's own fixtures have skipped before."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -73,7 +73,7 @@ def told() -> dict[str, Any]:
 def measured(cupy: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
     """Only asked for where there is a GPU."""
     assert cupy.cuda.is_available()
-    found: dict[str, Any] = request.getfixturevalue("told")
+    found: dict[str, Any] = request.getfixturevalue("program_output")
     return found
 
 

@@ -19,7 +19,7 @@ def test_the_demo_says_that_the_gpu_is_live(nvml: Any, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     name = nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(0))
     assert f"LIVE GPU: {nvml.nvmlDeviceGetCount()} x {name}" in done.stdout
-    told = json.loads(summary.read_text())
-    assert told["source"] == {"kind": "nvml", "path": None, "label": ""}
-    assert told["kernels"]["launches"] > 0
-    assert told["dead_letters"] == 0
+    content = json.loads(summary.read_text())
+    assert content["source"] == {"kind": "nvml", "path": None, "label": ""}
+    assert content["kernels"]["launches"] > 0
+    assert content["dead_letters"] == 0

@@ -1,4 +1,4 @@
-"""Which unit GPM's PCIe rates have: NVML's header says MiB/s, DCGM passes it on as bytes; a known copy tells."""
+"""The unit of GPM's PCIe rates: NVML's header says MiB/s, DCGM passes it on as bytes; a known copy decides."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ class Copies:
 
     @contextmanager
     def running(self) -> Iterator["Copies"]:
-        """While the block runs."""
+        """Copies while the block runs."""
         self._thread.start()
         try:
             yield self
@@ -60,7 +60,7 @@ def received_bytes_per_second(source: NvmlSource) -> float:
         if sample.metric.otlp_name == RECEIVED and dict(sample.attributes)["UUID"] == gpu.uuid:
             assert isinstance(sample.value, int | float)
             return sample.value
-    raise AssertionError(f"{RECEIVED} is not told")
+    raise AssertionError(f"{RECEIVED} is absent")
 
 
 def test_a_known_copy_shows_as_its_bytes_per_second(cupy: Any, source: NvmlSource) -> None:
@@ -69,7 +69,7 @@ def test_a_known_copy_shows_as_its_bytes_per_second(cupy: Any, source: NvmlSourc
         source.poll(time.time_ns())
         before_bytes, before = copies.copied_bytes, time.monotonic()
         time.sleep(SECONDS)
-        told = received_bytes_per_second(source)
+        reported = received_bytes_per_second(source)
         copied = (copies.copied_bytes - before_bytes) / (time.monotonic() - before)
     # Headers and flow control add some per cent to the payload; a wrong unit is wrong by a million.
-    assert told == pytest.approx(copied, rel=0.3), f"told {told:.4g} B/s while {copied:.4g} B/s were copied"
+    assert reported == pytest.approx(copied, rel=0.3), f"{reported:.4g} B/s reported while {copied:.4g} B/s were copied"

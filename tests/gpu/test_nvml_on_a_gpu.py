@@ -24,7 +24,7 @@ LIMITS: dict[Metric, tuple[float, float]] = {
     device.FB_USED: (0, 2**20),
     device.FB_FREE: (0, 2**20),
 }
-"""What every data-centre GPU tells, in DCGM's units: percent, MHz, degrees, watts, MiB."""
+"""Values that every data-centre GPU reports, in DCGM's units: percent, MHz, degrees, watts, MiB."""
 
 
 @pytest.fixture

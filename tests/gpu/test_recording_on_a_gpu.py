@@ -15,7 +15,7 @@ EVERYTHING = SamplerOptions(rows=tuple(ROWS))
 
 
 def rows(sampler: Sampler) -> dict[tuple[str, str], tuple[set[str], dict[str, str]]]:
-    """By GPU and instance: the rows that have a value, and why the others have none."""
+    """The rows with a value by GPU and instance, and the reasons for the absent ones."""
     for second in (1, 2):
         made = sampler.sample(second * SECOND_NS)
         # GPM compares two looks, which must not be too near to each other.

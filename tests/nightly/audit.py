@@ -29,7 +29,7 @@ def verdict(exit_code: int, output: str, complaint: str) -> tuple[int, str]:
         complaint: Its standard error.
 
     Returns:
-        Our exit code, and what a person needs to know.
+        The exit code, and the message for a person.
     """
     try:
         packages = json.loads(output)["dependencies"]

@@ -21,7 +21,7 @@ def main() -> int:
     """Build, install, run.
 
     Returns:
-        The exit code: 1 where the demo did not do what it promises.
+        The exit code: 1 if the demo did not keep a promise.
     """
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)

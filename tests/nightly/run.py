@@ -27,8 +27,8 @@ class Step:
     """One command of the night.
 
     Attributes:
-        name: What it shows.
-        command: What is run, in the repository's root.
+        name: A short description.
+        command: The command line, run in the repository's root.
         environ: Variables that it needs besides ours.
     """
 

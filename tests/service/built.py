@@ -1,7 +1,7 @@
 """Go programs that no package brings in the version we need: built from their modules, once, into a cache folder.
 
 A module whose go.mod replaces another cannot be `go install`ed, so it is built inside its own unpacked source. That
-takes minutes, so no test does it: `python -m tests.service.built` does, and tests take what is in the cache.
+takes minutes, so no test does it: `python -m tests.service.built` does, and tests use the programs in the cache.
 """
 
 import json
@@ -28,12 +28,12 @@ class BuildError(Exception):
 
 
 def cache() -> Path:
-    """Where built programs stay, outside every checkout."""
+    """The folder of built programs, outside every checkout."""
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "kernelcast"
 
 
 def go(*arguments: str, directory: Path, environ: Mapping[str, str] | None = None) -> str:
-    """Run the Go command; what it printed.
+    """Runs the Go command and returns its output.
 
     Raises:
         BuildError: There is no Go, or it failed.
@@ -70,8 +70,8 @@ class Program:
         version: The module's version.
         release: The version as its users write it.
         package: The package of its `main`, relative to the module.
-        tags: Build tags that leave out what is not needed.
-        version_variable: The Go variable that tells the program its release, if there is one.
+        tags: Build tags that leave out unneeded parts.
+        version_variable: The Go variable that holds the program's release, if there is one.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Program:
 
     @property
     def path(self) -> Path:
-        """Where its binary is, once built."""
+        """The path of its binary, once built."""
         return cache() / f"{self.name}-{self.release}" / self.name
 
     def build(self) -> Path:

@@ -12,7 +12,7 @@ import kernelcast.probe
 
 
 def durations_ns(launches: int) -> list[int]:
-    """What it reports, in order."""
+    """Its reports, in order."""
     return [1000 * (1 + number % 10) for number in range(launches)]
 
 

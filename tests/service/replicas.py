@@ -20,7 +20,7 @@ LINE = re.compile(rf"^{LAUNCHES}{{.*kernel=\"([^\"]+)\".*}} (\S+)$", re.MULTILIN
 
 @dataclass(frozen=True)
 class Look:
-    """What one replica exposed when: seconds before and after the answer, if there was one, and values by kernel."""
+    """One answer of a replica: seconds before and after the answer, if there was one, and values by kernel."""
 
     began: float
     ended: float
@@ -138,7 +138,7 @@ class Replicas:
             pass
 
     def url(self, index: int) -> str:
-        """Where a replica answers."""
+        """The address of a replica."""
         return f"http://127.0.0.1:{self._ports[index]}"
 
     def ready(self, index: int) -> bool:

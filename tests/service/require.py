@@ -1,4 +1,4 @@
-"""What a machine lacks: a reason to skip on a laptop, a failure in CI."""
+"""Checks for required programs: a missing one skips a test on a laptop and fails it in CI."""
 
 import os
 import shutil

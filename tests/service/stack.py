@@ -97,7 +97,7 @@ class Stack:
         return server.start()
 
     def exposition(self) -> str:
-        """What the bridge exposes now."""
+        """The bridge's present page."""
         return get(f"http://{self.addresses['bridge']}/metrics")
 
     def exposed(self, name: str, **labels: str) -> dict[tuple[tuple[str, str], ...], float]:
@@ -149,7 +149,7 @@ class Stack:
 
 
 def _checked(*arguments: str) -> str:
-    """What one of our commands prints, run in this process: a process of its own takes a second to import it."""
+    """The output of a kernelcast command, run in this process because a new process needs a second to import it."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         code = run(arguments)
     assert code == 0, f"kernelcast {' '.join(arguments)} ended with {code}"

@@ -1,4 +1,4 @@
-"""What is in a recording, computed from the file itself and from nothing of ours."""
+"""The contents of a recording, computed from the file itself without kernelcast's code."""
 
 import gzip
 import json

@@ -18,7 +18,7 @@ OLD_MESSAGES = 20
 
 @dataclass(frozen=True)
 class Faults:
-    """What is wrong with a writer.
+    """The fault of a writer.
 
     Attributes:
         skew_seconds: How far its clock is ahead.
@@ -35,14 +35,14 @@ class Faults:
 
 @dataclass
 class Truth:
-    """What was written: the last value of each kernel, and how much it rose in all."""
+    """The written values: the last value of each kernel, and its total increase."""
 
     last: dict[str, int] = field(default_factory=dict)
     rise: dict[str, int] = field(default_factory=dict)
 
 
 class Writer(threading.Thread):
-    """Writes counters every quarter of a second until told to stop."""
+    """Writes counters every quarter of a second until it is stopped."""
 
     def __init__(self, bootstrap_servers: str, topic: str, name: str, faults: Faults, *, kernels: int = 5) -> None:
         super().__init__(name=name, daemon=True)

@@ -1,4 +1,4 @@
-"""How many examples hypothesis tries: profiles for all properties, and the numbers of parsers of foreign bytes.
+"""Numbers of hypothesis examples: profiles for all properties, and numbers for parsers of foreign bytes.
 
 A property takes its number from the profile: an explicit `max_examples` would beat every profile. Parsers of foreign
 bytes are the exception: in CI and at night each keeps a number that has found faults before.

@@ -1,7 +1,7 @@
 """`--fast` leaves out tests that call compiled functions, start a process, or start a broker, and counts them.
 
 No list of such tests is kept. Under `--fast` three doors are closed: the first call of a compiled function, the start
-of a process and the start of the embedded broker skip the test that tries. So a new test is sorted by what it does,
+of a process and the start of the embedded broker skip the test that tries. So a new test is sorted by its actions,
 and a fresh clone compiles nothing. Besides, tests that compute for seconds are marked as `slow`, and left out, too.
 """
 
@@ -27,7 +27,7 @@ FEWEST: Final = 1_000
 
 
 def doors() -> list[tuple[Any, str, str]]:
-    """Class, method and reason: what a test calls first that needs machine code, a process or a broker."""
+    """Class, method and reason: the first calls of a test that need machine code, a process or a broker."""
     from numba.core.dispatcher import Dispatcher
 
     from kernelcast.runtime.kafka.embedded import EmbeddedBroker
@@ -67,7 +67,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def left_out(skipped: Iterable[pytest.TestReport]) -> Counter[str]:
-    """How many tests were left out for which reason."""
+    """Number of skipped tests by reason."""
     reasons = (report.longrepr[2].removeprefix("Skipped: ") for report in skipped if isinstance(report.longrepr, tuple))
     return Counter(reason for reason in reasons if reason in REASONS)
 

@@ -19,7 +19,7 @@ def once(factory: pytest.TempPathFactory, name: str, work: Callable[[], None]) -
     Args:
         factory: pytest's, which knows the run's directory.
         name: The work's name, which is a file's.
-        work: What is done. If it raises, the next worker tries again.
+        work: The work. If it raises, the next worker tries again.
     """
     directory = run_directory(factory)
     done = directory / f"{name}.done"

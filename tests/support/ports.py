@@ -52,7 +52,7 @@ def _candidates(process: int) -> Iterator[int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this process's block on which nobody listens, all different.
+    """Free ports of this process's block, all different.
 
     The ports follow each other, so one that was given out is given out again only after the rest of the block.
     """

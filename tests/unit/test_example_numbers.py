@@ -1,4 +1,4 @@
-"""Properties take their number of examples from the profile, whose names and numbers stand in one place."""
+"""Properties take their number of examples from the profile; one module has all names and numbers."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which tests `--fast` leaves out, and what it prints of them."""
+"""The option `--fast`: the skipped tests and the printed summary."""
 
 import os
 import subprocess

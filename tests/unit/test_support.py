@@ -1,4 +1,4 @@
-"""What the test suite itself relies on: ports that nobody else takes, and work that is done once."""
+"""Helpers of the test suite: ports that no other process takes, and work that is done once."""
 
 import os
 import socket

@@ -48,7 +48,9 @@ def generate(
         return
     different = output.differences(directory, chosen)
     for path in different:
-        typer.echo(f"{path} is not what is generated; run: kernelcast grafana generate --output {directory}", err=True)
+        typer.echo(
+            f"{path} differs from the generated file; run: kernelcast grafana generate --output {directory}", err=True
+        )
     if different:
         raise typer.Exit(_EXIT_DIFFERENT)
 

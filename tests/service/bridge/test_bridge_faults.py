@@ -1,4 +1,4 @@
-"""What Prometheus holds is what was written, whatever dies, comes back, or repeats itself in between."""
+"""Prometheus holds exactly the written values, whatever process dies, returns or repeats messages."""
 
 import time
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ FLEET = {
 SESSION_SECONDS = 6
 SETTINGS = {"kafka": {"properties": {"session.timeout.ms": SESSION_SECONDS * 1000, "heartbeat.interval.ms": 1000}}}
 MAX_UNSEEN = 8 * 50
-"""What a counter may have risen between the last scrape before its restart and that: two seconds, to be sure."""
+"""Maximum rise of a counter between the last scrape before its restart and the restart: two seconds."""
 REBALANCE_SECONDS = 6.0
 """How long a rebalance may take on two busy cores, rewind and gate included."""
 

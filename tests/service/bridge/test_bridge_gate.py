@@ -1,4 +1,4 @@
-"""When the bridge shows what a partition of a real Kafka holds."""
+"""The bridge exposes a partition of a real Kafka only after it has caught up."""
 
 import time
 from pathlib import Path

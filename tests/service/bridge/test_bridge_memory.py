@@ -1,4 +1,4 @@
-"""What an empty bridge holds of real memory, its machine code being on disk."""
+"""Resident memory of an empty bridge with its machine code on disk."""
 
 import subprocess
 import sys

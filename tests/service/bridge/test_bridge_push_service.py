@@ -23,7 +23,7 @@ __all__ = ["broker"]
 
 
 class Counted:
-    """A receiver that counts what it gets, and can be told to fail."""
+    """A receiver that counts its requests, and fails on demand."""
 
     def __init__(self) -> None:
         self.requests = 0

@@ -36,7 +36,7 @@ SETTINGS = {
     "kafka": {"properties": QUICK},
 }
 MOVED_SECONDS = 15
-"""So long after series have moved, they have ended in their old partitions, and are exposed through the new ones."""
+"""Time after which moved series have ended in their old partitions and are exposed through the new ones."""
 SMALL, GROWN = (0, 1, 0, 1, 0, 1), (0, 1, 2, 3, 3, 2)
 """The partition of each kind before and after the topic grows. Series move from both old partitions to both added ones.
 So some move to another replica, whichever replica has which partition."""
@@ -93,7 +93,7 @@ QUICK_PRODUCER = {"topic.metadata.refresh.interval.ms": 500, "acks": "all", "log
 
 @dataclass(frozen=True)
 class Look:
-    """What one page showed, and the seconds before and after the answer."""
+    """The series of one page, and the seconds before and after the answer."""
 
     began: float
     ended: float
@@ -139,7 +139,7 @@ class Pages(threading.Thread):
 
 
 def exposed(replicas: Replicas, *indexes: int) -> dict[tuple[str, str], list[float]]:
-    """What replicas expose of each series."""
+    """The values of each series on the replicas."""
     found: dict[tuple[str, str], list[float]] = {}
     for index in indexes:
         for name, kind, value in LINE.findall(get(f"{replicas.url(index)}/metrics")):
@@ -225,7 +225,7 @@ def test_totals_hold_while_a_topic_grows_a_bridge_joins_one_restarts_and_the_top
             pages.stop()
     falls = pages.falls()
     assert {name for name, _, _, _ in falls} <= {"sold"}, falls
-    assert len(falls) <= len(KINDS), falls  # totals of deltas begin anew with a new log: one reset each
+    assert len(falls) <= len(KINDS), falls  # totals of deltas restart at 0 with a new log: one reset each
 
 
 def test_kafka_names_newest_timestamps_and_the_ids_of_topics(shared_kafka: Broker) -> None:

@@ -1,4 +1,4 @@
-"""What a delta producer counted is what Prometheus' `increase()` says, though the bridge is killed in the middle."""
+"""Prometheus' `increase()` equals the delta producer's counts, though the bridge is killed in the middle."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""A member that leaves its group is missed at once, whatever it had: nobody waits a session's timeout for it."""
+"""The group rebalances at once when a member leaves, without waiting for the session's timeout."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ SOON_SECONDS = 10
 
 
 class Member:
-    """One of a group, and what it has been assigned; an answer is an answer, even if it is nothing."""
+    """A member of a group and its assignment, which may be empty."""
 
     def __init__(self, settings: KafkaSettings, name: str) -> None:
         self.answers = 0

@@ -1,4 +1,4 @@
-"""Bytes that break the contract are counted and set aside with the reason; everything else goes on."""
+"""Undecodable messages are counted and sent to the dead-letter topic with the reason; all others are processed."""
 
 import os
 import random
@@ -77,7 +77,7 @@ def test_poison_on_every_topic_is_set_aside_and_the_rest_goes_on(kafka: Broker, 
         letters = dead_letters(kafka.bootstrap_servers, sent)
         topics_seen = {headers_of(letter)["kernelcast.topic"] for letter in letters}
         assert {topic.name for topic in READ} <= topics_seen
-        assert ALERTS.name not in topics_seen, "nobody reads alerts, so nobody can refuse one"
+        assert ALERTS.name not in topics_seen, "no service reads alerts, so none can refuse one"
         for letter in letters:
             headers = headers_of(letter)
             assert headers["kernelcast.error"]

@@ -28,7 +28,7 @@ DIVIDED: Final = frozenset({("gpu", "1")})
 FIRST: Final = DIVIDED | {("GPU_I_ID", "3"), ("GPU_I_PROFILE", "1g.18gb")}
 SECOND: Final = DIVIDED | {("GPU_I_ID", "4"), ("GPU_I_PROFILE", "3g.71gb")}
 OF_INSTANCES: Final = (WHOLE, DIVIDED, FIRST, SECOND)
-"""Rows that instances have: the divided GPU as a whole stands beside them, told apart by GPU_I_ID."""
+"""Rows of instances: the divided GPU as a whole has a series beside them, without GPU_I_ID."""
 
 ON_NODE: Final = frozenset({("Hostname", NODE_NAME)})
 UUIDS: Final = (frozenset({("UUID", "GPU-whole")}), frozenset({("UUID", "GPU-divided")}))
@@ -133,11 +133,11 @@ def two_gpus() -> Answers:
     instances = (instance("1g.18gb", 3, "MIG-a"), instance("3g.71gb", 4, "MIG-b"))
     parted = divided(*instances, uuid="GPU-divided")
     second = {owner.replace("0", "1", 1): answers for owner, answers in parted.items()}
-    told = {
+    node = {
         "nvmlDeviceGetCount": 2,
         "nvmlSystemGetDriverVersion": DRIVER,
     }
-    return {NODE: told, "0": gpu("GPU-whole"), **second}
+    return {NODE: node, "0": gpu("GPU-whole"), **second}
 
 
 def scraping(stack: Stack, directory: Path) -> PrometheusServer:

@@ -1,4 +1,4 @@
-"""A user who takes every place at the probe socket keeps nobody out, and 200 processes of one user are all served."""
+"""A user with every place at the probe socket keeps no other user out; 200 processes of one user are all served."""
 
 import os
 import socket

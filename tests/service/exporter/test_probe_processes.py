@@ -30,7 +30,7 @@ class Listener:
         self._socket.settimeout(20)
 
     def frames_of(self, processes: int) -> dict[str, list[Frame]]:
-        """All that so many processes say until they hang up, by nonce."""
+        """All frames of a number of processes until they disconnect, by nonce."""
         found: dict[str, list[Frame]] = {}
         for _ in range(processes):
             connection, _ = self._socket.accept()

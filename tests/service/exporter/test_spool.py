@@ -1,4 +1,4 @@
-"""A Kafka that stops for a while costs the exporter nothing within the bound, and what is counted beyond it."""
+"""The exporter loses nothing within the spool's limit while Kafka is down; losses beyond it are counted."""
 
 import os
 import signal
@@ -101,7 +101,7 @@ class Intervals:
 
 
 def arrived(server: KafkaServer, topic: str) -> dict[str, list[int]]:
-    """By key, the numbers in the topic, in the order of their offsets; each key lies in one partition."""
+    """The numbers in the topic by key, in the order of their offsets; each key is in one partition."""
     consumer = Consumer(
         {"bootstrap.servers": server.bootstrap_servers, "group.id": "test", "enable.partition.eof": "true"}
     )

@@ -87,13 +87,13 @@ def test_ranks_share_one_exporter_that_ends_with_the_last_of_them_even_by_kill_9
     assert soon(lambda: set(ranks.launches()) == {"0", "1"}), (ranks.directory / "exporter.log").read_text()
     assert "kernelcast_exporter_probe_processes 2" in ranks.metrics()
     first.send_signal(signal.SIGKILL)
-    told = first.communicate()[1]
+    printed = first.communicate()[1]
     before = ranks.launches()["1"]
     assert soon(lambda: ranks.launches().get("1", 0) > before)
     second.send_signal(signal.SIGKILL)
-    told += second.communicate()[1]
+    printed += second.communicate()[1]
     assert soon(lambda: not alive(ranks.directory))
     port = (ranks.directory / "port").read_text()
-    assert told.count(f"kernelcast: this node's metrics at http://127.0.0.1:{port}/metrics") == 1
-    assert told.count("metrics at") == 1
+    assert printed.count(f"kernelcast: this node's metrics at http://127.0.0.1:{port}/metrics") == 1
+    assert printed.count("metrics at") == 1
     assert ranks.directory.stat().st_mode & 0o777 == 0o700

@@ -1,4 +1,4 @@
-"""A topic for each format, on a real Kafka: what Prometheus holds is what was produced, garbage between or not."""
+"""A topic for each format, on a real Kafka: Prometheus holds exactly the produced values, also with garbage between."""
 
 import json
 import time
@@ -40,7 +40,7 @@ FORMATS: dict[str, Any] = {
 
 
 def values(factor: int) -> dict[str, float]:
-    """By the label `n`: different in each format."""
+    """The values by the label `n`, which differ in each format."""
     return {str(i): factor * 1000 + i + 0.5 for i in range(SERIES)}
 
 

@@ -1,4 +1,4 @@
-"""What a real Prometheus makes of each format: native histograms, classic ones, DCGM's names, and parts of a page."""
+"""A real Prometheus scrapes each format: native histograms, classic ones, DCGM's names, and parts of a page."""
 
 import time
 from collections.abc import Iterator, Sequence

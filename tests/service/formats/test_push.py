@@ -38,7 +38,7 @@ SERIES, STEP_MS = 6, 50
 
 
 class Receiver(PrometheusServer):
-    """A Prometheus that scrapes nothing and takes what is pushed."""
+    """A Prometheus that scrapes nothing and receives pushed points."""
 
     def __init__(self, directory: Path, version: str, kind: str) -> None:
         directory.mkdir(exist_ok=True)
@@ -50,7 +50,7 @@ class Receiver(PrometheusServer):
         self.push_url = self.url + path
 
     def points(self) -> dict[str, float]:
-        """How many points of each kernel it holds, none counted twice."""
+        """Number of points of each kernel, none counted twice."""
         found = self.query("count_over_time(cuda_kernel_launches_total[1h])")
         return {labels["kernel"]: value for labels, value in found}
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.service
 
 
 def processes_of(directory: Path) -> list[str]:
-    """Command lines that name this run's folder, the demo's own aside."""
+    """Command lines that name this run's folder, without the demo's own."""
     listed = subprocess.run(["ps", "-ewwo", "pid=,args="], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if str(directory) in line and "ps -ewwo" not in line]
 

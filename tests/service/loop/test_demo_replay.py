@@ -1,4 +1,4 @@
-"""The main job on real recordings: what stands in Prometheus is what stands in the trace."""
+"""A demo with real recordings: Prometheus holds exactly the trace's values."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What Prometheus' own tools say of what we expose and generate."""
+"""Prometheus' own tools accept kernelcast's pages and generated files."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`kill -9` of the predictor: its windows come back, and what was hinted is not hinted again."""
+"""`kill -9` of the predictor: it restores its windows and does not repeat its hints."""
 
 import time
 from pathlib import Path
@@ -42,5 +42,5 @@ def test_a_killed_predictor_comes_back_with_its_windows_and_repeats_no_hint(kafk
             lambda: stack.own("predictor", "kernelcast_predictor_hints_withheld_total", reason="open") > 0,
         )
         points = stack.own("predictor", "kernelcast_predictor_points_total", topic="kernelcast.device")
-        assert points <= 10 * 4 * 2, "what the snapshot holds is not read again"
+        assert points <= 10 * 4 * 2, "points in the snapshot are not read again"
         assert len(read_all(settings, HINTS.name)) == 1

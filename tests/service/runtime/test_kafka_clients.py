@@ -91,7 +91,7 @@ class Rebalance:
 with EmbeddedBroker() as broker:
     consumer = Consumer(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), group_id="forgotten")
     consumer.subscribe(["kernelcast.device"], Rebalance())
-    time.sleep(5)  # the group has answered by now, and nobody has served its answer
+    time.sleep(5)  # the group has answered by now, and no poll has handled its answer
 del consumer
 gc.collect()
 print("collected")
@@ -141,8 +141,8 @@ def test_a_member_may_ask_for_leaders_while_it_is_assigned_partitions() -> None:
 def test_the_end_of_a_partition_is_told_apart_from_messages_and_errors(kafka: KafkaSettings) -> None:
     write(kafka, "kernelcast.outcomes", b"1", b"2", key=b"the-end")
     registry = CollectorRegistry()
-    told = {"enable.partition.eof": "true"}
-    consumer = Consumer(kafka, group_id="reader", overrides=told, registry=registry)
+    overrides = {"enable.partition.eof": "true"}
+    consumer = Consumer(kafka, group_id="reader", overrides=overrides, registry=registry)
     partitions = consumer.partitions("kernelcast.outcomes")
     highs = {partition.partition: consumer.watermarks(partition)[1] for partition in partitions}
     consumer.assign([TopicPartition(item.topic, item.partition, OFFSET_BEGINNING) for item in partitions])
@@ -172,7 +172,7 @@ def test_a_message_over_the_limit_is_dropped_and_counted_not_raised(kafka: Kafka
 
 
 class FakeProducer:
-    """librdkafka's producer, with a queue of one message that nobody empties."""
+    """librdkafka's producer, with a queue of one message that is never emptied."""
 
     def __init__(self) -> None:
         self.queue: list[Callable[[KafkaError, None], None]] = []
@@ -297,7 +297,7 @@ def test_the_reason_for_not_being_ready_is_that_no_broker_answers() -> None:
 
 
 class Recorder:
-    """A rebalance listener that starts at the beginning and keeps what it was told."""
+    """A rebalance listener that starts at the beginning and records its events."""
 
     def __init__(self) -> None:
         self.assignments: list[set[tuple[str, int]]] = []

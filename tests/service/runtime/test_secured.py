@@ -30,7 +30,7 @@ ALWAYS = {"groups": [{"name": "test", "rules": [RULE]}]}
 
 @dataclass(frozen=True)
 class Door:
-    """What it takes to get in."""
+    """Certificates and password of a secured web server and its clients."""
 
     folder: Path
 
@@ -43,13 +43,13 @@ class Door:
         return path
 
     def http_config(self, password: str = PASSWORD) -> dict[str, Any]:
-        """As Prometheus and Alertmanager write it."""
+        """The client's configuration for Prometheus and Alertmanager."""
         tls = {"ca_file": "server.crt", "cert_file": "client.crt", "key_file": "client.key"}
         files = {name: str(self.folder / file) for name, file in tls.items()}
         return {"tls_config": files, "basic_auth": {"username": USER, "password": password}}
 
     def status(self, url: str, password: str, *, certificate: bool = True) -> int:
-        """What a request is answered with; 0 where there is no answer."""
+        """The status of the answer to a request; 0 without an answer."""
         trusting = ssl.create_default_context(cafile=str(self.folder / "server.crt"))
         if certificate:
             trusting.load_cert_chain(self.folder / "client.crt", self.folder / "client.key")

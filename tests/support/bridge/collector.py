@@ -159,8 +159,8 @@ def collector_message() -> bytes:
             gauge("DCGM_FI_DEV_GPU_TEMP", number(61, labels={"gpu": "0"})),
         ]
     )
-    nobody = request.resource_metrics.add()
-    nobody.scope_metrics.add().metrics.append(
+    without_resource = request.resource_metrics.add()
+    without_resource.scope_metrics.add().metrics.append(
         gauge("1st.metric", number(2**53 + 1, labels={"1st": "x"}), unit="{thing}")
     )
     return request.SerializeToString()

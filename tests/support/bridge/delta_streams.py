@@ -20,7 +20,7 @@ LATE_MS = 1_000_000
 
 @dataclass(frozen=True)
 class Delta:
-    """A point of a sum: what was counted in (start_ns, time_ns]; absent with value None."""
+    """A point of a sum: the count of (start_ns, time_ns]; absent with value None."""
 
     start_ns: int
     time_ns: int

@@ -1,4 +1,4 @@
-"""What the bridge's tests are built from: series, points as columns, one bridge whose Kafka is lists."""
+"""Parts of the bridge's tests: series, points as columns, one bridge whose Kafka is lists."""
 
 import asyncio
 import math
@@ -78,7 +78,7 @@ def counter(name: str = "some.count", **changes: Any) -> SeriesIdentity:
 
 @dataclass(eq=False)
 class Known:
-    """An input whose series are known from the start; what it may forget is noted."""
+    """An input whose series are known from the start; it records the series that it may forget."""
 
     identity: Callable[[int], SeriesIdentity | Placement]
     forgotten: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What an input makes of a message, point by point, for tests."""
+"""Decodes a message with an input, point by point, for tests."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""A Kafka of lists, what the bridge keeps in it, and a clock that is a number."""
+"""A Kafka of lists with the bridge's snapshots, and a clock that is a number."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -37,10 +37,10 @@ class Record:
     append_ms: int
     kind: int = 2
     keyed: bytes | None = b"key"
-    told: tuple[tuple[str, bytes], ...] = ()
+    header_items: tuple[tuple[str, bytes], ...] = ()
 
     def headers(self) -> list[tuple[str, bytes]] | None:
-        return list(self.told) or None
+        return list(self.header_items) or None
 
     def topic(self) -> str:
         return self.at[0]
@@ -63,7 +63,7 @@ class Record:
 
 @dataclass
 class ListKafka:
-    """A topic of lists; `consume` gives what was handed out."""
+    """A topic of lists; `consume` returns the messages that were released."""
 
     logs: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
     reading: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class ListKafka:
         return batch, []
 
     def end(self, topic: str, partition: int, offset: int) -> None:
-        """Have the consumer told that it has read everything up to an offset."""
+        """Tell the consumer that it has read everything up to an offset."""
         self.reached.append(TopicPartition(topic, partition, offset))
 
     def ends(self) -> list[TopicPartition]:
@@ -188,7 +188,7 @@ class ListKafka:
 
 @dataclass
 class Shelf:
-    """Where messages are put aside."""
+    """The dead-letter topic."""
 
     messages: list[tuple[Message, Exception]] = field(default_factory=list)
 
@@ -223,7 +223,7 @@ class StateRecord:
 
 @dataclass
 class StateLog:
-    """The topic of snapshots: what is sent can be read at once; `fails` loses it, as a producer would."""
+    """The topic of snapshots: a sent message can be read at once; `fails` loses it, as a producer would."""
 
     clock: ManualClock
     partitions_made: int = 3

@@ -57,7 +57,7 @@ class Group:
         return site
 
     def give(self, site: Site, *partitions: int) -> None:
-        """Assign partitions to a bridge, and look at what it exposes."""
+        """Assign partitions to a bridge, and check its page."""
         site.kafka.assign(site.intake, *(("kernels", number) for number in partitions))
         self.look()
 
@@ -104,7 +104,7 @@ class Group:
             self.step()
 
     def step(self) -> None:
-        """Have every bridge take a step, and look at what it exposes."""
+        """Have every bridge take a step, and check its page."""
         for site in self.bridges:
             site.intake.step()
         self.look()
@@ -116,14 +116,14 @@ class Group:
         self.look()
 
     def shown(self, site: Site, metric: str = LAUNCHES) -> dict[str, float]:
-        """What a bridge exposes, by series."""
+        """The exposed values of a bridge, by series."""
         label = "kernel" if metric == LAUNCHES else "kind"
         return {
             dict(labels)[label]: value for (name, labels), value in samples(page(site.store)).items() if name == metric
         }
 
     def look(self) -> None:
-        """Compare what is exposed with what was exposed before."""
+        """Compare the exposed values with the previous ones."""
         for metric in (LAUNCHES, ORDERS):
             for site in self.bridges:
                 for name, value in self.shown(site, metric).items():

@@ -9,7 +9,7 @@ from kernelcast.bridge.series.store import SeriesStore
 
 
 def stored(*pages: bytes) -> SeriesStore:
-    """What the bridge holds of messages, each of another producer."""
+    """The bridge's series after messages of different producers."""
     store = exposed_store()
     for offset, page in enumerate(pages):
         source = PrometheusText()

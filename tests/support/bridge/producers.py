@@ -24,7 +24,7 @@ def resource(instance: str = "a", **attributes: str) -> Attributes:
 
 
 class Fleet:
-    """A store, and an input whose series are those it has been told of."""
+    """A store, and an input with registered series."""
 
     def __init__(self, store: SeriesStore | None = None, partitions: int = 1, **options: Any) -> None:
         self.store = store or SeriesStore(SeriesLimits(), producers=ProducerRules(ttl_ms=TTL_MS), **options)

@@ -172,7 +172,7 @@ def request(rng: random.Random) -> ExportMetricsServiceRequest:
                     scope.scope.attributes.extend(attributes(rng))
             for _ in range(rng.choice((0, 1, 2, 3))):
                 metric = scope.metrics.add(name=rng.choice(("", *NAMES)), unit=rng.choice(("", "s", "µs")))
-                metric.description = rng.choice(("", "what it is", "größe"))
+                metric.description = rng.choice(("", "a description", "größe"))
                 if rng.random() < 0.1:
                     metric.metadata.extend(attributes(rng))
                 fill(rng, metric)
@@ -213,7 +213,7 @@ SCALARS: dict[int, tuple[int, Callable[[Any], bytes]]] = {
 class Writer:
     """Writes a message with its fields shuffled, repeated, padded, unpacked, and strangers between them.
 
-    The bytes need not mean what the message meant: what protobuf makes of them is the truth.
+    The bytes may have another meaning than the message: protobuf's reading of them is the truth.
     """
 
     def __init__(self, rng: random.Random, disturbance: float) -> None:
@@ -261,7 +261,7 @@ class Writer:
         return [delimited(descriptor.number, b"".join(run)) for run in (items[:cut], items[cut:]) if run or cut]
 
     def _stranger(self) -> bytes:
-        """A field nobody knows: of an unused number, or of a known one with another wire type; or a group."""
+        """An unknown field: of an unused number, or of a known one with another wire type; or a group."""
         number = self.rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 100, 2**29 - 1))
         wire_type = self.rng.choice((0, 1, 2, 3, 5))
         tag = varint(number << 3 | wire_type)

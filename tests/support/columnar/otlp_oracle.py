@@ -1,4 +1,4 @@
-"""What an export request holds, by walking the generated protobuf classes: slow, plain, independent of the decoder."""
+"""Reads an export request through the generated protobuf classes: slow, plain, independent of the decoder."""
 
 import math
 import struct
@@ -177,7 +177,7 @@ def _exponential(point: metrics_pb2.ExponentialHistogramDataPoint) -> Point:
 
 
 def decoded_truth(decoder: Decoder, decoded: Decoded, message: int) -> Truth:
-    """What the decoder says of one message, in the same form."""
+    """The decoder's result for one message, in the same form."""
     found = Truth(unsupported=decoded.unsupported)
     columns = decoded.numbers
     for i in np.flatnonzero(columns.message == message):

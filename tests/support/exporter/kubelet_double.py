@@ -34,7 +34,7 @@ class FakeKubelet(grpc.GenericRpcHandler):
 
     Attributes:
         answer: The bytes of the next answers.
-        status: What it refuses with, if it does.
+        status: The status of its refusals; None answers.
         calls: How often it was asked.
         may_answer: Cleared, it is slow.
     """
@@ -75,5 +75,5 @@ class FakeKubelet(grpc.GenericRpcHandler):
         self.calls += 1
         self.may_answer.wait(20)
         if self.status is not None:
-            context.abort(self.status, "told to refuse")
+            context.abort(self.status, "set to refuse")
         return self.answer

@@ -107,10 +107,10 @@ def node(*gpus: dict[str, Any], **owners: dict[str, Any]) -> Answers:
 
 def playing(answers: Answers, *, driver: bool = True) -> RecordedNvml:
     """The module that answers so; its clock stands still."""
-    told = {
+    node_answers = {
         "nvmlDeviceGetCount": sum("/" not in owner for owner in answers),
         "nvmlSystemGetDriverVersion": DRIVER,
     }
-    made = RecordedNvml(Recording((Moment(0, {NODE: told, **answers}),)), clock=lambda: 0)
+    made = RecordedNvml(Recording((Moment(0, {NODE: node_answers, **answers}),)), clock=lambda: 0)
     made.driver = driver
     return made

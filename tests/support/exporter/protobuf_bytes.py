@@ -1,4 +1,4 @@
-"""Protobuf by hand, from field numbers: what a double answers must not come from the classes under test."""
+"""Protobuf by hand, from field numbers: a double's answers must not come from the classes under test."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What a recording's file says, computed event by event in plain Python: the oracle of the replay."""
+"""Totals of a recording's file, computed event by event in plain Python: the oracle of the replay."""
 
 import gzip
 import itertools

@@ -89,10 +89,10 @@ class FakeRuntime(grpc.GenericRpcHandler):
         name = request[2:].decode()
         self.asked.append(name)
         self._consider(name, context)
-        return part(1, part(1, name) + part(2, "as told") + self.metrics[name])
+        return part(1, part(1, name) + part(2, "a description") + self.metrics[name])
 
     def _consider(self, name: str, context: grpc.ServicerContext) -> None:
         if name in self.slow:
             self.may_answer.wait(20)
         if name in self.failures:
-            context.abort(self.failures[name], "told to fail")
+            context.abort(self.failures[name], "set to fail")

@@ -1,4 +1,4 @@
-"""A CuPy of the same shape as the real one where the probe touches it, on a GPU that finishes kernels when told."""
+"""A CuPy with the functions that the probe touches, on a GPU that finishes kernels on command."""
 
 import sys
 from collections import deque
@@ -22,11 +22,11 @@ NAMES = (
 
 
 class CudaError(RuntimeError):
-    """What CuPy raises."""
+    """The error that CuPy raises."""
 
 
 class Gpu:
-    """One process's devices: what was launched, and which events have passed."""
+    """One process's devices: its launches, and the events that have passed."""
 
     def __init__(self) -> None:
         self.device = 0
@@ -181,7 +181,7 @@ class Cupy:
         made["cupy"].__dict__.update(cuda=made["cupy.cuda"], get_default_memory_pool=lambda: self.pool)
 
     def compile(self, *names: str) -> list[Any]:
-        """As `cupy.cuda.compiler` does it."""
+        """Compiles in the same way as `cupy.cuda.compiler`."""
         module = self.modules["cupy.cuda.compiler"].function.Module()
         module.load(b"")
         return [module.get_function(name) for name in names]
@@ -207,7 +207,7 @@ def installed() -> Iterator[Cupy]:
 
 
 class Clock:
-    """Nanoseconds that pass when told."""
+    """A clock in nanoseconds that a test advances."""
 
     def __init__(self) -> None:
         self.now_ns = 10**12

@@ -1,4 +1,4 @@
-"""What remote write's tests are built from: a conversion with its counters, and requests read back by protobuf."""
+"""Parts of remote write's tests: a conversion with its counters, and requests read back by protobuf."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Bench:
-    """A conversion, and what it counts."""
+    """A conversion, and its counters."""
 
     def __init__(self, formats: Mapping[str, TopicFormat] | None = None, **changes: Any) -> None:
         self.registry = CollectorRegistry()

@@ -35,7 +35,7 @@ Key = tuple[str, int]
 
 @dataclass
 class Log:
-    """What outlives a crash: Kafka's messages, and the group's offsets."""
+    """State that survives a crash: Kafka's messages, and the group's offsets."""
 
     messages: dict[Key, list[Record]] = field(default_factory=dict)
     committed: dict[Key, int] = field(default_factory=dict)

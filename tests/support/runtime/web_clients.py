@@ -74,7 +74,7 @@ def get(server: WebServer, path: str, *, headers: bytes = b"", source: str = "12
 def crowd(
     server: WebServer, path: str, *, headers: bytes = b"", number: int = CROWD, source: str = "127.0.0.1"
 ) -> Counter[int]:
-    """How often each status came, of requests that are sent at once."""
+    """Number of answers by status, for simultaneous requests."""
     return Counter(asyncio.run(_crowd(server, path, headers, number, source)))
 
 

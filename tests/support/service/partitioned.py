@@ -13,6 +13,6 @@ def make(kafka: Broker, *topics: str, partitions: int = 4) -> None:
 
 
 def shown(replicas: Replicas, *indexes: int) -> list[set[str]]:
-    """What replicas exposed when they were last looked at."""
+    """The values of replicas at their last check."""
     looks = [replicas.watch.looks[index] for index in indexes]
     return [set(seen[-1].values) if seen else set() for seen in looks]

@@ -1,4 +1,4 @@
-"""Which parts are compiled where, with doubles for the parts, the disk and the second process."""
+"""Compilation of parts in two processes, with doubles for the parts, the disk and the second process."""
 
 import dis
 import sys
@@ -24,7 +24,7 @@ PLANNED = (*NEEDED_TO_BE_READY, *NEEDED_LATER)
 
 @dataclass
 class Site:
-    """A machine with doubles: which parts are on disk, and what was compiled in which process.
+    """A machine with doubles: the parts on disk, and the parts compiled in each process.
 
     Attributes:
         on_disk: Names of parts.
@@ -178,7 +178,7 @@ def test_messages_need_nothing_that_the_example_points_have_not_compiled(
 
 
 def signatures() -> dict[str, list[object]]:
-    """What each function of the bridge was compiled for."""
+    """The signatures that each function of the bridge was compiled for."""
     return {code_cache._name(each): list(each.signatures) for each in code_cache._DISPATCHERS}
 
 

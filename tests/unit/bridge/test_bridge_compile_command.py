@@ -15,7 +15,7 @@ EVERYTHING = list(PARTS)
 
 @dataclass
 class Disk:
-    """Which parts' machine code is on disk; the rest is missing.
+    """A disk with the machine code of some parts; the rest is missing.
 
     Attributes:
         parts: Names of parts.

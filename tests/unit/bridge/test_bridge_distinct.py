@@ -1,4 +1,4 @@
-"""Distinct numbers without sorting, and sets of labels found and taken together, beside what they stand for."""
+"""Distinct numbers without sorting, and sets of labels found and grouped, compared with plain Python."""
 
 import numpy as np
 import pytest

@@ -21,7 +21,7 @@ WHOLE = {topic.name: TopicState(topic.name, 12, 3, topic.config) for topic in TO
 
 
 class NVMLError(Exception):
-    """As pynvml has it."""
+    """pynvml's error of this name."""
 
 
 def nvml(count: int = 1, *, gpm: bool = True, broken: str = "") -> Callable[[str], ModuleType]:

@@ -1,4 +1,4 @@
-"""`kernelcast doctor`: what NVML tells of each GPU, and what the exporter meets on its node."""
+"""`kernelcast doctor`: NVML's answers for each GPU, and the exporter's surroundings on its node."""
 
 import json
 import os
@@ -23,19 +23,19 @@ from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 
 class NVMLError(Exception):
-    """As pynvml has it."""
+    """pynvml's error of this name."""
 
 
 class NVMLError_NotSupported(NVMLError):  # noqa: N801, N818  pynvml's name
-    """As pynvml has it."""
+    """pynvml's error of this name."""
 
 
 class NVMLError_NoPermission(NVMLError):  # noqa: N801, N818  pynvml's name
-    """As pynvml has it."""
+    """pynvml's error of this name."""
 
 
 class NVMLError_GpuIsLost(NVMLError):  # noqa: N801, N818  pynvml's name
-    """As pynvml has it."""
+    """pynvml's error of this name."""
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 
 
 def nvml(**calls: Any) -> Callable[[str], ModuleType]:
-    """An importer that gives a made-up pynvml of one GPU that tells everything, but for `calls`."""
+    """An importer of a made-up pynvml of one GPU that answers every call, except `calls`."""
     module: Any = ModuleType("pynvml")
     module.NVMLError = NVMLError
     module.nvmlInit = module.nvmlShutdown = lambda: None
@@ -259,12 +259,14 @@ def test_a_disk_with_less_room_than_the_spool_may_take_is_a_warning(
     monkeypatch.setattr("shutil.disk_usage", lambda _path: usage(100, 0, 100 * 2**20))
 
     def check(needed_bytes: int, directory: Path | None = tmp_path / "not" / "yet") -> Finding:
-        (found,) = surroundings.check_directory("spool", directory, needed_bytes=needed_bytes, without="what is lost")
+        (found,) = surroundings.check_directory(
+            "spool", directory, needed_bytes=needed_bytes, without="the totals are lost"
+        )
         return found
 
     assert check(100 * 2**20).level is Severity.OK
     assert (check(100 * 2**20 + 1).level, "100 MiB free" in check(2**30).found) == (Severity.WARN, True)
-    assert (check(1, None).level, check(1, None).remedy) == (Severity.WARN, "what is lost")
+    assert (check(1, None).level, check(1, None).remedy) == (Severity.WARN, "the totals are lost")
 
 
 def test_a_directory_that_cannot_be_written_names_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

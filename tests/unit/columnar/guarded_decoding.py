@@ -1,4 +1,4 @@
-"""Decodes random messages that lie against a page nobody may touch: `python guarded_decoding.py SEED COUNT`.
+"""Decodes random messages that end at an inaccessible page: `python guarded_decoding.py SEED COUNT`.
 
 A walk that reads one byte too far, or before the first, ends the process with SIGSEGV instead of passing unseen.
 """
@@ -74,7 +74,7 @@ class GuardedDecoder(Decoder):
 
 
 def main(seed: int, count: int) -> None:
-    """Decode so many messages and say how many were taken and refused."""
+    """Decode a number of messages, and print the numbers of accepted and refused ones."""
     rng = random.Random(seed)
     decoder = GuardedDecoder()
     refused = points = 0

@@ -70,7 +70,7 @@ def set_constant(package: Package, value: int) -> None:
 
 
 def run(package: Package, cache: str, program: str = PROGRAM) -> list[str]:
-    """What each kind of kernel returns, and whether its machine code came from the cache."""
+    """The result of each kind of kernel, and whether its machine code came from the cache."""
     paths = [str(package.parents[1]), os.environ.get("PYTHONPATH", ""), *sys.path]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "NUMBA_CACHE_DIR": cache}
     done = subprocess.run(

@@ -9,7 +9,7 @@ from kernelcast.wire.catalogue import Kind, Metric
 
 
 def signatures() -> dict[str, list[object]]:
-    """What each entry was compiled for."""
+    """The signatures that each entry was compiled for."""
     own = {name: value for name, value in vars(entries).items() if isinstance(value, Dispatcher)}
     return {name: list(each.signatures) for name, each in own.items() if each.py_func.__module__ == entries.__name__}
 

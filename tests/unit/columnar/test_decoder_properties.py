@@ -16,7 +16,7 @@ seeds = st.integers(0, 2**63)
 
 @pytest.fixture(scope="module")
 def decoder() -> Decoder:
-    """One decoder for many messages, so that what it remembers of one is there to mislead it in the next."""
+    """One decoder for many messages, so that the memory of one message could mislead it in the next."""
     return Decoder()
 
 

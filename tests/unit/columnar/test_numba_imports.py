@@ -1,4 +1,4 @@
-"""Which modules may know numba and llvmlite, and which parts of them."""
+"""Only some modules may import numba and llvmlite, and only some parts of them."""
 
 import ast
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ TESTS = {
     "tests/unit/columnar/test_compiled.py": {"numba.core.dispatcher"},
     "tests/unit/test_fast.py": {"numba"},
 }
-"""Tests that look at what was compiled, and what they import for it."""
+"""Tests that inspect compiled code, and their imports."""
 
 
 def sources(*folders: str) -> list[Path]:

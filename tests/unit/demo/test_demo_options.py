@@ -1,4 +1,4 @@
-"""What the demo refuses before it starts anything: nobody should wait a minute to read about a typing mistake."""
+"""The demo refuses wrong options before it starts anything, not after a minute."""
 
 from pathlib import Path
 

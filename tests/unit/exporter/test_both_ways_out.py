@@ -1,4 +1,4 @@
-"""What Kafka carries and what /metrics shows are the same series with the same values, whatever source is on."""
+"""Kafka and /metrics have the same series with the same values, for every source."""
 
 from collections.abc import Iterator
 
@@ -50,7 +50,7 @@ class Programs:
 
 
 class Kafka:
-    """Keeps what is sent."""
+    """Keeps sent messages."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []

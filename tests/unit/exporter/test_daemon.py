@@ -94,7 +94,7 @@ class Assembled:
 
 
 class Ending(Shutdown):
-    """Moves the clock instead of waiting, and ends after so many intervals."""
+    """Advances the clock instead of waiting, and ends after a number of intervals."""
 
     def __init__(self, clock: Clock, intervals: int, at_each: Callable[[], None] = lambda: None) -> None:
         super().__init__()

@@ -45,11 +45,11 @@ def hint(hint_id: str, *, tunable: str = "block", expires_at_ns: int = NOW_NS + 
 
 @dataclass
 class Node:
-    """What a node does with hints: processes that want some, dead letters, counters."""
+    """A node that receives hints: processes with tunables, dead letters, counters."""
 
     wanted: str = "block"
     delivered: list[str] = field(default_factory=list)
-    aside: list[str] = field(default_factory=list)
+    dead_letters: list[str] = field(default_factory=list)
     withdrawn: list[str] = field(default_factory=list)
     counted: Counter[str] = field(default_factory=Counter)
 
@@ -61,7 +61,7 @@ class Node:
         self.withdrawn.append(key)
 
     def send(self, message: Any, error: Exception) -> None:  # noqa: ARG002  the protocol's
-        self.aside.append(type(error).__name__)
+        self.dead_letters.append(type(error).__name__)
 
     def count(self, outcome: str) -> None:
         self.counted[outcome] += 1
@@ -103,7 +103,7 @@ def test_what_is_no_hint_goes_to_the_dead_letters() -> None:
     inbox = node.inbox()
     for raw in (b"\xff\x00", b"{}", b'{"specversion":"1.0","id":"1","source":"x","type":"other"}'):
         inbox.take(Message(raw=raw))
-    assert node.aside == ["EventError"] * 3
+    assert node.dead_letters == ["EventError"] * 3
     assert node.counted == {"invalid": 3}
 
 

@@ -17,7 +17,7 @@ from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtra
 
 
 class Silent:
-    """Looks through another, and does not answer when told so."""
+    """Delegates to another source, and fails on demand."""
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler, self.silent = sampler, False

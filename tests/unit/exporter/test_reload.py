@@ -1,4 +1,4 @@
-"""What SIGHUP changes in a running daemon."""
+"""SIGHUP changes some settings of a running daemon."""
 
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -27,13 +27,13 @@ def settings(**flags: object) -> ExporterSettings:
 
 
 class Running:
-    """A daemon with a recorded GPU, and its settings as a file that can be written anew."""
+    """A daemon with a recorded GPU, and its settings as a file that a test can rewrite."""
 
     def __init__(self, directory: Path) -> None:
         recording = directory / "node.jsonl"
-        told = {"nvmlDeviceGetCount": 1, "nvmlSystemGetDriverVersion": "590.48.01"}
+        answers = {"nvmlDeviceGetCount": 1, "nvmlSystemGetDriverVersion": "590.48.01"}
         card = gpu("GPU-7", nvmlDeviceGetComputeRunningProcesses=[{"pid": 4242, "usedGpuMemory": 5}])
-        write(recording, (Moment(0, {NODE: told, "0": card}),))
+        write(recording, (Moment(0, {NODE: answers, "0": card}),))
         self.flags: dict[str, object] = {
             "socket_path": directory / "probe.sock",
             "state_directory": directory / "state",

@@ -1,4 +1,4 @@
-"""What the tests of dashboards and rules share: queries taken apart, and what may stand in them."""
+"""Helpers for the tests of dashboards and rules: parsed queries and their allowed names."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def _selector(node: Any) -> tuple[str, frozenset[str]]:
 
 
 def without_variables(expr: str) -> str:
-    """Grafana's variables replaced by what they could stand for."""
+    """The query with Grafana's variables replaced by possible values."""
     expr = expr.replace("$__rate_interval", "5m").replace("$__range", "1h")
     return re.sub(r"\$\{?(\w+)\}?", r"\1", expr)
 
@@ -83,7 +83,7 @@ def recorded() -> dict[str, frozenset[str]]:
 
 
 def labels_of(name: str, recordings: dict[str, frozenset[str]]) -> frozenset[str]:
-    """The labels that a metric can have; fails for a metric that nobody emits."""
+    """The labels that a metric can have; fails for an unknown metric."""
     if name in recordings:
         return recordings[name]
     if name == "up":

@@ -14,7 +14,7 @@ MADE = {"Value"}
 
 
 def queries() -> Iterator[tuple[str, str, str]]:
-    """Where a query stands, the query, its legend."""
+    """The place of a query, the query, its legend."""
     for name, board in boards().items():
         for panel in panels(board):
             for target in panel["targets"]:
@@ -26,7 +26,7 @@ def queries() -> Iterator[tuple[str, str, str]]:
 
 
 def variables() -> Iterator[tuple[str, str, str]]:
-    """Where a variable stands, its selector, its label."""
+    """The place of a variable, its selector, its label."""
     for name, board in boards().items():
         for variable in board["templating"]["list"]:
             if variable["type"] == "query":

@@ -1,4 +1,4 @@
-"""`kernelcast grafana`: what is committed is what is generated, and the command shows where it is not."""
+"""`kernelcast grafana`: the committed files equal the generated ones, and the command lists differences."""
 
 from pathlib import Path
 
@@ -34,14 +34,14 @@ def test_check_is_quiet_after_generate_and_names_the_file_that_was_changed(tmp_p
     code, said = call("generate", "--output", tmp_path, "--check")
     assert code == 1
     assert str(changed) in said
-    assert said.count("is not what is generated") == 1
+    assert said.count("differs from the generated file") == 1
     assert changed.read_text().endswith("# by hand\n"), "--check writes nothing"
 
 
 def test_check_of_an_empty_directory_names_every_file(tmp_path: Path) -> None:
     code, said = call("generate", "--output", tmp_path, "--check")
     assert code == 1
-    assert said.count("is not what is generated") == len(output.tree(rules.PRODUCTION))
+    assert said.count("differs from the generated file") == len(output.tree(rules.PRODUCTION))
 
 
 def test_the_demo_profile_writes_shorter_rules(tmp_path: Path) -> None:

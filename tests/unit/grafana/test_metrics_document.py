@@ -1,4 +1,4 @@
-"""`docs/metrics.md` says what the catalogue says."""
+"""`docs/metrics.md` equals the catalogue."""
 
 from tests.unit.grafana.queries import REPOSITORY
 

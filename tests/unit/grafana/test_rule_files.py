@@ -1,4 +1,4 @@
-"""The rules say what is wrong to whom, from metrics that exist; promtool proves that they fire and that they do not."""
+"""The rules use existing metrics and have complete texts; promtool tests when they fire and when they do not."""
 
 import json
 import re

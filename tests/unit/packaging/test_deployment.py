@@ -1,4 +1,4 @@
-"""What stands in deploy/: judged by the programs that read it, and compared with the code it repeats."""
+"""The files in deploy/: checked by the programs that read them, and compared with the code."""
 
 import re
 import shutil
@@ -173,7 +173,7 @@ def test_our_daemons_take_the_web_configuration(web_config: Path) -> None:
 
 
 def rights() -> dict[tuple[str, str], set[str]]:
-    """What the commands in kafka/README.md allow: (role, topic) to operations."""
+    """The operations that the commands in kafka/README.md allow, by (role, topic)."""
     text = (DEPLOY / "kafka" / "README.md").read_text().replace("\\\n", " ")
     found: dict[tuple[str, str], set[str]] = {}
     for role, rest in re.findall(r"^allow User:kernelcast-(\w+) (.*)$", text, re.MULTILINE):
@@ -183,7 +183,7 @@ def rights() -> dict[tuple[str, str], set[str]]:
 
 
 def table() -> dict[tuple[str, str], set[str]]:
-    """What the table in kafka/README.md promises, in the same form."""
+    """The operations in the table of kafka/README.md, in the same form."""
     found: dict[tuple[str, str], set[str]] = {}
     for line in (DEPLOY / "kafka" / "README.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -222,7 +222,7 @@ def test_every_file_that_compose_mounts_is_there() -> None:
 
 
 def parsed(name: str, *arguments: str) -> None:
-    """Have a command read its options, and not run; raises what it would exit with."""
+    """Parse a command's options without running it; raises its exit."""
     (value,) = [point.value for point in entry_points(group=app.GROUP, name=name)] or [app.LISTINGS[name].target]
     found = EntryPoint(name, value, app.GROUP).load()
     if not isinstance(found, typer.Typer):

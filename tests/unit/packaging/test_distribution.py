@@ -1,4 +1,4 @@
-"""The wheel that people install, and what it does in an environment where nothing else is."""
+"""The wheel that users install, in an environment without other packages."""
 
 import os
 import shutil
@@ -87,7 +87,7 @@ ARMED = "import sys; print('kernelcast.probe.activation.dormant' in sys.modules)
 def run(
     *command: object, check: bool = False, socket: str = "/nowhere/probe.sock", **environ: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Away from the checkout, without the test's own environment: only what is installed can be found."""
+    """Run outside the checkout, without the test's environment, so that only installed packages can be found."""
     return subprocess.run(
         [str(part) for part in command],
         cwd="/",

@@ -14,7 +14,7 @@ KERNEL = "stencil"
 
 
 class Program:
-    """A program with one tunable, a clock that moves when told, and kernels whose time depends on the value."""
+    """A program with one tunable, a clock that a test advances, and kernels whose time depends on the value."""
 
     def __init__(self, terms: Terms | None = None) -> None:
         self.now_ns = NOW_NS

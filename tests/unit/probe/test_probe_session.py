@@ -1,4 +1,4 @@
-"""What the daemon holds for programs, frame by frame, without a socket."""
+"""The daemon's sessions of programs, frame by frame, without a socket."""
 
 from dataclasses import replace
 from typing import Any
@@ -41,7 +41,7 @@ GPUS = (Device("node", "GPU-0", "0", model_name="NVIDIA A100"), Device("node", "
 
 
 class Node:
-    """A registry whose processes end when told."""
+    """A registry whose processes a test ends."""
 
     def __init__(self, limits: ProbeLimits | None = None) -> None:
         self.gone: set[int] = set()
@@ -296,8 +296,8 @@ def test_outcomes_name_program_rank_host_and_gpu_whatever_the_program_says() -> 
     session.take(rows(1, 1))
     lie = Outcome("h", "other", "block", OutcomeState.KEPT, rank="9", hostname="elsewhere", uuid="GPU-9")
     node.registry.take(session, OutcomeFrame(to_event(lie, source="/p", time_ns=1)), NOW_NS)
-    (told,) = node.registry.outcomes()
-    assert (told.program, told.rank, told.hostname, told.uuid) == ("training", "0", "node", "GPU-1")
+    (only,) = node.registry.outcomes()
+    assert (only.program, only.rank, only.hostname, only.uuid) == ("training", "0", "node", "GPU-1")
     assert node.registry.outcomes() == []
 
 
@@ -429,7 +429,7 @@ def test_processes_that_broke_off_make_room_for_those_that_come() -> None:
     node.join("n1", connection=9)
     assert [entry.session.process.nonce for entry in node.registry.entries()] == ["flood-1", "flood-2", "flood-3", "n1"]
     finals = [report.process.nonce for report in node.registry.reports(NOW_NS) if report.final]
-    assert finals == ["flood-0"], "what it reported is not lost"
+    assert finals == ["flood-0"], "its report is not lost"
 
 
 def test_connected_processes_never_make_room() -> None:

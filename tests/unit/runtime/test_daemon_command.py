@@ -1,4 +1,4 @@
-"""What the daemons' commands share: options, exit codes, messages."""
+"""Options, exit codes and messages of all daemons' commands."""
 
 from pathlib import Path
 from typing import Annotated

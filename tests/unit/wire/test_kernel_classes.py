@@ -1,4 +1,4 @@
-"""Which kernels wait for peers: one table of names, in both directions, and every name of the shared recordings."""
+"""Classes of kernels that wait for peers: a table of names, in both directions, and all names of the recordings."""
 
 import pytest
 from tests.support.wire.kernel_names import COLLECTIVE_NAMES, OTHER_NAMES, formerly_collective, recorded_names

@@ -50,7 +50,7 @@ class Site:
         return outcomes
 
     def body(self) -> str:
-        """The page without what the bridge says of itself."""
+        """The page without the bridge's own metrics."""
         families = page(self.store).split("# HELP ")[1:]
         return "".join(f"# HELP {family}" for family in families if not family.startswith("kernelcast_producer_"))
 

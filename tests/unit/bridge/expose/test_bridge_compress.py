@@ -1,4 +1,4 @@
-"""A compressed page is what it was made of, to every client, whichever end it gets."""
+"""Compressed pages unpack to the original page with every decompressor."""
 
 import zlib
 

@@ -1,4 +1,4 @@
-"""Which format and compression scrapers get."""
+"""Negotiation of the page's format and compression."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OpenMetrics: prometheus_client's own, strict parser reads back what was written."""
+"""OpenMetrics: prometheus_client's own strict parser reads the written pages."""
 
 import math
 from dataclasses import replace

@@ -43,7 +43,7 @@ numbers = st.one_of(st.floats(), st.integers(-(2**63), 2**63 - 1))
 def test_the_message_classes_read_back_what_went_in(entries: list[tuple[str, Attributes, float, bool]]) -> None:
     store = exposed_store()
     identities = [
-        (counter if counts else gauge)(f"m.{counts:d}.{name}", attributes=given_labels, description='Tells "all"\\\n.')
+        (counter if counts else gauge)(f"m.{counts:d}.{name}", attributes=given_labels, description='Says "all"\\\n.')
         for name, given_labels, _, counts in entries
     ]
     points = [Point(i, value, i + 1, start_ns=7) for i, (_, _, value, _) in enumerate(entries)]
@@ -55,7 +55,7 @@ def test_the_message_classes_read_back_what_went_in(entries: list[tuple[str, Att
         expected[full, frozenset(shown.items())] = float(value)
     found = {}
     for family in read(store.snapshot()):
-        assert family.help == 'Tells "all"\\\n.'
+        assert family.help == 'Says "all"\\\n.'
         assert family.type == (COUNTER if family.name.endswith("_total") else GAUGE)
         for metric in family.metric:
             held = metric.counter if family.type == COUNTER else metric.gauge

@@ -15,7 +15,7 @@ Shown = dict[tuple[str, str], tuple[dict[str, str], float, float | None]]
 
 
 def exemplars(page: bytes) -> Shown:
-    """By name and bound of the sample: labels, value, and time in seconds."""
+    """Exemplars by name and bound of the sample: labels, value, and time in seconds."""
     return {
         (sample.name, sample.labels.get("le", "")): (
             sample.exemplar.labels,

@@ -36,7 +36,7 @@ something_weird{problem="division by zero"} +Inf -3982045
     assert points[1].time_ns == 0
     assert points[2].labels == 'error="Cannot find file:\\n\\"FILE.TXT\\"",path="C:\\\\DIR\\\\FILE.TXT"'
     assert points[3].kind is Kind.UNKNOWN
-    assert points[4].time_ns == 1  # before 1970: as old as can be told, not without a time
+    assert points[4].time_ns == 1  # before 1970: the oldest possible time, not without a time
 
 
 def test_classic_buckets_become_one_histogram() -> None:

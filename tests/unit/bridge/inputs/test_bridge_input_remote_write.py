@@ -31,7 +31,7 @@ def version_1(**labels: str) -> tuple[Any, Any]:
 
 def version_2(type_: int = 0, **labels: str) -> tuple[Any, Any]:
     texts = [text for pair in labels.items() for text in pair]
-    request = REQUEST(symbols=["", "what it is", "seconds", *texts])
+    request = REQUEST(symbols=["", "a description", "seconds", *texts])
     series = request.timeseries.add(labels_refs=range(3, 3 + len(texts)))
     series.metadata.type, series.metadata.help_ref, series.metadata.unit_ref = type_, 1, 2
     return request, series
@@ -55,7 +55,7 @@ def test_both_versions_bare_and_in_snappy_keep_names_labels_and_milliseconds(pac
     one_point, other = one(source, pack(first.SerializeToString())), one(source, pack(second.SerializeToString()))
     assert (one_point.name, one_point.labels, one_point.time_ns) == ("up", 'instance="h:9",job="api"', NOW_MS * MS)
     assert (one_point.kind, one_point.value) == (Kind.UNKNOWN, 1.0)
-    assert (other.kind, other.help, other.start_ns) == (Kind.COUNTER, "what it is", (NOW_MS - 5) * MS)
+    assert (other.kind, other.help, other.start_ns) == (Kind.COUNTER, "a description", (NOW_MS - 5) * MS)
     placement = source.identity(1)
     assert isinstance(placement, Placement)
     assert (placement.unit, placement.producer) == ("seconds", ("api", "h:9"))
@@ -70,10 +70,10 @@ def test_the_marker_of_a_stale_series_is_no_value() -> None:
 
 
 def test_metadata_of_version_1_describes_the_series_that_come_after_it() -> None:
-    source, told = RemoteWrite(), WRITE_REQUEST()
-    told.metadata.add(type=3, metric_family_name="rpc_seconds", help="Time.", unit="seconds")
-    told.metadata.add(type=1, metric_family_name="jobs", help="Jobs.")
-    assert read(source, told.SerializeToString()) == []
+    source, request = RemoteWrite(), WRITE_REQUEST()
+    request.metadata.add(type=3, metric_family_name="rpc_seconds", help="Time.", unit="seconds")
+    request.metadata.add(type=1, metric_family_name="jobs", help="Jobs.")
+    assert read(source, request.SerializeToString()) == []
     for name, kind in (("rpc_seconds_bucket", Kind.COUNTER), ("jobs_total", Kind.COUNTER), ("other", Kind.UNKNOWN)):
         request, series = version_1(__name__=name, le="1")
         series.samples.add(value=1, timestamp=NOW_MS)

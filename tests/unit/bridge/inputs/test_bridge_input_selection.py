@@ -37,8 +37,8 @@ def write(
 ) -> None:
     kafka.write(topic, 0, body, append_ms)
     record = kafka.logs[topic, 0][-1]
-    told = tuple((name.replace("_", "-"), value.encode()) for name, value in (headers or {}).items())
-    kafka.logs[topic, 0][-1] = Record(record.at, record.body, record.append_ms, record.kind, record.keyed, told)
+    header_items = tuple((name.replace("_", "-"), value.encode()) for name, value in (headers or {}).items())
+    kafka.logs[topic, 0][-1] = Record(record.at, record.body, record.append_ms, record.kind, record.keyed, header_items)
 
 
 def shown(made: Site) -> dict[str, float]:
@@ -111,7 +111,7 @@ def test_four_formats_on_one_topic_and_garbage_between_them_all_arrive() -> None
 def test_a_point_without_a_time_has_its_messages_append_time() -> None:
     made = site(text="prometheus")
     write(made.kafka, "text", b"up 1\n", append_ms=5_000)
-    write(made.kafka, "text", b"up 2 4000\n", append_ms=6_000)  # older than what is held
+    write(made.kafka, "text", b"up 2 4000\n", append_ms=6_000)  # older than the stored point
     assert shown(made) == {"up": 1}
     write(made.kafka, "text", b"up 3\n", append_ms=7_000)
     assert shown(made) == {"up": 3}
@@ -174,7 +174,7 @@ def bombs() -> dict[str, bytes]:
 @pytest.mark.parametrize(("encoding", "body"), bombs().items())
 def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> None:
     selection = Selection(Decoder(), {"t": AUTO}, limits=DecoderLimits(message_bytes=1_000_000))
-    [group] = selection.groups([Record(("t", 0, 0), body, 0, told=(("content-encoding", encoding.encode()),))])
+    [group] = selection.groups([Record(("t", 0, 0), body, 0, header_items=(("content-encoding", encoding.encode()),))])
     assert group.input is None
     assert "the limit is 1000000" in str(group.failures[0]) or "known are identity" in str(group.failures[0])
 
@@ -182,7 +182,8 @@ def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> Non
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "snappy"])
 def test_what_is_not_packed_as_its_header_says_is_refused(encoding: str) -> None:
     selection = Selection(Decoder())
-    [group] = selection.groups([Record(("t", 0, 0), b"\xf0up 1", 0, told=(("content-encoding", encoding.encode()),))])
+    headers = (("content-encoding", encoding.encode()),)
+    [group] = selection.groups([Record(("t", 0, 0), b"\xf0up 1", 0, header_items=headers)])
     assert f"is no {encoding}" in str(group.failures[0])
 
 

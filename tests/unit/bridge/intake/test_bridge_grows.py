@@ -30,7 +30,7 @@ class Growing(Group):
         super().__init__()
 
     def look(self) -> None:
-        """Compare what is exposed with what was exposed before."""
+        """Compare the exposed values with the previous ones."""
         for site in self.bridges:
             for (metric, labels), value in samples(page(site.store)).items():
                 if metric in {LAUNCHES, ORDERS, LATENCY}:
@@ -69,7 +69,7 @@ class Growing(Group):
 
 
 def growing(*, seconds_before: int = 30, partitions: Iterable[int] = (OLD, LIVE)) -> tuple[Growing, Site, Site]:
-    """Two bridges, each with one partition, and what they have read."""
+    """Two bridges, each with one partition, and the messages that they have read."""
     group = Growing()
     for number in partitions:
         group.kafka.logs["kernels", number] = []
@@ -86,7 +86,7 @@ def grow(group: Group, *partitions: int) -> None:
 
 
 def counted(group: Group, site: Site, metric: str) -> dict[str, float]:
-    """What a bridge exposes of a metric, by series."""
+    """The exposed values of a metric, by series."""
     if metric == LATENCY:
         shown = samples(page(site.store)).items()
         return {dict(labels)["kind"]: value for (name, labels), value in shown if name == metric}
@@ -148,7 +148,7 @@ def test_counters_and_totals_of_deltas_go_on_at_their_right_values() -> None:
 
 
 def test_a_series_that_moves_between_two_partitions_that_were_there_before_does_not_alternate_either() -> None:
-    """As with four partitions that become six: a key's remainder changes from 1 to 3, say."""
+    """A key moves as if four partitions became six: its remainder changes from 1 to 3, for example."""
     group, first, second = growing(seconds_before=100)
     grow(group, NEW)
     group.give(first, NEW)

@@ -253,25 +253,25 @@ def test_the_restored_total_of_a_series_is_not_exposed_through_a_partition_that_
 
 
 def number(metric: metrics_pb2.Metric) -> Any:
-    """Where a counter's points go."""
+    """The points of a counter."""
     metric.sum.aggregation_temporality, metric.sum.is_monotonic = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE, True
     return metric.sum.data_points.add()
 
 
 def explicit(metric: metrics_pb2.Metric) -> Any:
-    """Where a histogram's points go."""
+    """The points of a histogram."""
     metric.histogram.aggregation_temporality = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
     return metric.histogram.data_points.add(explicit_bounds=[1.0])
 
 
 def exponential(metric: metrics_pb2.Metric) -> Any:
-    """Where an exponential histogram's points go."""
+    """The points of an exponential histogram."""
     metric.exponential_histogram.aggregation_temporality = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
     return metric.exponential_histogram.data_points.add()
 
 
 def summary(metric: metrics_pb2.Metric) -> Any:
-    """Where a summary's points go."""
+    """The points of a summary."""
     return metric.summary.data_points.add()
 
 

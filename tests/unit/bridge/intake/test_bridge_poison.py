@@ -1,4 +1,4 @@
-"""Messages that cannot be decoded: put aside once, and everything else goes on."""
+"""Undecodable messages go to the dead-letter topic once; all other messages are processed."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,7 @@ def test_poison_is_put_aside_and_counted_and_everything_else_goes_on() -> None:
         site.export(0, launches(number, time_ns=number))
         site.kafka.write(*P0, body, append_ms=site.clock.now_ns() // 1_000_000)
     site.export(0, launches(99, time_ns=99))
-    site.kafka.write(*P0, None, append_ms=1, keyed=b"of nobody")
+    site.kafka.write(*P0, None, append_ms=1, keyed=b"unknown")
     site.read_all()
     assert values(site.store, LAUNCHES) == [99]
     assert [message.value() for message, _ in site.shelf.messages] == POISON

@@ -9,7 +9,7 @@ P0 = ("kernels", 0)
 
 
 def old_log(group: Group, messages: int = 40) -> None:
-    """A bridge that has read a log of so many messages of each kind."""
+    """A bridge that has read a log with the given number of messages of each kind."""
     first = group.bridge(0)
     group.live(messages, {"gemm": 0})
     assert (group.shown(first), group.shown(first, ORDERS)) == (group.counts, group.sold)

@@ -11,7 +11,7 @@ P0, P1 = ("kernels", 0), ("kernels", 1)
 
 
 def silent_for(group: Group, seconds: int) -> None:
-    """Let time pass in which no broker answers, and producers keep what they have."""
+    """Let time pass in which no broker answers, and producers keep their messages."""
     for site in group.bridges:
         site.kafka.answers = False
     for _ in range(seconds):

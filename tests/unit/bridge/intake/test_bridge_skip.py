@@ -1,4 +1,4 @@
-"""What the bridge does when reading has fallen far behind."""
+"""The bridge skips messages when it is far behind."""
 
 import pytest
 from tests.support.bridge.fleet import Site, page, values

@@ -1,4 +1,4 @@
-"""A bridge that was suspended: what it exposes before it knows whether it still has its partitions."""
+"""A suspended bridge hides its partitions until it knows whether it still has them."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -24,7 +24,7 @@ def running(*, grouped: bool = True) -> Site:
 
 
 def shown(site: Site, query: str = "", **headers: str) -> list[float]:
-    """What a scrape gets of the series."""
+    """The lines of the series in a scrape."""
     exposition = Exposition(
         site.store, CollectorRegistry(), observe=lambda *_: None, hidden=lambda: site.intake.membership.doubtful
     )

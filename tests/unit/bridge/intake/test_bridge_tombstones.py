@@ -1,4 +1,4 @@
-"""Messages with a key and no value: what came under the key before them goes, what comes after begins anew."""
+"""Messages with a key and no value: earlier series of the key end, later points start new series."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -94,7 +94,7 @@ def test_other_keys_partitions_and_topics_keep_their_series() -> None:
     site.kafka.write(*OTHER, site.kafka.logs[P1][0].body, append_ms=1_000_000, keyed=b"z")
     bury(site, key=b"x")
     bury(site, key=b"z")
-    bury(site, key=b"nobody")
+    bury(site, key=b"unknown")
     site.read_all()
     assert sorted(values(site.store, LAUNCHES)) == [2, 3]
 
@@ -358,7 +358,7 @@ class Slow:
 
 @dataclass
 class InOrder(ListKafka):
-    """Hands messages of all partitions out as they were written, so many at a time."""
+    """Returns messages of all partitions in the order of writing, a fixed number at a time."""
 
     def consume(self, *_: object) -> tuple[list[Record], list[object]]:
         left = [record for key, offset in self.reading.items() for record in self.logs[key][offset:]]
@@ -436,7 +436,7 @@ def test_pushing_passes_over_it(kind: str) -> None:
     site.log.write(PUSHED, launches(1, time_ns=10_000_000))
     site.log.write_body(PUSHED, None)
     site.log.write(PUSHED, launches(2, time_ns=20_000_000))
-    site.log.messages[foreign] = [Record((*foreign, 0), None, 1, told=(("content-encoding", b"gzip"),))]
+    site.log.messages[foreign] = [Record((*foreign, 0), None, 1, header_items=(("content-encoding", b"gzip"),))]
     site.push_all()
     assert len(requests) == 1
     assert site.own("points_total") == 2

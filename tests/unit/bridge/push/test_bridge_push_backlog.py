@@ -1,4 +1,4 @@
-"""What arrives when receivers fail, bridges are killed and partitions move."""
+"""All points arrive though receivers fail, bridges are killed and partitions move."""
 
 import httpx
 import pytest

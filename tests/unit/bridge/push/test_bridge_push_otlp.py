@@ -1,4 +1,4 @@
-"""What OTLP receivers get: the messages as they are, less what must not go out."""
+"""OTLP receivers get unchanged messages, without internal metrics."""
 
 import gzip
 import re

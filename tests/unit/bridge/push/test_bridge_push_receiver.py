@@ -71,7 +71,7 @@ def test_no_more_of_an_answer_is_read_than_anybody_needs() -> None:
 
 
 class Listener:
-    """Keeps the headers of what it gets."""
+    """Keeps the headers of its requests."""
 
     def __init__(self) -> None:
         self.seen: list[httpx.Headers] = []

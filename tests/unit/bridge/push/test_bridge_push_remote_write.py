@@ -1,4 +1,4 @@
-"""What remote write sends, read back by protobuf's own classes."""
+"""Requests of remote write, read back by protobuf's own classes."""
 
 import math
 import struct
@@ -35,16 +35,16 @@ def test_points_go_out_sorted_by_time_under_sorted_labels(read: Any) -> None:
 def test_counters_carry_their_start_and_every_series_its_metadata() -> None:
     bodies = exports(launches(3, 30, start_ms=5), Sample(kernel.PROBE_COVERAGE, (), 30 * MS, 0.5))
     request = Request.FromString(request_v2(Bench().payloads(*bodies)[0]))
-    told = {}
+    found_metadata = {}
     for series in request.timeseries:
         name = request.symbols[series.labels_refs[1]]
-        told[name] = (
+        found_metadata[name] = (
             series.metadata.type,
             request.symbols[series.metadata.help_ref],
             series.samples[0].start_timestamp,
         )
-    assert told[kernel.LAUNCHES.prometheus_name] == (1, kernel.LAUNCHES.help, 5)
-    assert told[kernel.PROBE_COVERAGE.prometheus_name] == (2, kernel.PROBE_COVERAGE.help, 0)
+    assert found_metadata[kernel.LAUNCHES.prometheus_name] == (1, kernel.LAUNCHES.help, 5)
+    assert found_metadata[kernel.PROBE_COVERAGE.prometheus_name] == (2, kernel.PROBE_COVERAGE.help, 0)
 
 
 def test_two_points_of_one_series_at_one_time_are_one_the_last_and_counted() -> None:

@@ -87,7 +87,7 @@ def test_extreme_scales_and_offsets_neither_crash_nor_overstate(scale: int, offs
 
 @dataclass
 class Kept:
-    """What stands in a histogram's block."""
+    """The content of a histogram's block."""
 
     scale: int
     threshold: float

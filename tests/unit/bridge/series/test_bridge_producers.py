@@ -28,7 +28,7 @@ def test_a_producer_is_up_while_samples_come_and_its_age_is_told_by_kafkas_clock
 
 
 def exported_every(fleet: Fleet, interval_ms: int, times: int) -> int:
-    """When the last of so many samples came."""
+    """The time of the last of a number of samples."""
     for i in range(times):
         fleet.send(gauge(resource=resource()), append_ms=10_000 + i * interval_ms)
         fleet.look(10_000 + i * interval_ms)
@@ -137,8 +137,8 @@ def test_of_replicas_that_share_series_out_exactly_one_tells_of_each_producer() 
         fleet.send(*identities, append_ms=10_000)
         fleet.look(10_000)
     for name in (UP, AGE, INFO):
-        told = [instance for fleet in replicas for instance in fleet.shown(name)]
-        assert sorted(told) == sorted(str(i) for i in range(20))
+        instances = [instance for fleet in replicas for instance in fleet.shown(name)]
+        assert sorted(instances) == sorted(str(i) for i in range(20))
 
 
 def test_a_replica_tells_the_age_of_a_producer_whose_own_series_another_keeps() -> None:

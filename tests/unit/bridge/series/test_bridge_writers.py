@@ -1,4 +1,4 @@
-"""Who may write a series: a restarted producer takes over soon, two live ones are noticed and counted."""
+"""The writers of a series: a restarted producer takes over soon, two live ones are detected and counted."""
 
 import pytest
 from tests.support.bridge.fleet import Site, page, samples
@@ -24,7 +24,7 @@ def test_a_restarted_producer_takes_over_when_the_old_one_has_missed_one_interva
     assert producers.shown == 104
     producers.send(2, last + 2.5 * interval_seconds, pid=2)
     assert producers.shown == 2
-    producers.send(200, last + 2.6 * interval_seconds, pid=1)  # what the dead one had sent last, late
+    producers.send(200, last + 2.6 * interval_seconds, pid=1)  # the last message of the dead one, late
     assert producers.shown == 2
 
 

@@ -1,4 +1,4 @@
-"""Who a process belongs to, by its cgroup and the kubelet's log directories; jobs by the mapping directory."""
+"""The owner of a process, by its cgroup and the kubelet's log directories; jobs by the mapping directory."""
 
 import os
 from dataclasses import replace

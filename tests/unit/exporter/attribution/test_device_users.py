@@ -12,7 +12,7 @@ GPUS = (
 
 
 class TwoJobs:
-    """The first GPU has two jobs, the second nobody."""
+    """The first GPU has two jobs, the second has none."""
 
     def labels_for(self, gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
         return ({"pod": "a", "hpc_job": "1"}, {"pod": "a", "hpc_job": "2"}) if gpu.index == "0" else ({},)

@@ -1,4 +1,4 @@
-"""Who uses the GPU, by a kubelet that answers real gRPC: in every form of names, and when it does not answer."""
+"""Users of the GPU from a kubelet that answers real gRPC: every form of names, and failures."""
 
 import os
 import subprocess
@@ -94,7 +94,7 @@ def test_a_gpu_under_any_of_its_names_carries_its_pods_labels(
     (labels,) = node.labels(gpu)
     assert TRAIN.items() <= labels.items()
     others = [other for other in (GPU_0, GPU_1, INSTANCE) if other is not gpu]
-    assert all(node.labels(other) == ({},) for other in others), "nobody else's"
+    assert all(node.labels(other) == ({},) for other in others), "no other GPU has labels"
     assert node.errors == []
 
 
@@ -126,7 +126,7 @@ def test_with_shared_gpus_each_series_stands_once_for_each_container_and_its_sha
     node = Node(tmp_path, shared_gpus=True)
     node.attribution.refresh()
     assert node.labels(GPU_0) == ({**TRAIN, "vgpu": "0"}, {**SERVE, "vgpu": "1"})
-    assert node.labels(GPU_1) == ({},), "a GPU that nobody has is still written"
+    assert node.labels(GPU_1) == ({},), "a GPU without a pod is still written"
 
 
 def test_a_gpu_by_resource_claim_carries_the_claim_too(kubelet: FakeKubelet, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_last_answer_stands_while_the_kubelet_restarts_and_the_failure_is_co
 def test_a_kubelet_that_refuses_is_counted_with_grpcs_reason(kubelet: FakeKubelet, tmp_path: Path) -> None:
     kubelet.status = grpc.StatusCode.PERMISSION_DENIED
     client = PodResources(kubelet.socket)
-    with pytest.raises(ServiceError, match="told to refuse") as refused:
+    with pytest.raises(ServiceError, match="set to refuse") as refused:
         client.allocations()
     client.close()
     assert refused.value.reason == "permission_denied"

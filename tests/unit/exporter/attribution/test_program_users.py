@@ -1,4 +1,4 @@
-"""Who programs are: pods that are each pid 1, ranks, restarts, MIG; through the registry, as the socket would."""
+"""Owners of programs: pods that are each pid 1, ranks, restarts, MIG; through the registry, as from the socket."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,7 +88,7 @@ class Host:
         return found
 
     def who(self) -> dict[tuple[str, str], dict[str, str]]:
-        """(program, rank) to what is told of it."""
+        """(program, rank) to its labels."""
         found: dict[tuple[str, str], dict[str, str]] = {}
         for sample in self.users.poll(NOW_NS).samples:
             own = dict(sample.attributes)

@@ -1,4 +1,4 @@
-"""The way to Kafka when Kafka is away: what arrives there is compared with what was sent."""
+"""The spool while Kafka is down: the messages that arrive are compared with the sent ones."""
 
 import itertools
 import threading
@@ -54,7 +54,7 @@ class FakeKafka:
             self.deliver(len(self.queue))
 
     def deliver(self, count: int) -> None:
-        """Kafka takes so many, and says so."""
+        """Kafka accepts a number of messages, and confirms them."""
         for topic, value, answer in self._take(count):
             if value in self.refused:
                 answer(Undelivered("too large", final=True))

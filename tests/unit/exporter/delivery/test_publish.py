@@ -11,7 +11,7 @@ from kernelcast.wire.topics import MAX_EXPORT_BYTES
 
 
 class Outbox:
-    """A producer that keeps what it is given."""
+    """A producer that keeps its messages."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes | None, ExportMetricsServiceRequest]] = []

@@ -306,7 +306,7 @@ def test_a_disk_that_takes_nothing_says_so(spool: Spool, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         assert spool.append(b"2") == [None]
-    assert spool.lost == {"disk": 1}, "what was there made room in vain"
+    assert spool.lost == {"disk": 1}, "existing messages were dropped in vain"
     spool.append(b"3")
     assert spool.read() == [b"3"]
 

@@ -1,4 +1,4 @@
-"""What stands in for pynvml in the process that asks NVML: a file says which GPUs there are, and what goes wrong.
+"""A double of pynvml in the process that calls NVML: a file lists its GPUs and its faults.
 
 The file is JSON: `gpus` (UUIDs), `watts`, `driver` (false: none), `version`, `hang` or `crash` (the call that does).
 """
@@ -21,7 +21,7 @@ def absent() -> "ChildNvml":
 
 
 def controlled(path: str) -> "ChildNvml":
-    """As the file says, at each call."""
+    """Reads the file at each call."""
     return ChildNvml(lambda: json.loads(Path(path).read_text()))
 
 
@@ -48,7 +48,7 @@ class ChildNvml:
         if state.get("chatter"):
             print("NVML is verbose today")  # noqa: T201  as some libraries are
         if not state.get("driver", True) or self._loaded not in ("", state.get("version", "1")):
-            # What a process gets that has loaded the library of another driver than the one that runs now.
+            # The error in a process that has loaded the library of another driver than the one that runs now.
             raise pynvml.NVMLError(pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
         if name == "nvmlInit":
             self._loaded, self._devices = state.get("version", "1"), state.get("gpus", [])

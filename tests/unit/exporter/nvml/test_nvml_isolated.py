@@ -49,7 +49,7 @@ class Node:
         )
 
     def tell(self, **state: object) -> None:
-        """What NVML does from now on; replaced as a whole, as the child may be reading."""
+        """NVML's behaviour from now on; the file is replaced as a whole, because the child may be reading it."""
         beside = self.file.with_suffix(".new")
         beside.write_text(json.dumps({"gpus": ["GPU-1", "GPU-2"], **state}))
         beside.replace(self.file)
@@ -243,7 +243,7 @@ def test_a_gpu_that_is_plugged_in_is_found_by_a_new_process(node: Node) -> None:
     node.tell(gpus=["GPU-1", "GPU-2", "GPU-3"])
     reading = node.sample()
     assert reading is not None
-    assert len(reading.gpus) == 2, "NVML lists what was there when it was started"
+    assert len(reading.gpus) == 2, "NVML lists the GPUs that were present when it was started"
     (node.listed / "0000:41:00.0").mkdir()
     node.until(lambda reading: reading is not None and len(reading.gpus) == 3)
     assert node.sampler.crashes == 0

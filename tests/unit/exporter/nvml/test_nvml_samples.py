@@ -1,4 +1,4 @@
-"""A reading as series: reasons for what is absent, throttling by reason, labels of those who use a GPU."""
+"""A reading as series: reasons for absent rows, throttling by reason, labels of a GPU's users."""
 
 from collections.abc import Mapping
 

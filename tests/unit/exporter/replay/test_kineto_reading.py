@@ -1,4 +1,4 @@
-"""Kineto traces, made here; what a reader must survive and what it must not lose."""
+"""Reading of Kineto traces that are made here: damaged events are survived, valid ones are not lost."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What launched a kernel, and in which region: recordings made here."""
+"""The call and the region that launched a kernel: recordings made here."""
 
 import sqlite3
 from contextlib import closing
@@ -166,13 +166,13 @@ def test_a_replay_tells_regions_and_gaps_only_once_they_have_ended(tmp_path: Pat
     source = TraceSource(
         kineto_trace(tmp_path, events), program="job", rank="", hostname="node1", speed=1.0, start_ns=NOW
     )
-    told = []
+    seen = []
     for seconds in (1, 2, 3, 4):
         (report,) = source.poll(NOW + seconds * 10**9).reports
         assert report.counters is not None
         assert report.counters.launch_gaps is not None
-        told.append((report.counters.regions[0][3], report.counters.launch_gaps.count))
-    assert told == [(0, 0), (2 * 10**9, 0), (2 * 10**9, 1), (2 * 10**9, 1)]
+        seen.append((report.counters.regions[0][3], report.counters.launch_gaps.count))
+    assert seen == [(0, 0), (2 * 10**9, 0), (2 * 10**9, 1), (2 * 10**9, 1)]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_launches_and_durations_of_every_kernel(name: str) -> None:
 
 
 def buckets(durations_ns: list[int]) -> Counter[int]:
-    """Bucket i holds what is above 2**(i/8) seconds and at most 2**((i+1)/8): compared, not computed by logarithm."""
+    """Bucket i holds values above 2**(i/8) seconds and at most 2**((i+1)/8): compared, not computed by logarithm."""
     found: Counter[int] = Counter()
     for duration_ns in durations_ns:
         index = -240
@@ -109,8 +109,8 @@ def test_queue_delays_of_every_kernel(name: str) -> None:
         assert launch.delay_ns is not None
         delays.setdefault(label(normalise(launch.name)), []).append(launch.delay_ns)
     assert shown(name, kernel.QUEUE_DELAYS, "kernel") == {key: len(values) for key, values in delays.items()}
-    told = nanoseconds(shown(name, kernel.QUEUE_DELAY, "kernel"))
-    assert told == {key: sum(values) for key, values in delays.items()}
+    exposed = nanoseconds(shown(name, kernel.QUEUE_DELAY, "kernel"))
+    assert exposed == {key: sum(values) for key, values in delays.items()}
     assert not shown(name, kernel.GRAPH_LAUNCHES, "kernel")
 
 
@@ -153,22 +153,22 @@ def test_gaps_between_what_the_gpu_did(name: str) -> None:
 
 def test_regions(name: str) -> None:
     truth = truth_of(name)
-    told = shown(name, kernel.REGION_WALL, "region")
+    exposed = shown(name, kernel.REGION_WALL, "region")
     launches = Counter(one.region for one in truth.launches if one.region)
     gpu_ns: Counter[str] = Counter()
     for launch in truth.launches:
         if launch.region:
             gpu_ns[launch.region] += launch.duration_ns
-    kept = {region for region in truth.wall_ns if region in told}
-    assert len(told) <= 33
-    assert shown(name, kernel.REGION_LAUNCHES, "region") == folded(launches, kept, told)
-    assert nanoseconds(shown(name, kernel.REGION_GPU, "region")) == folded(gpu_ns, kept, told)
-    assert nanoseconds(told) == folded(truth.wall_ns, kept, told)
+    kept = {region for region in truth.wall_ns if region in exposed}
+    assert len(exposed) <= 33
+    assert shown(name, kernel.REGION_LAUNCHES, "region") == folded(launches, kept, exposed)
+    assert nanoseconds(shown(name, kernel.REGION_GPU, "region")) == folded(gpu_ns, kept, exposed)
+    assert nanoseconds(exposed) == folded(truth.wall_ns, kept, exposed)
 
 
-def folded(values: Counter[str], kept: set[str], told: dict[str, float]) -> dict[str, int]:
+def folded(values: Counter[str], kept: set[str], exposed: dict[str, float]) -> dict[str, int]:
     """With the regions that have no row of their own as `other`."""
-    found = dict.fromkeys(told, 0)
+    found = dict.fromkeys(exposed, 0)
     for region, value in values.items():
         found[region if region in kept else OTHER] += value
     return found

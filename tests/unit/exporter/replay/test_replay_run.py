@@ -1,4 +1,4 @@
-"""`kernelcast replay` and `kernelcast simulate`: what they send, what they say, and how they exit."""
+"""`kernelcast replay` and `kernelcast simulate`: messages, output and exit codes."""
 
 import json
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ NOW = 1_760_000_000 * SECOND
 
 
 class Outbox:
-    """Keeps messages; answers for as many as it is told to, when polled."""
+    """Keeps messages; confirms a given number of them when polled."""
 
     def __init__(self, *, answers: int = 10**9, per_poll: int = 10**9) -> None:
         self.messages: list[tuple[str, bytes | None, bytes | None]] = []
@@ -175,15 +175,15 @@ def invoke(app: typer.Typer, *arguments: object) -> tuple[int, str, str]:
 
 
 def test_replay_says_what_it_sent_and_exits_with_0(tmp_path: Path, outbox: Outbox) -> None:
-    path, told = trace_file(tmp_path, KERNEL, {**KERNEL, "ts": 9}), tmp_path / "summary.json"
+    path, summary_path = trace_file(tmp_path, KERNEL, {**KERNEL, "ts": 9}), tmp_path / "summary.json"
     code, output, _ = invoke(
-        replay_command.replay, "kineto", path, "--speed", "max", "--summary", told, "--hostname", "node9"
+        replay_command.replay, "kineto", path, "--speed", "max", "--summary", summary_path, "--hostname", "node9"
     )
     assert code == 0
     assert "2 kernel launches in 0.000 s on GPU 0" in output
     assert "sent 2 kernel launches and 0 copies" in output
     assert "all acknowledged" in output
-    summary = json.loads(told.read_text())
+    summary = json.loads(summary_path.read_text())
     assert (summary["kernels"], summary["lost"], summary["finished"]) == (2, 0, True)
     assert (summary["program"], summary["rank"]) == ("job", "5")
     assert outbox.messages[0][1] == b"job"
@@ -292,12 +292,12 @@ def test_settings_come_from_the_file_s_own_section_too(tmp_path: Path, outbox: O
 
 
 def test_simulate_publishes_a_past_and_writes_the_truth(tmp_path: Path, outbox: Outbox) -> None:
-    truth, told = tmp_path / "truth.json", tmp_path / "summary.json"
+    truth, summary_path = tmp_path / "truth.json", tmp_path / "summary.json"
     code, output, _ = invoke(
         simulate_command.simulate,
         *("--gpus", 2, "--nodes", 2, "--duration", 60, "--interval", 10, "--speed", "max"),
         *("--fault", "kernel-slowdown:node=1,gpu=1,start=30s", "--background", "restart:start=20s"),
-        *("--truth", truth, "--summary", told),
+        *("--truth", truth, "--summary", summary_path),
     )
     assert code == 0
     assert "2 nodes of 2 simulated GPUs" in output
@@ -315,7 +315,7 @@ def test_simulate_publishes_a_past_and_writes_the_truth(tmp_path: Path, outbox: 
         ("restart", False),
     ]
     assert records[0]["breach_ns"] - records[0]["onset_ns"] == 0
-    summary = json.loads(told.read_text())
+    summary = json.loads(summary_path.read_text())
     assert summary["position_seconds"] == 60
     assert summary["kernels"] > 100_000
 
@@ -337,8 +337,8 @@ def test_a_simulation_that_cannot_be_exits_with_2(outbox: Outbox, arguments: lis
 
 
 def test_a_file_that_cannot_be_written_ends_the_run_before_it_begins(tmp_path: Path, outbox: Outbox) -> None:
-    nowhere, told = tmp_path / "absent" / "x.json", tmp_path / "summary.json"
-    past = ("--duration", 5, "--speed", "max", "--summary", told)
+    nowhere, summary_path = tmp_path / "absent" / "x.json", tmp_path / "summary.json"
+    past = ("--duration", 5, "--speed", "max", "--summary", summary_path)
     attempts = (
         invoke(simulate_command.simulate, *past, "--truth", nowhere),
         invoke(replay_command.replay, "kineto", trace_file(tmp_path, KERNEL), "--speed", "max", "--summary", nowhere),
@@ -347,4 +347,4 @@ def test_a_file_that_cannot_be_written_ends_the_run_before_it_begins(tmp_path: P
         assert code == 2
         assert "cannot be written" in errors
     assert outbox.messages == []
-    assert not told.exists()
+    assert not summary_path.exists()

@@ -1,4 +1,4 @@
-"""A replay's pace, and what it adds up to, on small recordings made here."""
+"""A replay's pace and its totals, on small recordings made here."""
 
 import math
 
@@ -184,7 +184,7 @@ def test_a_recording_without_gpu_activity_ends_at_once_and_says_nothing() -> Non
     assert source(recording()).poll(NOW) == SourceBatch(done=True)
 
 
-# What the GPU did, against a walk over every nanosecond.
+# The GPU's activity, compared with a walk over every nanosecond.
 
 KINDS = (COMPUTE, COLLECTIVE, COPY)
 

@@ -1,4 +1,4 @@
-"""How faults are written on the command line."""
+"""The syntax of faults on the command line."""
 
 import math
 

@@ -22,7 +22,7 @@ START = 1_760_000_000 * SECOND
 
 
 class Watched:
-    """A fleet that was polled every ten seconds, with what it said."""
+    """A fleet that was polled every ten seconds, with its reports."""
 
     def __init__(self, *faults: str, seconds: int = 600, every: float = 10.0, **numbers: Any) -> None:
         chosen = tuple(

@@ -499,7 +499,7 @@ def test_beyond_the_limit_the_newest_process_is_refused_for_good_and_no_older_on
     assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 6}
     assert (aggregator.counts.refused, aggregator.counts.late) == (1, 1)
     aggregator.report(report({"gemm": [100, 100]}, of=process("a"), final=True))
-    aggregator.report(report({"gemm": [100, 100, 100]}, of=process("d")))  # without the names it told before
+    aggregator.report(report({"gemm": [100, 100, 100]}, of=process("d")))  # without the names that it reported before
     aggregator.report(report({"gemm": [100]}, of=process("e")))
     assert values(shown(aggregator), kernel.LAUNCHES) == {label("gemm"): 7}
 

@@ -31,7 +31,7 @@ step = st.one_of(
 
 @dataclass
 class Program:
-    """A process as it is: what it launched, whatever it has told."""
+    """The real launches of a process, independent of its reports."""
 
     nonce: str
     totals: dict[str, DurationTotals] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def row(name: str, totals: DurationTotals) -> KernelRow:
 
 
 class World:
-    """Processes, the aggregator that adds them up, and what it has shown so far."""
+    """Processes, the aggregator that adds them up, and its values so far."""
 
     def __init__(self, max_kernels: int | None) -> None:
         self.max_kernels = max_kernels

@@ -1,4 +1,4 @@
-"""Energy: what was measured is divided, and the parts add up to it to the microjoule."""
+"""Energy: the measured energy is divided, and the parts add up to it to the microjoule."""
 
 import json
 from collections.abc import Iterable
@@ -61,11 +61,11 @@ class World:
     def look(
         self, second: float, *, mj: int | None = None, watt: float | None = None, on: Device = GPU, more: int = 0
     ) -> None:
-        """One interval: what a GPU says, then everything that the exporter shows."""
+        """One interval: a GPU's values, then all values of the exporter."""
         now_ns = round(second * SECOND_NS)
-        told = [(device.TOTAL_ENERGY, mj), (device.POWER_USAGE, watt), (device.SM_CLOCK, 1000 + more)]
+        rows = [(device.TOTAL_ENERGY, mj), (device.POWER_USAGE, watt), (device.SM_CLOCK, 1000 + more)]
         labels = on.device_labels()
-        samples = [Sample(metric, labels, now_ns, value) for metric, value in told if value is not None]
+        samples = [Sample(metric, labels, now_ns, value) for metric, value in rows if value is not None]
         self.shown = self.aggregator.meter(samples)
         self.shown += [one for group in self.aggregator.samples(now_ns) for one in group.samples]
 
@@ -214,8 +214,8 @@ def test_kernels_beyond_the_cap_take_their_energy_as_other() -> None:
 
 
 def energy_and_start(aggregator: Aggregator, second: float, mj: int) -> list[tuple[object, int]]:
-    told = Sample(device.TOTAL_ENERGY, GPU.device_labels(), round(second * SECOND_NS), mj)
-    return [(one.value, one.start_ns) for one in aggregator.meter([told]) if one.metric is energy.ENERGY]
+    rows = Sample(device.TOTAL_ENERGY, GPU.device_labels(), round(second * SECOND_NS), mj)
+    return [(one.value, one.start_ns) for one in aggregator.meter([rows]) if one.metric is energy.ENERGY]
 
 
 def test_an_idle_gpu_does_not_make_the_exporter_write_at_every_interval(tmp_path: Path) -> None:

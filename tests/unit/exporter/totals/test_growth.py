@@ -1,4 +1,4 @@
-"""What a report adds: nothing where nothing changed, all of it otherwise, and never less than nothing."""
+"""The increase by a report: 0 without a change, the whole change otherwise, never negative."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def row(durations_ns: list[int]) -> KernelRow:
 
 
 @given(durations, durations)
-def test_what_came_since_is_what_was_launched_since(before: list[int], later: list[int]) -> None:
+def test_the_growth_of_a_row_is_the_launches_since(before: list[int], later: list[int]) -> None:
     first, both = LaunchTotals.of(row(before)), row(before + later)
     grown = LaunchTotals.of(both).since(first)
     assert grown is not None
@@ -39,18 +39,18 @@ def test_what_came_since_is_what_was_launched_since(before: list[int], later: li
 
 
 @given(durations.filter(bool), st.integers(0, 19))
-def test_a_row_that_lacks_what_was_told_is_no_growth(told: list[int], position: int) -> None:
-    less = told[:position] + told[position + 1 :]
-    if len(less) < len(told):
-        assert LaunchTotals.of(row(less)).since(LaunchTotals.of(row(told))) is None
-        assert difference(totals(less), totals(told)) is None
+def test_a_row_without_earlier_launches_is_no_growth(earlier: list[int], position: int) -> None:
+    less = earlier[:position] + earlier[position + 1 :]
+    if len(less) < len(earlier):
+        assert LaunchTotals.of(row(less)).since(LaunchTotals.of(row(earlier))) is None
+        assert difference(totals(less), totals(earlier)) is None
 
 
-def test_a_row_of_the_same_sums_in_other_buckets_is_not_what_was_told() -> None:
-    told = LaunchTotals.of(row([100, 200]))
+def test_a_row_of_the_same_sums_in_other_buckets_differs() -> None:
+    earlier = LaunchTotals.of(row([100, 200]))
     moved = KernelRow(7, 2, replace(totals([100, 200]), buckets={-187: 2}), 2, 300, 1)
-    assert not told.equals_row(moved)
-    assert LaunchTotals.of(moved).since(told) is None
+    assert not earlier.equals_row(moved)
+    assert LaunchTotals.of(moved).since(earlier) is None
 
 
 def test_empty_buckets_of_a_row_are_not_counted_as_grown() -> None:
@@ -60,7 +60,7 @@ def test_empty_buckets_of_a_row_are_not_counted_as_grown() -> None:
 
 @given(durations, durations)
 def test_a_variant_grows_by_what_was_launched_since(before: list[int], later: list[int]) -> None:
-    first, both = (VariantRow.of(7, "v", totals(told)) for told in (before, before + later))
+    first, both = (VariantRow.of(7, "v", totals(earlier)) for earlier in (before, before + later))
     added = totals(later)
     assert variant_growth("gemm", both, first) == ("gemm", "v", added.count, added.sum_ns, added.sum_squares_ns2)
     assert variant_growth("gemm", first, None) == ("gemm", "v", *first[2:])
@@ -72,13 +72,13 @@ def test_a_variant_that_fell_is_no_growth() -> None:
         assert variant_growth("gemm", VariantRow(7, "v", *fallen), known) is None
 
 
-def test_what_a_process_repeats_or_takes_back_does_not_grow() -> None:
+def test_repeated_or_fallen_totals_of_a_process_are_no_growth() -> None:
     process = ProcessTotals()
-    tellings = [VariantRow(7, "v", *told) for told in ((2, 300, 50_000), (3, 200, 50_000), (3, 301, 50_001))]
+    reports = [VariantRow(7, "v", *earlier) for earlier in ((2, 300, 50_000), (3, 200, 50_000), (3, 301, 50_001))]
     found = []
-    for told in (tellings[0], tellings[0], tellings[1], tellings[2]):
+    for earlier in (reports[0], reports[0], reports[1], reports[2]):
         report = ProcessReport(
-            Process("train", "a", 1), Device("n", "GPU-1"), rows=(row([5]),), variants={(7, "v"): told}
+            Process("train", "a", 1), Device("n", "GPU-1"), rows=(row([5]),), variants={(7, "v"): earlier}
         )
         growth = process.advance(report)
         found.append((growth.variants, growth.fallen, bool(growth.kernels)))

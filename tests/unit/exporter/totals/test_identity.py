@@ -1,4 +1,4 @@
-"""Who is who: instances, processes, ranks, pods and restarts, from frames on a connection to the series they end in."""
+"""Identity: instances, processes, ranks, pods and restarts, from frames on a connection to their series."""
 
 from dataclasses import dataclass, field
 
@@ -57,13 +57,13 @@ class Process:
         for device in self.recorder.devices():
             cells = self.recorder.cells(device)
             names, rows = Names(tuple(cell.name() for cell in cells)), tuple(map(self.recorder.take, cells))
-            told = (names, KernelRows(device, rows), self.recorder.counters(device, dropped_frames=0))
-            for packet in (packet for frame in told for packet in encode(frame)):
+            reports = (names, KernelRows(device, rows), self.recorder.counters(device, dropped_frames=0))
+            for packet in (packet for frame in reports for packet in encode(frame)):
                 session.take(decode(packet))
 
 
 class Node:
-    """The daemon: registry and aggregator; pids of the node's own namespace end when told."""
+    """The daemon: registry and aggregator; a test ends pids of the node's own namespace."""
 
     def __init__(self) -> None:
         self.gone: set[int] = set()
@@ -239,7 +239,7 @@ class History:
         self.replace(place)
 
     def kill(self, place: int) -> None:
-        """What it did since it last told is lost with it."""
+        """Launches after its last report are lost with it."""
         self.tell(place)
         self.node.gone.add(self.processes[place][1])
         self.replace(place)

@@ -27,7 +27,7 @@ NAMES = ("gemm", "softmax", "copy")
 
 
 class KilledError(BaseException):
-    """Stands for kill -9: nothing may catch it and go on."""
+    """Simulates kill -9: no code may catch it and continue."""
 
 
 class Truth:
@@ -65,7 +65,7 @@ class Truth:
 
 
 class Broker:
-    """Keeps what was published, and dies when told to."""
+    """Keeps published messages, and dies on demand."""
 
     def __init__(self) -> None:
         self.shown: Counter[str] = Counter()

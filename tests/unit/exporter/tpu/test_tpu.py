@@ -67,7 +67,7 @@ class Node:
         return list(self.source.poll(now_ns).samples)
 
     def values(self) -> dict[str, Any]:
-        """`name{labels that are not the node's}` to value, without what is absent."""
+        """`name{labels that are not the node's}` to value, without absent rows."""
         return shown(self.samples())
 
 
@@ -190,7 +190,7 @@ def test_empty_answers_and_metrics_that_the_runtime_lacks_are_absent_each_for_it
     assert {name: reasons.pop(name) for name in runtime.metrics} == dict.fromkeys(runtime.metrics, "no_data")
     assert set(reasons) == set(METRICS) - set(runtime.metrics)
     assert set(reasons.values()) == {"not_supported"}
-    assert runtime.asked == sorted(runtime.metrics), "what is not supported is not asked for"
+    assert runtime.asked == sorted(runtime.metrics), "unsupported metrics are not requested"
 
 
 def test_one_metric_that_fails_takes_no_other_with_it(runtime: FakeRuntime) -> None:
@@ -257,12 +257,12 @@ def test_no_bucket_is_told_lower_than_its_bound_nor_much_higher(
     options.num_finite_buckets, options.growth_factor, options.scale = len(counts) - 2, growth, scale
     totals = durations(message, 1_000.0)
     assert complete(totals)
-    for bound, told in zip(
+    for bound, count in zip(
         LADDER_BOUNDS_SECONDS, ladder_counts(totals.zero_count, totals.buckets.items()), strict=True
     ):
         at_most = sum(n for i, n in enumerate(counts[:-1]) if scale * growth**i * 1e-6 <= bound * (1 + 1e-6))
         at_least = sum(n for i, n in enumerate(counts[:-1]) if scale * growth**i * 1e-6 <= bound * (1 - 1e-3))
-        assert at_least <= told <= at_most + (counts[-1] if told > at_most else 0)
+        assert at_least <= count <= at_most + (counts[-1] if count > at_most else 0)
 
 
 @pytest.mark.parametrize(
@@ -342,11 +342,11 @@ def test_an_old_chip_is_told_by_its_subsystem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "ports"),
+    ("configured", "ports"),
     [("", (8431,)), ("8431,8432, 8433", (8431, 8432, 8433)), ("8440,8440", (8440,)), ("x,99999", (8431,))],
 )
-def test_ports_are_those_that_libtpu_was_told(told: str, ports: tuple[int, ...]) -> None:
-    assert ports_of({"TPU_RUNTIME_METRICS_PORTS": told}) == ports
+def test_ports_are_those_that_libtpu_is_configured_with(configured: str, ports: tuple[int, ...]) -> None:
+    assert ports_of({"TPU_RUNTIME_METRICS_PORTS": configured}) == ports
 
 
 def test_the_setting_decides_whether_tpus_are_asked(runtime: FakeRuntime) -> None:

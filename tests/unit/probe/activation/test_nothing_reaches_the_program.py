@@ -1,4 +1,4 @@
-"""Whatever fails in a callback of ours that runs within a call of the program: the call goes on as without us."""
+"""An error in a callback of the probe does not affect the program's call that runs it."""
 
 import importlib.util
 import sys
@@ -33,7 +33,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]:
-    """PyTorch's list of calls that it makes when it initialises CUDA; what they raise reaches the program."""
+    """PyTorch's list of calls when it initialises CUDA; their exceptions reach the program."""
     queued: list[Callable[[], None]] = []
     module = ModuleType("torch")
     module.__dict__["cuda"] = ModuleType("torch.cuda")

@@ -199,7 +199,7 @@ struct pace {
     uint64_t span_ns, batch, batches;
 };
 
-/* One record, `shift_ns` later than it stands; times stand at 16 and 24, but for waits at 8 and 16. */
+/* A record, moved by `shift_ns`; its times are at bytes 16 and 24, those of waits at 8 and 16. */
 static void one_more(const uint8_t *record, uint32_t length, uint64_t shift_ns)
 {
     uint64_t time_ns;

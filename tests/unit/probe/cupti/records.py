@@ -81,7 +81,7 @@ class Packer:
         return self._padded(SYNC, struct.pack("<IIQQIIII", SYNC, kind, start_ns, end_ns, 99, context, 7, 0))
 
     def other(self) -> bytes:
-        """A record of a kind that nobody asked for."""
+        """A record of a kind that was not requested."""
         return self._padded(OVERHEAD, struct.pack("<I", OVERHEAD))
 
     def _address(self, name: str | None) -> int:

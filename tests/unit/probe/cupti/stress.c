@@ -104,7 +104,7 @@ static void *launch(void *number)
     return NULL;
 }
 
-/* Reads every byte that a drain hands over: what the decoder writes meanwhile must not be among them. */
+/* Reads every byte that a drain returns; the decoder must not write to these bytes at the same time. */
 static uint64_t sum_of(const void *memory, size_t bytes)
 {
     const uint8_t *at = memory;

@@ -107,7 +107,7 @@ def test_a_report_rests_in_proportion_to_what_it_cost(built: Path, double: Doubl
     stage.launch()
     stage.seconds = 9.9
     stage.rung.tick()
-    assert (stage.launches(), double.library.double_flushes(0)) == (1, 1), "decoded, but not told yet"
+    assert (stage.launches(), double.library.double_flushes(0)) == (1, 1), "decoded, but not reported yet"
     stage.seconds = 10.0
     stage.rung.tick()
     assert stage.launches() == 2
@@ -293,7 +293,7 @@ def test_pytorchs_profiler_finds_cupti_free_and_ours_comes_back_after_it(stage: 
     assert stage.double.library.double_flushes(1) == 1
     assert (stage.rung.state, stage.rung.reason) == (YIELDED, "PyTorch's profiler runs")
     stage.rung.tick()
-    assert stage.launches() == 1, "what was recorded until then is reported"
+    assert stage.launches() == 1, "earlier records are reported"
     module._enable_profiler()
     stage.seconds += RETURN_SECONDS
     stage.rung.tick()

@@ -1,4 +1,4 @@
-"""Which launches are timed, and how many at most."""
+"""Sampling of the launches to time, and its limit."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What the probe may cost."""
+"""The limits of the probe's overhead."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Which rung the probe stands on, and what it says of it."""
+"""Selection of the measurement method, and the reported state."""
 
 from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
@@ -23,7 +23,7 @@ def test_cupti_is_found_by_its_name_in_the_package() -> None:
 
 
 class Cupti:
-    """What `kernelcast.probe.cupti` offers."""
+    """A double of `kernelcast.probe.cupti`."""
 
     def __init__(self, state: str = "active", reason: str = "") -> None:
         self.state, self.reason = state, reason

@@ -104,7 +104,7 @@ def test_names_that_cannot_travel_are_made_to() -> None:
 
 
 class NoInteger:
-    """As `numpy.int64`: a number for `int()` only."""
+    """A number for `int()` only, such as `numpy.int64`."""
 
     def __int__(self) -> int:
         return 32

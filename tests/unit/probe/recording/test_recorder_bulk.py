@@ -1,4 +1,4 @@
-"""What decoders hand over in bulk: sums like those of single calls, bounded, and always fit to travel."""
+"""Bulk input of decoders: the same sums as single calls, bounded, and always encodable."""
 
 import threading
 from typing import Any
@@ -60,8 +60,8 @@ def test_batches_add_up_to_what_single_launches_would(durations_ns: list[list[in
     if any(durations_ns):
         assert row(bulk) == row(single)
         assert counters(bulk).launch_gaps == counters(single).launch_gaps
-        told = [one for one in bulk.take_variants(bulk.cells(0)) if one.launches]
-        assert told == list(single.take_variants(single.cells(0)))
+        reported = [one for one in bulk.take_variants(bulk.cells(0)) if one.launches]
+        assert reported == list(single.take_variants(single.cells(0)))
     assert bulk.refused == single.refused == 0
 
 
@@ -71,9 +71,14 @@ def test_queue_delays_graph_launches_and_the_configuration_come_with_a_batch() -
     recorder.absorb("k", launches=3, durations=summed([5]), queue_delays=2, queue_delay_ns=70, name=name)
     recorder.absorb("k", launches=2, durations=summed([5]), graph_launches=2)
     assert row(recorder) == KernelRow(row(recorder).kernel, 5, summed([5, 5]), 2, 70, 2)
-    told = recorder.cells(0)[0].name()
-    assert (told.signature, told.grid, told.block, told.local_memory_bytes) == ("k", "8x1x1", "128x1x1", 96)
-    assert (told.registers, told.shared_memory_bytes, told.occupancy) == (40, 1024, 0.75)
+    reported = recorder.cells(0)[0].name()
+    assert (reported.signature, reported.grid, reported.block, reported.local_memory_bytes) == (
+        "k",
+        "8x1x1",
+        "128x1x1",
+        96,
+    )
+    assert (reported.registers, reported.shared_memory_bytes, reported.occupancy) == (40, 1024, 0.75)
 
 
 NONSENSE: list[dict[str, Any]] = [
@@ -156,14 +161,14 @@ def test_whatever_was_reported_travels_and_is_believed_by_the_exporter() -> None
         counters(recorder),
         recorder.current,
     ]
-    names, rows, told, status = [decode(packet) for frame in sent for packet in encode(frame)]
-    assert [names, rows, told, status] == sent
+    names, rows, reported, status = [decode(packet) for frame in sent for packet in encode(frame)]
+    assert [names, rows, reported, status] == sent
     assert isinstance(names, Names)
     assert isinstance(rows, KernelRows)
-    assert isinstance(told, Counters)
+    assert isinstance(reported, Counters)
     check_names(names)
     check_rows(rows, 1, {cell.kernel})
-    check_counters(told, 1)
+    check_counters(reported, 1)
     for packet in encode(VariantRows(0, recorder.take_variants([cell]))):
         variants = decode(packet)
         assert isinstance(variants, VariantRows)
@@ -171,16 +176,18 @@ def test_whatever_was_reported_travels_and_is_believed_by_the_exporter() -> None
 
 
 def test_kinds_beyond_the_bound_are_summed_and_nothing_is_lost() -> None:
-    told = counters(filled())
-    assert [len(rows) for rows in (told.memcpy, told.sync, told.device_time, told.unseen)] == [MAX_KINDS + 1] * 4
-    assert sum(operations for _, _, _, operations, _ in told.memcpy) == 200
-    assert sum(waited_ns for _, _, waited_ns in told.sync) == 500
-    assert sum(duration_ns for _, duration_ns in told.device_time) == 600
-    assert sum(launches for _, launches in told.unseen) == 1100
-    assert sum(launches for _, launches, _, _ in told.regions) == 800
-    assert [row for row in told.regions if row[0] == OTHER] == [(OTHER, 68 * 8, 68 * 9, 68 * 10)]
-    assert len(told.pools) == MAX_KINDS
-    assert told.dropped_records == 12
+    reported = counters(filled())
+    assert [len(rows) for rows in (reported.memcpy, reported.sync, reported.device_time, reported.unseen)] == [
+        MAX_KINDS + 1
+    ] * 4
+    assert sum(operations for _, _, _, operations, _ in reported.memcpy) == 200
+    assert sum(waited_ns for _, _, waited_ns in reported.sync) == 500
+    assert sum(duration_ns for _, duration_ns in reported.device_time) == 600
+    assert sum(launches for _, launches in reported.unseen) == 1100
+    assert sum(launches for _, launches, _, _ in reported.regions) == 800
+    assert [row for row in reported.regions if row[0] == OTHER] == [(OTHER, 68 * 8, 68 * 9, 68 * 10)]
+    assert len(reported.pools) == MAX_KINDS
+    assert reported.dropped_records == 12
 
 
 def test_variants_beyond_the_bound_are_one_and_add_up_to_their_kernel() -> None:
@@ -255,10 +262,10 @@ def test_threads_lose_nothing_of_what_they_add_in_bulk() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    told = counters(recorder)
+    reported = counters(recorder)
     assert row(recorder).launches == row(recorder).durations.count == 12_000
-    assert told.launch_gaps == summed([3] * 12_000)
-    assert told.regions == (("r", 12_000, 36_000, 40_000),)
-    assert told.sync == (("stream", 8000, 20_000),)
-    assert told.dropped_records == 4000
+    assert reported.launch_gaps == summed([3] * 12_000)
+    assert reported.regions == (("r", 12_000, 36_000, 40_000),)
+    assert reported.sync == (("stream", 8000, 20_000),)
+    assert reported.dropped_records == 4000
     assert [one.launches for one in recorder.take_variants(recorder.cells(0))] == [12_000]

@@ -1,4 +1,4 @@
-"""What goes over the wire, round by round, without a thread: the test is the exporter."""
+"""The probe's frames, round by round, without a thread: the test acts as the exporter."""
 
 import logging
 import socket
@@ -72,7 +72,7 @@ class Exporter:
 
 
 class Program:
-    """A probe whose rounds are called by hand, with a clock that moves when told."""
+    """A probe whose rounds a test calls, with a clock that the test advances."""
 
     def __init__(self, path: Path) -> None:
         self.seconds = 100.0
@@ -144,8 +144,8 @@ def test_a_status_is_told_when_it_changes_and_to_an_exporter_that_is_new(program
     program.sender.round()
     program.recorder.status("event", "backed_off", "1.2 % of wall time", 0.25)
     program.sender.round()
-    told = Status("event", "backed_off", "1.2 % of wall time", 0.25)
-    assert [frame for frame in exporter.frames() if isinstance(frame, Status)] == [told]
+    backed_off = Status("event", "backed_off", "1.2 % of wall time", 0.25)
+    assert [frame for frame in exporter.frames() if isinstance(frame, Status)] == [backed_off]
     exporter.close()
     program.recorder.observe("a", 5)
     program.sender.round()
@@ -153,7 +153,7 @@ def test_a_status_is_told_when_it_changes_and_to_an_exporter_that_is_new(program
     program.seconds += LONGEST_PAUSE_SECONDS
     program.sender.round()
     exporter.accept()
-    assert [frame for frame in exporter.frames() if isinstance(frame, Status)] == [told]
+    assert [frame for frame in exporter.frames() if isinstance(frame, Status)] == [backed_off]
 
 
 def test_variants_that_changed_follow_their_kernels_rows(program: Program, exporter: Exporter) -> None:

@@ -1,4 +1,4 @@
-"""Which reason is kept of those that librdkafka gives, and when a refused login is given up."""
+"""Selection among librdkafka's reasons for a failed connection, and the end of retries after a refused login."""
 
 import pytest
 from confluent_kafka import KafkaError

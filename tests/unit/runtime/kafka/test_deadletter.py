@@ -1,4 +1,4 @@
-"""Dead letters: what they carry, what is cut, how many there may be."""
+"""Dead letters: their content, truncation and rate limit."""
 
 import hashlib
 from collections.abc import Sequence

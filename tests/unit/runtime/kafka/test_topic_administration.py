@@ -1,4 +1,4 @@
-"""Topics on the embedded broker, which cannot be administrated, and what is decided about those of a real one."""
+"""Topics on the embedded broker, which cannot be administrated, and decisions about topics of a real one."""
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException

@@ -1,4 +1,4 @@
-"""No user, password or token is printed, wherever it stands in the settings."""
+"""No user, password or token of any setting is printed."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Settings: what is accepted, what is refused and in which words, who wins."""
+"""Settings: accepted and refused values, error messages, priority of sources."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -33,7 +33,7 @@ async def echo(request: Request) -> Response:
 
 
 def status(_request: Request) -> Response:
-    """What it is doing.
+    """The present activity.
 
     Not on the landing page.
     """
@@ -88,7 +88,7 @@ def test_the_landing_page_links_to_everything(server: WebServer) -> None:
 
     assert "<h1>kernelcast bridge</h1>" in page.text
     assert ", ready." in page.text
-    assert "<td>What it is doing</td>" in page.text
+    assert "<td>The present activity</td>" in page.text
     for path in ("/metrics", "/-/healthy", "/-/ready", "/status"):
         assert f'href="{path}"' in page.text
     assert "/echo" not in page.text
@@ -180,7 +180,7 @@ def test_users_need_their_password_and_headers_are_sent(tmp_path: Path) -> None:
         logins = [
             None,
             ("prometheus", "wrong"),
-            ("nobody", "secret"),
+            ("unknown", "secret"),
             ("prometheus", "s" * 80),
             ("prometheus", "secret"),
         ]

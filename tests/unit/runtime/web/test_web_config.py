@@ -1,4 +1,4 @@
-"""The web configuration file: what exporter-toolkit accepts and we serve, and what is refused."""
+"""The web configuration file: settings of exporter-toolkit that are supported, and those that are refused."""
 
 import shutil
 import subprocess

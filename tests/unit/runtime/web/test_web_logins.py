@@ -1,4 +1,4 @@
-"""Logins by themselves: what is cached, who waits for whom, and when an address is refused."""
+"""Logins: the cache, the queue of password checks, and the limit by address."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""TLS of the web server: certificates and settings that change while clients connect, and what the file can ask for."""
+"""TLS of the web server: certificates and settings that change while clients connect, and the file's options."""
 
 import queue
 import shutil

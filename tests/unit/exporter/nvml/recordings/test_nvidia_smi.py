@@ -66,7 +66,7 @@ def outputs(path: Path) -> list[str]:
 
 
 def shown(output: str, section: str, name: str) -> float | None:
-    """A number as it stands in the text; None for N/A."""
+    """A number as in the text; None for N/A."""
     own = re.search(rf"^    {section} *\n((?: {{8}}.*\n)+)", output, re.MULTILINE)
     if not own:
         return None
@@ -121,11 +121,11 @@ def test_every_row_that_nvidia_smi_shows_has_the_value_that_it_shows(capture: Pa
     seen = 0
     for output, samples in played(capture):
         rows = device_rows(samples)
-        told = {row: shown(output, *where) for row, where in SHOWN.items()}
-        assert {row: rows[row] for row in told if row in rows} == {
-            row: value for row, value in told.items() if value is not None
+        printed = {row: shown(output, *where) for row, where in SHOWN.items()}
+        assert {row: rows[row] for row in printed if row in rows} == {
+            row: value for row, value in printed.items() if value is not None
         }
-        seen += sum(value is not None for value in told.values())
+        seen += sum(value is not None for value in printed.values())
     assert seen >= 20
 
 
@@ -170,13 +170,13 @@ def test_instances_have_the_memory_that_nvidia_smi_shows(capture: Path) -> None:
 def test_processes_have_the_memory_that_nvidia_smi_shows(capture: Path) -> None:
     for output, samples in played(capture):
         listed = output.partition("    Processes")[2]
-        told = re.findall(r"Process ID +: (\d+)\n(?:.*\n){2} +Used GPU Memory +: (\d+) MiB", listed)
+        printed = re.findall(r"Process ID +: (\d+)\n(?:.*\n){2} +Used GPU Memory +: (\d+) MiB", listed)
         rows = {
             dict(sample.attributes)["pid"]: sample.value
             for sample in samples
             if sample.metric.prometheus_name == "kernelcast_gpu_process_memory_bytes"
         }
-        assert rows == {pid: int(mebibytes) * 2**20 for pid, mebibytes in told}
+        assert rows == {pid: int(mebibytes) * 2**20 for pid, mebibytes in printed}
 
 
 def process_rows(samples: tuple[Sample, ...], label: str) -> dict[str, object]:
@@ -200,11 +200,11 @@ def test_processes_of_two_compute_instances_in_one_gpu_instance_are_counted_once
     path.write_text(text)
     outputs_with_processes = 0
     for output, samples in played(path):
-        told = re.findall(r"Process ID +: (\d+)\n(?:.*\n){2} +Used GPU Memory +: (\d+) MiB", output)
-        assert process_rows(samples, "value") == {pid: int(mebibytes) * 2**20 for pid, mebibytes in told}
+        printed = re.findall(r"Process ID +: (\d+)\n(?:.*\n){2} +Used GPU Memory +: (\d+) MiB", output)
+        assert process_rows(samples, "value") == {pid: int(mebibytes) * 2**20 for pid, mebibytes in printed}
         instances = {dict(one.attributes).get("GPU_I_ID") for one in samples}
-        assert "2" in instances or not told
-        outputs_with_processes += bool(told)
+        assert "2" in instances or not printed
+        outputs_with_processes += bool(printed)
     assert outputs_with_processes
 
 
@@ -215,8 +215,8 @@ def _with_a_second_compute_instance(block: re.Match[str]) -> str:
 def test_processes_have_the_names_that_nvidia_smi_shows(capture: Path) -> None:
     for output, samples in played(capture):
         listed = output.partition("    Processes")[2]
-        told = re.findall(r"Process ID +: (\d+)\n.*\n +Name +: (?:.*/)?(\S+)\n", listed)
-        assert process_rows(samples, "process_name") == dict(told)
+        printed = re.findall(r"Process ID +: (\d+)\n.*\n +Name +: (?:.*/)?(\S+)\n", listed)
+        assert process_rows(samples, "process_name") == dict(printed)
 
 
 @pytest.mark.parametrize("shown_name", ["N/A", "[Not Found]", "[Insufficient Permissions]", "-"])

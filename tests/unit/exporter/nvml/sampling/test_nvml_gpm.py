@@ -160,9 +160,9 @@ def test_memory_that_is_not_to_be_had_is_an_error_and_leaves_none_behind() -> No
 
     nvml.inject("nvmlGpmSampleAlloc", refuse_the_second)
     made = sampler(nvml)
-    told = made.sample(SECOND_NS)
-    assert reasons(told.gpus[0]) == {reading.ERROR}
-    assert told.errors == (("nvmlGpmSampleGet", "Memory"),)
+    sampled = made.sample(SECOND_NS)
+    assert reasons(sampled.gpus[0]) == {reading.ERROR}
+    assert sampled.errors == (("nvmlGpmSampleGet", "Memory"),)
     assert nvml.gpm_samples == {}
 
 

@@ -69,7 +69,7 @@ def test_traffic_is_bytes_in_both_directions_and_errors_are_by_kind() -> None:
 
 
 def test_a_gpu_that_counts_packets_instead_gives_bytes_and_its_own_errors() -> None:
-    """As Blackwell does: fields 161 to 163 are gone there."""
+    """Answers as Blackwell does: fields 161 to 163 are missing."""
     answers = field(pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT, 1)
     answers |= field(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, UP, 0)
     answers |= field(pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 5, 0)

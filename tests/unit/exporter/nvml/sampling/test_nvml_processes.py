@@ -1,4 +1,4 @@
-"""Who uses a GPU: memory and shares by process, bounded."""
+"""Users of a GPU: memory and shares by process, bounded."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class Read:
         self.nvml = nvml
         self.failed: list[tuple[str, str]] = []
         self.gpus = find(nvml, Codes(nvml), 0)
-        self.made = Processes(nvml, Codes(nvml), lambda *told: self.failed.append(told), proc=proc)
+        self.made = Processes(nvml, Codes(nvml), lambda *failure: self.failed.append(failure), proc=proc)
 
     def uses(self, second: int = 10, at: int = 0) -> tuple[ProcessUse, ...]:
         return self.made.read(self.gpus[at], second * SECOND_NS)
