@@ -54,14 +54,14 @@ def test_there_is_an_example_of_every_format_and_every_example_was_read() -> Non
 
 
 @pytest.mark.parametrize(("revision", "format_"), [(one, name) for one in REVISIONS for name in meaning(one)])
-def test_what_an_older_revision_wrote_is_read(revision: str, format_: str, tmp_path: Path) -> None:
+def test_data_of_an_older_revision_is_read(revision: str, format_: str, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / revision, tmp_path / "examples")
     found = storage.read(tmp_path / "examples")[format_]
     assert kept(meaning(revision)[format_], found), found
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_an_older_revision_reads_what_this_one_writes_or_says_why_not(revision: str, tmp_path: Path) -> None:
+def test_an_older_revision_reads_this_ones_data_or_gives_the_reason(revision: str, tmp_path: Path) -> None:
     source = source_of(revision, tmp_path / "source")
     storage.write(tmp_path / "examples")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(str(source / root) for root in ROOTS)}

@@ -84,13 +84,13 @@ def test_every_launch_is_there_and_lasts_as_long_as_an_event_pair_around_all_say
     assert 0.8 * measured["each_ns"] < measured["mean_ns"] <= 1.01 * measured["each_ns"]
 
 
-def test_a_launch_tells_its_configuration(measured: dict[str, Any]) -> None:
+def test_a_launch_has_its_configuration(measured: dict[str, Any]) -> None:
     grid, block, registers, occupancy = measured["name"]
     assert (grid, block, registers) == ("1x1x1", "64x1x1", measured["registers"])
     assert 0 < occupancy <= 1
 
 
-def test_copies_are_told_to_the_byte_by_kind_and_pinned_memory(measured: dict[str, Any]) -> None:
+def test_copies_are_reported_to_the_byte_by_kind_and_pinned_memory(measured: dict[str, Any]) -> None:
     pinned = {tuple(row[:2]): row[2:4] for row in measured["copies"]}
     assert pinned["h2d", "true"] == [COPIES * COPY_BYTES, COPIES]
 

@@ -7,7 +7,7 @@ from tests.surface.tree import Kind, differences, load, read, render
 
 
 @pytest.mark.parametrize("surface", SURFACES)
-def test_nothing_is_gone_renamed_or_changed_and_what_is_new_is_written_down(surface: str) -> None:
+def test_nothing_is_gone_renamed_or_changed_and_additions_are_recorded(surface: str) -> None:
     found = differences(read(frozen_file(surface)), SURFACES[surface]())
     assert not found, "\n".join(one.sentence(surface) for one in found)
 
@@ -16,7 +16,7 @@ def test_every_frozen_file_is_compared() -> None:
     assert sorted(FROZEN.iterdir()) == sorted(map(frozen_file, SURFACES))
 
 
-def test_a_written_file_says_what_was_described() -> None:
+def test_a_written_file_equals_the_description() -> None:
     described = {"a: b": {"c": None, "labels": ["x" * 80, "y" * 80, "z" * 80]}, "plain": {"default": "1", "help": ""}}
     assert load(render(described)) == described
 

@@ -32,7 +32,7 @@ def starve(process: int) -> None:
     os.kill(process, signal.SIGCONT)
 
 
-def test_a_bridge_that_is_starved_skips_what_is_too_old_and_shows_the_newest(
+def test_a_starved_bridge_skips_messages_that_are_too_old_and_exposes_the_newest(
     shared_kafka: Broker, tmp_path: Path
 ) -> None:
     make(shared_kafka, "overload", partitions=1)

@@ -140,7 +140,7 @@ def test_a_consumer_that_ends_makes_the_process_unhealthy_and_then_end(
             bridge.wait(1)
 
 
-def test_the_command_stops_cleanly_when_told_to(broker: EmbeddedBroker, tmp_path: Path) -> None:
+def test_the_command_stops_cleanly_on_sigterm(broker: EmbeddedBroker, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kernelcast.cli", "bridge"]
     flags = ["--kafka.bootstrap-servers", broker.bootstrap_servers, "--web.listen-address", "127.0.0.1:0"]
     log = tmp_path / "log"

@@ -80,7 +80,9 @@ class Shop:
             self.sell(1)
 
 
-def test_increase_is_what_was_produced_through_a_kill_a_restart_and_a_takeover(kafka: Broker, tmp_path: Path) -> None:
+def test_increase_equals_the_produced_counts_through_a_kill_a_restart_and_a_takeover(
+    kafka: Broker, tmp_path: Path
+) -> None:
     make_topics(kafka)
     shop = Shop(kafka)
     with Stack(tmp_path, kafka.bootstrap_servers, SETTINGS) as stack:

@@ -62,7 +62,9 @@ def dead_letters(bootstrap_servers: str, expected: int) -> list[Message]:
     return found
 
 
-def test_poison_on_every_topic_is_set_aside_and_the_rest_goes_on(kafka: Broker, tmp_path: Path) -> None:
+def test_undecodable_messages_of_every_topic_become_dead_letters_and_the_rest_is_processed(
+    kafka: Broker, tmp_path: Path
+) -> None:
     topics(kafka)
     with Stack(tmp_path, kafka.bootstrap_servers) as stack:
         for name in ("bridge", "exporter", "predictor"):

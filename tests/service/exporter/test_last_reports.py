@@ -139,7 +139,7 @@ def test_the_last_report_of_a_program_that_said_bye_survives_a_kill_before_the_n
     third.stop()
 
 
-def test_what_was_polled_and_not_saved_survives_too(exporter: Exporter) -> None:
+def test_polled_but_unsaved_reports_survive_too(exporter: Exporter) -> None:
     program = Program(exporter)
     program.report(1, 10)
     eventually(lambda: bool(exporter.server.processes()))

@@ -52,7 +52,7 @@ def hint(**changes: object) -> Hint:
     return Hint(**{**facts, **changes})  # type: ignore[arg-type]
 
 
-def test_what_the_program_reported_is_what_the_daemon_has(node: Node) -> None:
+def test_the_daemon_has_the_programs_reported_totals(node: Node) -> None:
     probe = start(node)
     for duration_ns in range(1, 501):
         probe.observe("stencil(float*)", duration_ns, block="48x1x1", grid="7x1x1")
@@ -80,7 +80,7 @@ def test_a_restart_of_the_daemon_loses_and_doubles_nothing(node: Node) -> None:
     assert node.launches() == 111
 
 
-def test_a_program_that_ends_while_it_waits_to_try_again_still_tells_everything(node: Node) -> None:
+def test_a_program_that_ends_while_it_waits_to_reconnect_still_sends_everything(node: Node) -> None:
     probe = start(node)
     probe.observe("a", 10)
     eventually(lambda: node.launches() == 1)
@@ -132,7 +132,7 @@ def test_a_value_outside_the_allow_list_and_an_expired_hint_come_back_refused(no
     probe.stop()
 
 
-def test_a_better_value_is_measured_and_kept_and_told_with_its_ratio(node: Node) -> None:
+def test_a_better_value_is_measured_kept_and_reported_with_its_ratio(node: Node) -> None:
     probe = start(node)
     block = probe.tunable("block_size", [48, 128], 48, Terms(kernels=("stencil",)))
     probe.step()
@@ -194,7 +194,7 @@ def end(started: subprocess.Popen[str]) -> None:
     started.stdout.close()
 
 
-def test_a_program_that_just_ends_has_told_everything(node: Node) -> None:
+def test_a_program_that_just_ends_has_sent_everything(node: Node) -> None:
     end(child(node, "pass"))
     eventually(lambda: node.ended() == 1)
     assert node.launches() == 250

@@ -163,7 +163,7 @@ def test_every_interval_arrives_in_order_after_kafka_was_frozen_and_killed(kafka
     assert metric(registry, rows.SPOOL_DROPPED, reason="bound") == 0
 
 
-def test_beyond_the_bound_exactly_what_is_counted_is_missing(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_beyond_the_limit_exactly_the_counted_messages_are_missing(kafka: KafkaServer, tmp_path: Path) -> None:
     intervals, registry = Intervals(padding=20_000), CollectorRegistry()
     made = settings(tmp_path / "state", kafka, max_bytes=2**20, memory_bytes=100_000)
     with kafka_output(made, "node", registry) as out:

@@ -150,5 +150,5 @@ def test_shares_of_all_kernels_add_up_to_one(prometheus: PrometheusServer) -> No
     assert sum(panel(prometheus, "Hottest kernels (25)")) == pytest.approx(1)
 
 
-def test_a_kernel_as_fast_as_a_day_before_stands_at_one(prometheus: PrometheusServer) -> None:
+def test_a_kernel_as_fast_as_a_day_before_has_the_ratio_1(prometheus: PrometheusServer) -> None:
     assert panel(prometheus, "Mean duration against a day before") == pytest.approx([1, 1])

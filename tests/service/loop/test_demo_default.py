@@ -58,7 +58,7 @@ def test_kill_minus_nine_of_the_demo_leaves_no_process_behind(tmp_path: Path) ->
         (("--source", "simulate", "--broker", "127.0.0.1:1", "--duration", "1"), 2, "Connection refused; start Kafka"),
     ],
 )
-def test_bad_input_is_told_in_a_sentence_and_an_exit_code(arguments: tuple[str, ...], code: int, message: str) -> None:
+def test_bad_input_gives_an_error_message_and_an_exit_code(arguments: tuple[str, ...], code: int, message: str) -> None:
     done = kernelcast("demo", *arguments)
     assert done.returncode == code
     assert message in done.stderr

@@ -153,7 +153,7 @@ def test_each_kernel_in_prometheus_equals_its_own_in_the_trace(replayed: Replaye
         assert math.isclose(value, by_label[labels["kernel"]][1], rel_tol=1e-9), labels
 
 
-def test_what_the_gpu_did_beside_kernels_is_in_prometheus_as_it_is_in_the_trace(replayed: Replayed) -> None:
+def test_copies_and_waits_in_prometheus_equal_those_in_the_trace(replayed: Replayed) -> None:
     truths = recording_truth.kineto if replayed.kind == "kineto" else recording_truth.nsys
     whole = truths(replayed.path)
     assert replayed.beside_kernels == {
@@ -176,7 +176,7 @@ def test_a_trace_without_gpu_activity_is_said_to_have_no_kernels(kafka: Broker, 
     assert summary["kernels"]["launches"] == 0  # type: ignore[index]
 
 
-def test_the_replay_command_says_what_it_sent_and_kafka_has_it(kafka: Broker, tmp_path: Path) -> None:
+def test_the_replay_command_prints_its_totals_and_kafka_has_them(kafka: Broker, tmp_path: Path) -> None:
     kind, path, expected = recording("a100")
     assert kernelcast("topics", "apply", "--kafka.bootstrap-servers", kafka.bootstrap_servers).returncode == 0
     summary = tmp_path / "published.json"

@@ -47,7 +47,7 @@ def write(kafka: KafkaSettings, topic: str, *values: bytes, key: bytes = b"node-
     assert producer.close(DEADLINE_SECONDS) == 0
 
 
-def test_what_is_sent_is_acknowledged_counted_and_read_back(kafka: KafkaSettings) -> None:
+def test_sent_messages_are_acknowledged_counted_and_read_back(kafka: KafkaSettings) -> None:
     registry = CollectorRegistry()
     producer = Producer(kafka, client_id="test", registry=registry, topics=["kernelcast.device"])
     answers: list[str | None] = []
@@ -98,7 +98,7 @@ print("collected")
 """
 
 
-def test_a_consumer_that_nobody_closed_stops_no_garbage_collection() -> None:
+def test_an_unclosed_consumer_stops_no_garbage_collection() -> None:
     answer = subprocess.run(
         [sys.executable, "-W", "always", "-c", FORGOTTEN], capture_output=True, text=True, timeout=60, check=True
     )
@@ -138,7 +138,7 @@ def test_a_member_may_ask_for_leaders_while_it_is_assigned_partitions() -> None:
     assert (answer.returncode, answer.stdout) == (0, "asked 1\n"), answer.stderr[-2000:]
 
 
-def test_the_end_of_a_partition_is_told_apart_from_messages_and_errors(kafka: KafkaSettings) -> None:
+def test_the_end_of_a_partition_is_distinguished_from_messages_and_errors(kafka: KafkaSettings) -> None:
     write(kafka, "kernelcast.outcomes", b"1", b"2", key=b"the-end")
     registry = CollectorRegistry()
     overrides = {"enable.partition.eof": "true"}
@@ -230,7 +230,7 @@ def test_closing_counts_what_kafka_never_answered_for_as_failed() -> None:
     assert (outstanding, producer.failed) == (1, 1)
 
 
-def test_after_a_fatal_error_a_new_client_goes_on_and_what_the_old_one_held_counts_as_failed() -> None:
+def test_after_a_fatal_error_a_new_client_continues_and_the_old_ones_messages_count_as_failed() -> None:
     producer, made = fake_producer()
     producer.send("kernelcast.device", key=None, value=b"old")
     made[0].refusal = KafkaError(KafkaError._FATAL, "out of order sequence number", True)
@@ -311,7 +311,7 @@ class Recorder:
         self.revocations.append(({(p.topic, p.partition) for p in partitions}, lost))
 
 
-def test_a_group_hands_partitions_over_in_parts_and_commits_only_when_told(kafka: KafkaSettings) -> None:
+def test_a_group_hands_partitions_over_in_parts_and_commits_only_on_request(kafka: KafkaSettings) -> None:
     write(kafka, "kernelcast.kernels", b"1", b"2")
     every = {("kernelcast.kernels", number) for number in range(EMBEDDED_PARTITIONS)}
     # The embedded broker waits for a session's timeout before it lets a second member in.
@@ -385,7 +385,7 @@ def test_offsets_by_time_where_the_broker_has_an_index(time_ns: int, offset: int
     assert found[0].offset == offset
 
 
-def test_seeking_in_an_unassigned_partition_is_a_broker_error_that_says_what_was_done(kafka: KafkaSettings) -> None:
+def test_seeking_in_an_unassigned_partition_is_a_broker_error_that_names_the_call(kafka: KafkaSettings) -> None:
     consumer = Consumer(kafka, group_id="g2")
 
     with pytest.raises(BrokerError, match=r"seeking in kernelcast\.device/0 failed"):
@@ -401,7 +401,7 @@ def test_seeking_in_an_unassigned_partition_is_a_broker_error_that_says_what_was
         ({"security.protocol": "ssl", "ssl.ca.location": "/nowhere"}, "ssl.ca.location failed"),
     ],
 )
-def test_librdkafka_says_what_is_wrong_with_its_properties(properties: dict[str, str], words: str) -> None:
+def test_wrong_properties_are_refused_with_librdkafkas_message(properties: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=f"kafka.properties are refused: .*{words}"):
         check(KafkaSettings(properties=properties))
 

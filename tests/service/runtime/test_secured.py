@@ -101,7 +101,7 @@ def first_alert(bootstrap_servers: str) -> Alert:
         consumer.close()
 
 
-def test_prometheus_and_alertmanager_get_in_with_certificate_and_password_and_nobody_else(tmp_path: Path) -> None:
+def test_only_clients_with_certificate_and_password_such_as_prometheus_and_alertmanager_get_in(tmp_path: Path) -> None:
     for name in ("server", "client"):
         self_signed(tmp_path, name)
     door = Door(tmp_path)

@@ -87,13 +87,13 @@ def test_a_second_process_compiles_all_but_the_first_part_and_each_part_is_logge
     assert log[1:] == ["compiled decoder 1/4", "compiled series 2/4", "compiled protobuf 3/4", "compiled deltas 4/4"]
 
 
-def test_only_what_is_missing_is_compiled() -> None:
+def test_only_missing_parts_are_compiled() -> None:
     site = Site(on_disk={"decoder", "protobuf"})
     run(site)
     assert (site.here, site.second) == (["series"], ["deltas"])
 
 
-def test_what_is_needed_later_is_left_to_the_second_process_alone() -> None:
+def test_parts_that_are_needed_later_are_left_to_the_second_process() -> None:
     site = Site(on_disk=set(NEEDED_TO_BE_READY))
     run(site)
     assert (site.here, site.second) == ([], list(NEEDED_LATER))
@@ -105,7 +105,7 @@ def test_one_process_compiles_all_where_a_second_could_not_help(site: Site) -> N
     assert (site.here, site.second) == (list(PLANNED), [])
 
 
-def test_this_process_compiles_what_a_second_one_that_ended_has_left() -> None:
+def test_this_process_compiles_the_parts_that_an_ended_second_process_has_left() -> None:
     site = Site(survives=1)
     log = run(site)
     assert site.here == ["decoder", "protobuf", "deltas"]
@@ -134,7 +134,7 @@ def test_every_function_of_the_bridge_belongs_to_a_part_and_is_compiled_by_it() 
     assert code_cache.not_on_disk([""]) == code_cache.not_on_disk(beginnings) == []
 
 
-def test_the_check_of_an_image_fails_and_names_what_was_compiled(
+def test_the_check_of_an_image_fails_and_names_the_compiled_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(warm_up, "PARTS", {"decoder": CompilationUnit((), lambda: None)})

@@ -115,6 +115,6 @@ def test_a_part_that_there_is_not_is_an_error_with_those_there_are(
     assert disk.started == []
 
 
-def test_help_says_where_machine_code_lies(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_the_directories_of_machine_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run(["compile", "--help"]) == 0
     assert "NUMBA_CACHE_DIR" in capsys.readouterr().out

@@ -114,7 +114,7 @@ def test_the_same_notification_again_gives_the_same_event_id_and_a_resolution_an
 
 
 @pytest.mark.parametrize("producer", [AckingProducer("broker is down"), AckingProducer(answers=False)])
-def test_alertmanager_is_told_to_try_again_when_kafka_has_not_acknowledged(producer: AckingProducer | None) -> None:
+def test_alertmanager_gets_503_when_kafka_has_not_acknowledged(producer: AckingProducer | None) -> None:
     registry = CollectorRegistry()
     answer, _ = post(PAYLOAD, producer, registry)
     assert answer.status_code == 503
@@ -139,7 +139,7 @@ def test_alertmanager_is_told_to_try_again_when_kafka_has_not_acknowledged(produ
         ({**PAYLOAD, "alerts": [{**ALERT, "labels": {"a": "x" * MAX_EVENT_BYTES}}]}, "limit"),
     ],
 )  # fmt: skip
-def test_what_is_no_notification_is_refused_with_the_reason(body: Any, reason: str) -> None:
+def test_an_invalid_notification_is_refused_with_the_reason(body: Any, reason: str) -> None:
     answer, sent = post(body)
     assert answer.status_code == 400
     assert reason in answer.json()["error"]

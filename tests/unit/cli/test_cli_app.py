@@ -131,7 +131,7 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_traceback() -> None:
     assert "BrokenPipe" not in done.stderr
 
 
-def test_a_daemon_that_is_told_to_stop_while_it_is_still_loading_ends_as_cleanly_as_later(tmp_path: Path) -> None:
+def test_a_daemon_that_is_stopped_while_it_is_still_loading_ends_as_cleanly_as_later(tmp_path: Path) -> None:
     (tmp_path / "loading.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
     program = (
         "import sys; from importlib.metadata import EntryPoint; from kernelcast.cli.app import GROUP, run; "

@@ -80,7 +80,7 @@ def test_a_driver_without_its_library_is_a_failure(tmp_path: Path) -> None:
     assert found.level is Severity.FAIL
 
 
-def test_counters_for_root_only_are_told_from_tracing(tmp_path: Path) -> None:
+def test_counters_for_root_only_are_distinguished_from_tracing(tmp_path: Path) -> None:
     parameters = tmp_path / "params"
     parameters.write_text("EnableMSI: 1\nRmProfilingAdminOnly: 1\n")
 

@@ -64,13 +64,13 @@ def levels(findings: list[Finding]) -> list[Severity]:
     return [finding.level for finding in findings]
 
 
-def test_a_gpu_that_tells_everything_is_one_line() -> None:
+def test_a_gpu_with_all_rows_is_one_line() -> None:
     (found,) = rows.check_rows(nvml())
 
     assert (found.check, found.level, found.found) == ("rows gpu 0", Severity.OK, f"{len(rows.CALLS)} of 10 kinds")
 
 
-def test_what_a_gpu_does_not_have_is_named_and_no_fault() -> None:
+def test_missing_rows_of_a_gpu_are_named_and_no_fault() -> None:
     absent = raising(NVMLError_NotSupported("Not Supported"))
 
     (found,) = rows.check_rows(nvml(nvmlDeviceGetEccMode=absent, nvmlDeviceGetRemappedRows=absent))
@@ -79,7 +79,7 @@ def test_what_a_gpu_does_not_have_is_named_and_no_fault() -> None:
     assert found.found == "8 of 10 kinds; this GPU has no remapped rows, ECC"
 
 
-def test_what_a_user_may_not_read_is_told_from_what_is_not_there() -> None:
+def test_unreadable_files_are_distinguished_from_missing_ones() -> None:
     found = list(rows.check_rows(nvml(nvmlDeviceGetComputeRunningProcesses=raising(NVMLError_NoPermission("no")))))
 
     assert levels(found) == [Severity.OK, Severity.WARN]
@@ -103,7 +103,7 @@ def test_a_gpu_that_fell_off_the_bus_fails_and_names_the_xid() -> None:
     assert "Xid 79" in found.remedy
 
 
-def test_mig_instances_are_counted_and_a_waiting_change_is_told() -> None:
+def test_mig_instances_are_counted_and_a_pending_change_is_named() -> None:
     def instance(_gpu: object, number: int) -> int:
         if number > 1:
             raise NVMLError_NotSupported("Not Found")
@@ -127,7 +127,7 @@ def test_without_a_driver_nothing_is_said_twice() -> None:
     assert not list(rows.check_rows(nvml(nvmlInit=raising(NVMLError("not found")))))
 
 
-def test_a_driver_that_hangs_is_said_with_what_was_found_before() -> None:
+def test_a_hanging_driver_is_named_with_the_earlier_findings() -> None:
     hanging = threading.Event()
 
     def check() -> Iterator[Finding]:
@@ -142,7 +142,7 @@ def test_a_driver_that_hangs_is_said_with_what_was_found_before() -> None:
     assert "Xid" in found[1].remedy
 
 
-def test_what_a_check_raises_is_raised_here() -> None:
+def test_an_exception_of_a_check_is_raised_here() -> None:
     with pytest.raises(NVMLError, match="unheard of"):
         within(raising(NVMLError("unheard of")), name="nvml")
 
@@ -176,7 +176,7 @@ def test_a_kubelet_that_only_root_may_ask_is_a_warning(tmp_path: Path) -> None:
     assert found.level is Severity.WARN
 
 
-def test_job_files_are_counted_and_a_missing_directory_is_told(tmp_path: Path) -> None:
+def test_job_files_are_counted_and_a_missing_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "0").write_text("4711\n")
 
     (there,) = surroundings.check_jobs(tmp_path)
@@ -243,7 +243,7 @@ def test_cupti_is_its_decoder_and_its_library(tmp_path: Path) -> None:
     assert (missing[1].level, "events" in missing[1].remedy) == (Severity.WARN, True)
 
 
-def test_a_dcgm_exporter_beside_us_is_told_with_the_way_out() -> None:
+def test_a_dcgm_exporter_on_the_node_is_named_with_a_remedy() -> None:
     (there,) = surroundings.check_dcgm_exporter("http://x", fetch=lambda _url: b"# HELP DCGM_FI_DEV_GPU_TEMP\n")
     (other,) = surroundings.check_dcgm_exporter("http://x", fetch=lambda _url: b"# HELP node_load1\n")
     (none,) = surroundings.check_dcgm_exporter("http://x", fetch=raising(ConnectionRefusedError()))
@@ -288,7 +288,7 @@ def test_the_doctor_looks_where_the_exporter_does() -> None:
     assert SpoolPlace() == SpoolPlace(directory=spool.directory, max_bytes=spool.max_bytes)
 
 
-def test_the_spool_lies_where_the_exporter_puts_it(tmp_path: Path) -> None:
+def test_the_spools_directory_is_the_exporters(tmp_path: Path) -> None:
     assert NodeSettings(state_directory=tmp_path).spool_directory == tmp_path / "spool"
     assert NodeSettings(state_directory=None).spool_directory is None
     own = NodeSettings(state_directory=None, spool=SpoolPlace(directory=tmp_path / "mine"))

@@ -78,7 +78,7 @@ def test_a_cache_beside_read_only_sources_is_read_where_a_home_could_be_written(
     assert compiled_and_not_kept(site, home=home) == []
 
 
-def test_what_is_compiled_where_nothing_can_be_written_is_reported_as_not_kept(site: Path, tmp_path: Path) -> None:
+def test_code_compiled_without_a_writable_cache_is_reported_as_not_kept(site: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     make_read_only(site, cache)

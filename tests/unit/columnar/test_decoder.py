@@ -68,7 +68,7 @@ def test_a_description_is_kept_beside_the_identity_and_is_no_part_of_it(decoder:
     assert decoder.identity(0).description == "as it was"
 
 
-def test_integers_are_exact_beyond_what_a_double_holds(decoder: Decoder) -> None:
+def test_integers_are_exact_beyond_the_precision_of_a_double(decoder: Decoder) -> None:
     metric = metrics_pb2.Metric(name="n")
     metric.sum.aggregation_temporality = metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
     metric.sum.is_monotonic = True

@@ -56,7 +56,7 @@ def exponential(scale: int, offset: int, buckets: int) -> bytes:
         (DecoderLimits(), histogram(bucket_counts=[1, 2], explicit_bounds=[float("nan")]), "do not rise"),
     ],
 )
-def test_a_message_over_a_limit_is_refused_with_the_limit_and_the_rest_goes_on(
+def test_a_message_over_a_limit_is_refused_with_the_limit_and_the_rest_is_processed(
     limits: DecoderLimits, refused: bytes, words: str
 ) -> None:
     decoder = Decoder(limits=limits)
@@ -97,7 +97,7 @@ def test_a_huge_length_allocates_nothing() -> None:
     assert after == before
 
 
-def test_what_one_long_batch_took_is_given_back() -> None:
+def test_the_memory_of_one_long_batch_is_freed() -> None:
     decoder = Decoder()
     decoded = decoder.decode([exponential(0, 0, 10_000)] * 300)
     assert len(decoded.histograms.positive) == 3_000_000

@@ -125,7 +125,7 @@ def test_splitting_loses_and_repeats_nothing_and_keeps_to_the_limit(seed: int, m
 
 
 @given(seed=st.integers(0, 2**63))
-def test_what_was_encoded_is_what_is_decoded(seed: int) -> None:
+def test_encoded_frames_decode_to_the_same_frames(seed: int) -> None:
     samples = random_samples(random.Random(seed))
     decoder = Decoder()
     decoded = decoder.decode([export.body for export in encode(RESOURCE, samples, scope="s")])
@@ -163,7 +163,7 @@ def test_text_that_utf8_cannot_hold_does_not_stop_the_export() -> None:
         (Sample(LAUNCHES, GPU0, -1, 1), "64 bits"),
     ],
 )
-def test_what_the_wire_cannot_carry_is_an_error_that_names_the_metric(sample: Sample, words: str) -> None:
+def test_values_that_cannot_be_encoded_are_an_error_that_names_the_metric(sample: Sample, words: str) -> None:
     with pytest.raises(WireError, match=words) as caught:
         list(encode(RESOURCE, [sample], scope="s"))
     assert sample.metric.otlp_name in str(caught.value)

@@ -63,7 +63,7 @@ def test_without_a_gpu_the_reason_is_said(count: int | None, reason: str) -> Non
     assert reason in said
 
 
-def test_a_simulation_and_a_replay_say_unmistakably_what_they_are(tmp_path: Path) -> None:
+def test_a_simulation_and_a_replay_are_labelled_as_such(tmp_path: Path) -> None:
     recording = tmp_path / "trace.json"
     recording.touch()
     assert "SIMULATED, not a real GPU" in choose("simulate").banner

@@ -176,7 +176,7 @@ def test_the_daemon_samples_at_each_deadline_and_once_more_at_the_end() -> None:
     assert len(made.node.sent) == 4
 
 
-def test_what_came_after_the_last_deadline_is_told_before_the_end() -> None:
+def test_reports_after_the_last_deadline_are_published_before_the_end() -> None:
     made = Assembled()
     made.daemon.run(Ending(made.clock, 1, lambda: setattr(made.node, "launches", made.node.launches + 1)))
     assert made.parts.aggregator.counts.launches == made.node.launches
@@ -192,7 +192,7 @@ def test_the_end_is_the_time_to_keep_what_grows_all_the_time(tmp_path: Any) -> N
     assert again.energy.gpus == {key: GpuEnergy("0", 1, 2, 3)}
 
 
-def test_a_source_that_fails_costs_an_interval_and_is_told() -> None:
+def test_a_source_that_fails_costs_an_interval_and_is_logged() -> None:
     made = Assembled()
     made.node.fails = True
     made.daemon.interval()
@@ -223,7 +223,7 @@ def test_a_loop_that_stands_still_is_not_healthy() -> None:
     assert "31 s; the limit is 30 s" in reason
 
 
-def test_its_own_metrics_show_what_it_holds_and_start_at_zero(tmp_path: Any) -> None:
+def test_its_own_metrics_show_its_contents_and_start_at_zero(tmp_path: Any) -> None:
     made = Assembled(state=StateFile(tmp_path))
     assert made.metric(rows.TICKS) == 0
     for outcome in ("delivered", "elsewhere", "expired", "superseded", "withdrawn", "invalid"):

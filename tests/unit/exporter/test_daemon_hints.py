@@ -98,7 +98,7 @@ def test_an_expired_hint_is_dropped_and_counted() -> None:
     assert (node.delivered, node.counted) == ([], {"expired": 1})
 
 
-def test_what_is_no_hint_goes_to_the_dead_letters() -> None:
+def test_an_invalid_hint_goes_to_the_dead_letters() -> None:
     node = Node()
     inbox = node.inbox()
     for raw in (b"\xff\x00", b"{}", b'{"specversion":"1.0","id":"1","source":"x","type":"other"}'):
@@ -156,7 +156,7 @@ class Broker:
         self.closed += 1
 
 
-def test_the_reader_delivers_once_it_has_read_what_was_there_at_its_start() -> None:
+def test_the_reader_delivers_after_reading_the_messages_present_at_its_start() -> None:
     node, shutdown = Node(), Shutdown()
     first, second = Message(hint("a"), at=3), Message(hint("b", tunable="tile"), number=1, at=0)
     seen: list[list[str]] = []
@@ -237,7 +237,7 @@ def test_a_broker_that_answered_is_tried_again_soon_when_it_goes_away() -> None:
     assert node.delivered == ["a"]
 
 
-def test_an_error_that_nobody_foresaw_does_not_end_the_reading() -> None:
+def test_an_unexpected_error_does_not_end_the_reading() -> None:
     node, shutdown = Node(), Impatient()
 
     class Odd(Broker):

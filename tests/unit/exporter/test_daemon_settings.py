@@ -67,7 +67,7 @@ def test_all_lifts_the_cap_on_kernels() -> None:
 
 
 @pytest.mark.parametrize(("written", "meant"), [("on", "on"), ("off", "off"), ("yes", "on"), ("no", "off")])
-def test_yamls_bare_switches_mean_what_they_say(tmp_path: Path, written: str, meant: str) -> None:
+def test_yamls_bare_on_and_off_are_switches(tmp_path: Path, written: str, meant: str) -> None:
     path = tmp_path / "kernelcast.yaml"
     path.write_text(f"exporter:\n  nvml: {written}\n")
     assert load("exporter", ExporterSettings, path=path, flags={}, environ={}).nvml == meant
@@ -88,7 +88,7 @@ def test_values_that_cannot_be_are_refused(flags: dict[str, object]) -> None:
         settings(**flags)
 
 
-def test_without_a_driver_auto_goes_on_looking_and_on_does_not() -> None:
+def test_without_a_driver_auto_keeps_looking_and_on_does_not() -> None:
     sampler = IsolatedSampler(
         SamplerOptions(), timeout_seconds=10, nvml=("tests.unit.exporter.nvml.nvml_child:absent",)
     )
@@ -102,7 +102,7 @@ def test_without_a_driver_auto_goes_on_looking_and_on_does_not() -> None:
         open_nvml(settings(nvml="on"), Sampler(playing(node(gpu()), driver=False)), hostname="node1", on_error=ignored)
 
 
-def test_without_pynvml_auto_goes_on_and_on_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pynvml_auto_continues_and_on_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "find_spec", lambda _name: None)
     assert open_nvml(settings(), Sampler(playing(node(gpu()))), hostname="node1", on_error=ignored) is None
     with pytest.raises(MissingExtraError, match="exporter"):
@@ -126,7 +126,7 @@ def looked(page: bytes | Exception, *, url: str = DCGM_EXPORTER_URL) -> bool:
     return watch.answers
 
 
-def test_a_dcgm_exporter_is_known_by_what_it_answers() -> None:
+def test_a_dcgm_exporter_is_recognised_by_its_answer() -> None:
     assert looked(b"# HELP DCGM_FI_DEV_SM_CLOCK")
     assert not looked(b"something else")
 
@@ -181,7 +181,7 @@ def test_the_boot_id_is_the_machines_and_absent_where_the_system_has_none(tmp_pa
     assert boot_id(tmp_path / "none") == ""
 
 
-def test_gpus_that_are_not_written_are_known_all_the_same() -> None:
+def test_gpus_that_are_not_written_are_still_known() -> None:
     nvml = playing(node(gpu()))
     source = open_nvml(settings(), Sampler(nvml), hostname="node1", on_error=ignored)
     assert source is not None
@@ -192,7 +192,7 @@ def test_gpus_that_are_not_written_are_known_all_the_same() -> None:
     assert nvml.opened == 0
 
 
-def test_a_gpu_that_was_there_is_told_to_be_down_when_it_is_gone_and_when_nvml_is_silent() -> None:
+def test_a_known_gpu_is_down_when_it_is_gone_and_when_nvml_does_not_answer() -> None:
     nvml = playing(node(gpu(), gpu("GPU-2", 1)))
     sampler = Silent(Sampler(nvml))
     source = open_nvml(settings(), sampler, hostname="node1", on_error=ignored)

@@ -85,7 +85,7 @@ def test_a_port_has_state_rate_and_traffic_in_bytes(tmp_path: Path) -> None:
     assert found["transmit_wait_total", ""] == 5
 
 
-def test_errors_and_congestion_carry_the_kernels_names_and_what_is_no_number_is_absent(tmp_path: Path) -> None:
+def test_errors_and_congestion_have_the_kernels_names_and_invalid_numbers_are_absent(tmp_path: Path) -> None:
     adapter(tmp_path)
     samples = Node(tmp_path).read()
     errors = {name: value for (metric, name), value in rows(samples, "error").items() if metric == "errors_total"}
@@ -106,7 +106,7 @@ def test_series_name_host_adapter_port_and_layer_and_the_time_of_the_reading(tmp
     assert {one.time_ns for one in samples} == {NOW_NS}
 
 
-def test_counters_run_since_boot_and_begin_anew_where_they_fall(tmp_path: Path) -> None:
+def test_counters_run_since_boot_and_restart_when_they_fall(tmp_path: Path) -> None:
     adapter(tmp_path)
     node = Node(tmp_path)
     counters = [one for one in node.read() if one.metric.kind is Kind.COUNTER]
@@ -144,7 +144,7 @@ def test_a_directory_that_cannot_be_read_is_counted_and_the_last_reading_stays(t
     assert node.errors == ["infiniband"]
 
 
-def test_only_so_many_ports_are_read(tmp_path: Path) -> None:
+def test_the_number_of_ports_is_limited(tmp_path: Path) -> None:
     for number in range(MAX_PORTS + 3):
         (tmp_path / f"mlx5_{number}" / "ports" / "1").mkdir(parents=True)
     ports = read_ports(tmp_path)

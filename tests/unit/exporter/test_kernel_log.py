@@ -85,7 +85,7 @@ def test_an_xid_is_counted_with_its_gpu_meaning_and_time_after_a_0(log: FakeLog,
     assert last == (NOW_NS - 10 * SECOND_NS) / SECOND_NS
 
 
-def test_what_was_logged_while_no_exporter_ran_is_counted_once(log: FakeLog, tmp_path: Path) -> None:
+def test_xids_logged_while_no_exporter_ran_are_counted_once(log: FakeLog, tmp_path: Path) -> None:
     first = Node(log, tmp_path)
     first.poll()
     log.write(FAULT)

@@ -66,7 +66,7 @@ def test_totals_are_saved_before_they_are_published() -> None:
     assert journal.events == ["saved 1", "kernelcast.kernels train", "kernelcast.device node1"]
 
 
-def test_a_tick_tells_what_was_sent_and_the_tally_adds_up() -> None:
+def test_a_tick_returns_the_sent_messages_and_the_tally_adds_up() -> None:
     journal = Journal()
     pipeline = Pipeline(
         [Script([SourceBatch((report(3),)), SourceBatch((report(5),))])], Aggregator(), SamplePublisher(journal)

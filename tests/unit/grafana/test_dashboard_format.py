@@ -58,7 +58,7 @@ def test_every_data_source_is_the_variable(board: dict[str, Any]) -> None:
     assert all(panel["datasource"] == PROMETHEUS for panel in panels(board))
 
 
-def test_every_panel_says_what_it_is_for(board: dict[str, Any]) -> None:
+def test_every_panel_has_a_description(board: dict[str, Any]) -> None:
     for panel in panels(board):
         assert panel["title"]
         assert len(panel["description"]) > 20, panel["title"]

@@ -17,7 +17,7 @@ def call(*arguments: str | Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("name", output.tree(rules.PRODUCTION))
-def test_the_committed_file_is_what_is_generated(name: str) -> None:
+def test_the_committed_file_equals_the_generated_one(name: str) -> None:
     expected = output.tree(rules.PRODUCTION)[name]
     assert (GENERATED / name).read_text() == expected, "run: kernelcast grafana generate"
 

@@ -6,7 +6,7 @@ from kernelcast.wire.catalogue import CATALOGUE
 from kernelcast.wire.catalogue.document import document
 
 
-def test_the_committed_page_is_what_the_catalogue_says() -> None:
+def test_the_committed_page_equals_the_catalogue() -> None:
     committed = (REPOSITORY / "docs" / "metrics.md").read_text()
     assert committed == document(), "run: make docs"
 

@@ -41,7 +41,7 @@ def test_a_rule_names_only_metrics_and_labels_that_are_emitted(rule: dict[str, A
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_an_alert_tells_what_was_seen_and_what_to_do(alert: rules.AlertRule) -> None:
+def test_an_alert_has_a_description_and_an_action(alert: rules.AlertRule) -> None:
     rule = alert.to_rule(rules.PRODUCTION)
     assert re.fullmatch(r"([A-Z][a-z0-9]+)+", alert.name)
     assert set(rule["annotations"]) == {"summary", "description", "action", "runbook_url", "dashboard_url"}

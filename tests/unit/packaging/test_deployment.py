@@ -149,7 +149,7 @@ def test_the_exporter_has_its_default_directories_and_the_gpus() -> None:
 
 
 @pytest.mark.parametrize("service", MODELS)
-def test_numba_may_run_what_it_compiles(service: str) -> None:
+def test_numba_may_run_its_compiled_code(service: str) -> None:
     assert "MemoryDenyWriteExecute" not in settings_of(service)
 
 
@@ -193,7 +193,7 @@ def table() -> dict[tuple[str, str], set[str]]:
     return {key: operations for key, operations in found.items() if operations}
 
 
-def test_the_commands_for_kafka_allow_what_the_table_says_and_no_more() -> None:
+def test_the_commands_for_kafka_allow_exactly_the_operations_in_the_table() -> None:
     assert {key: found for key, found in rights().items() if key[0] in MODELS} == table()
 
 

@@ -158,7 +158,7 @@ def test_without_a_compiler_the_wheel_is_a_pure_one(tmp_path: Path) -> None:
         assert DECODER not in archive.namelist()
 
 
-def test_the_source_distribution_is_built_without_a_compiler_and_holds_what_a_wheel_is_built_from(
+def test_the_source_distribution_needs_no_compiler_and_holds_all_sources_of_a_wheel(
     tmp_path: Path,
 ) -> None:
     programs = tmp_path / "programs"
@@ -254,7 +254,7 @@ def test_the_probe_imports_the_standard_library_and_itself(bare: Path) -> None:
     assert done.stdout.split() == ["kernelcast"]
 
 
-def test_a_program_without_an_exporter_runs_to_its_end_and_is_told_once(bare: Path, tmp_path: Path) -> None:
+def test_a_program_without_an_exporter_runs_to_its_end_and_warns_once(bare: Path, tmp_path: Path) -> None:
     done = run(bare / "python", "-c", PROGRAM, socket=str(tmp_path / "probe.sock"))
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -205,7 +205,7 @@ def test_the_kill_switch_refuses_everything(word: str) -> None:
     assert program.block.value == 48
 
 
-def test_a_dry_run_changes_nothing_and_says_what_it_would_do() -> None:
+def test_a_dry_run_changes_nothing_and_prints_the_planned_changes() -> None:
     program = Program()
     program.hear(mode=HintMode.DRY_RUN)
     program.step()
@@ -317,7 +317,7 @@ def test_an_agreement_on_a_value_that_is_not_allowed_changes_nothing() -> None:
     assert program.block.value == 48
 
 
-def test_what_is_no_hint_is_counted() -> None:
+def test_an_invalid_hint_is_counted() -> None:
     program = Program()
     program.desk.receive({"specversion": "1.0"})
     program.desk.receive({})
@@ -325,7 +325,7 @@ def test_what_is_no_hint_is_counted() -> None:
     assert program.said() == []
 
 
-def test_outcomes_that_nobody_takes_are_dropped_oldest_first_and_counted() -> None:
+def test_unread_outcomes_are_dropped_oldest_first_and_counted() -> None:
     program = Program()
     for number in range(MAX_WAITING):
         program.hear(hint_id=f"h{number}", value="100")

@@ -238,7 +238,7 @@ def test_a_process_cannot_fill_the_daemons_memory() -> None:
     assert node.try_to_join("n3") == RejectedProcess("limit", "2 processes are known; raise the limit of processes")
 
 
-def test_variants_are_told_with_the_names_they_need_and_bounded_over_all_frames() -> None:
+def test_variants_are_sent_with_the_names_they_need_and_bounded_over_all_frames() -> None:
     session = Node(ProbeLimits(variants=70)).join()
     session.take(named(1, 2))
     session.take(VariantRows(1, (VariantRow(1, "a", 1, 5, 25),)))
@@ -259,7 +259,7 @@ def test_variants_are_told_with_the_names_they_need_and_bounded_over_all_frames(
     assert [len(report.variants) for report in session.reports()] == [5, 64]
 
 
-def test_a_status_is_told_for_every_device_in_use_and_names_the_method() -> None:
+def test_a_status_is_sent_for_every_device_in_use_and_names_the_method() -> None:
     session = Node().join()
     session.take(named(1))
     session.take(rows(0, 1))
@@ -301,7 +301,7 @@ def test_outcomes_name_program_rank_host_and_gpu_whatever_the_program_says() -> 
     assert node.registry.outcomes() == []
 
 
-def test_outcomes_that_nobody_takes_are_dropped_and_counted() -> None:
+def test_unread_outcomes_are_dropped_and_counted() -> None:
     node = Node(ProbeLimits(outcomes=3))
     session = node.join()
     event = to_event(Outcome("h", "p", "block", OutcomeState.KEPT), source="/p", time_ns=1)
@@ -355,7 +355,7 @@ def test_hints_beyond_the_queue_are_dropped_and_counted() -> None:
     assert node.prometheus.get_sample_value("kernelcast_exporter_probe_hints_total", dropped) == 2
 
 
-def test_devices_are_completed_from_what_the_node_knows() -> None:
+def test_devices_are_completed_from_the_nodes_list() -> None:
     resolve = DeviceResolver("node", lambda: GPUS)
     assert resolve(DeviceClaim("GPU-1")) is GPUS[1]
     assert resolve(DeviceClaim("cpu", model_name="CPU")) == Device("node", "cpu", "0", model_name="CPU")
@@ -365,7 +365,7 @@ def test_devices_are_completed_from_what_the_node_knows() -> None:
     assert DeviceResolver("node", lambda: GPUS[:1])(DeviceClaim("")) is GPUS[0]
 
 
-def test_a_device_that_cannot_be_told_refuses_the_process_by_that_reason() -> None:
+def test_an_unknown_device_refuses_the_process_by_that_reason() -> None:
     refused = Node().try_to_join(devices=())
     assert isinstance(refused, RejectedProcess)
     assert refused.reason == "device"
@@ -394,7 +394,7 @@ def test_an_outcome_counts_only_from_the_user_whose_process_got_the_hint() -> No
     assert [outcome.hint_id for outcome in node.registry.outcomes()] == ["h1"]
 
 
-def test_an_outcome_of_a_hint_that_nobody_got_is_refused_once_the_receivers_are_known() -> None:
+def test_an_outcome_of_an_undelivered_hint_is_refused_once_the_receivers_are_known() -> None:
     node = Node()
     hint = Hint("h1", "training", "block", "64", NOW_NS + NANOSECONDS)
     node.registry.receivers.restore([["h0", [1000]]])

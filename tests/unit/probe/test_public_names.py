@@ -49,7 +49,7 @@ def test_every_public_name_is_in_the_reference_once() -> None:
 
 
 @pytest.mark.parametrize("name", document.PUBLIC_MEMBERS)
-def test_what_the_reference_says_of_a_class_is_there(name: str) -> None:
+def test_the_members_of_a_class_in_the_reference_exist(name: str) -> None:
     running = probe.start("reference", socket_path="/nowhere", source="simulated")
     try:
         thing = {"Probe": running, "Tunable": probe.tunable("tile", [1, 2], 1)}[name]
@@ -58,5 +58,5 @@ def test_what_the_reference_says_of_a_class_is_there(name: str) -> None:
         probe.stop()
 
 
-def test_the_committed_reference_is_what_the_docstrings_say() -> None:
+def test_the_committed_reference_equals_the_docstrings() -> None:
     assert (REPOSITORY / "docs" / "api.md").read_text() == document.document(), "run: make docs"

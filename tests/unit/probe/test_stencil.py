@@ -43,7 +43,7 @@ def signals() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("signals")
-def test_the_example_says_what_it_does_and_ends(
+def test_the_example_prints_its_steps_and_ends(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KERNELCAST_SOCKET", f"{tmp_path}/none.sock")

@@ -48,9 +48,7 @@ def test_kernels_are_announced_by_label() -> None:
         ("a", [1], 1, Terms(granularity="minute")),
     ],
 )
-def test_a_wrong_registration_is_told_to_the_programmer(
-    name: str, allowed: list[Any], value: Any, terms: Terms
-) -> None:
+def test_a_wrong_registration_raises_an_error(name: str, allowed: list[Any], value: Any, terms: Terms) -> None:
     with pytest.raises(TunableError, match="tunable"):
         Tunable(name, allowed, value, terms)
 

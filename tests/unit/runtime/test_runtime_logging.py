@@ -62,7 +62,7 @@ def test_library_lines_look_like_ours() -> None:
     assert (line["event"], line["level"], line["logger"]) == ("broker a:1 is down", "error", "kafka")
 
 
-def test_a_level_silences_what_is_below_it() -> None:
+def test_a_level_suppresses_lower_levels() -> None:
     stream = logged(level="warning")
 
     get_logger("bridge").info("caught up")
@@ -91,7 +91,7 @@ def test_an_exception_is_one_json_line() -> None:
     assert json.loads(stream.getvalue())["exception"][0]["exc_type"] == "ValueError"
 
 
-def test_a_repeating_line_passes_once_in_ten_seconds_and_says_how_many_it_stands_for() -> None:
+def test_a_repeating_line_passes_once_in_ten_seconds_with_the_number_of_suppressed_ones() -> None:
     seconds = [100.0]
     limit = RepeatLimit(lambda: seconds[0])
     record = logging.LogRecord("kafka", logging.WARNING, "", 0, "broker %s is down after %d ms", ("a", 17), None)

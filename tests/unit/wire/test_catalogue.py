@@ -14,7 +14,7 @@ from kernelcast.wire.catalogue import (
 )
 
 
-def test_every_name_stands_in_the_catalogue_once() -> None:
+def test_every_name_is_in_the_catalogue_once() -> None:
     assert len(BY_PROMETHEUS_NAME) == len(CATALOGUE)
     assert len(BY_OTLP_NAME) == sum(bool(row.otlp_name) for row in CATALOGUE)
 

@@ -42,7 +42,7 @@ def test_an_event_is_a_cloudevent_of_version_1_0() -> None:
         ({"data": {"hint_id": "x"}}, "unusable data"),
     ],
 )
-def test_what_is_no_hint_is_refused_with_the_reason(change: dict[str, object], message: str) -> None:
+def test_an_invalid_hint_is_refused_with_the_reason(change: dict[str, object], message: str) -> None:
     event = {**events.to_event(HINT, source="/s", time_ns=1), **change}
     with pytest.raises(EventError, match=message):
         events.hint_from(event)

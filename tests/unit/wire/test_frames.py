@@ -89,7 +89,7 @@ def test_control_frames_survive_the_socket(frame: frames.Frame) -> None:
     assert frames.decode(packet) == frame
 
 
-def test_what_is_too_long_for_a_packet_is_split_and_no_packet_is_too_long() -> None:
+def test_frames_that_are_too_long_for_a_packet_are_split_and_no_packet_is_too_long() -> None:
     totals = DurationTotals()
     for index in range(200):
         totals.observe(1000 + 137 * index * index)

@@ -10,7 +10,7 @@ durations_ns = st.integers(min_value=0, max_value=10**14)
 
 
 @given(st.integers(min_value=1, max_value=10**14))
-def test_a_duration_lies_within_its_bucket(duration_ns: int) -> None:
+def test_a_duration_is_within_its_bucket(duration_ns: int) -> None:
     index = bucket_index(duration_ns)
     assert 2 ** (index / 8) * 1e9 * (1 - 1e-12) <= duration_ns <= 2 ** ((index + 1) / 8) * 1e9 * (1 + 1e-12)
 
@@ -23,7 +23,7 @@ def test_a_power_of_two_counts_below_its_own_bound(exponent: int) -> None:
 
 
 @given(st.lists(durations_ns, max_size=60))
-def test_the_classic_ladder_counts_what_the_raw_values_say(values: list[int]) -> None:
+def test_the_classic_buckets_have_the_counts_of_the_raw_values(values: list[int]) -> None:
     totals = DurationTotals()
     for value in values:
         totals.observe(value)

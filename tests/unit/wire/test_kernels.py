@@ -35,7 +35,7 @@ def test_kernels_that_differ_keep_their_own_identity(first: str, second: str) ->
     assert kernel_id(normalise(first)) != kernel_id(normalise(second))
 
 
-def test_a_label_is_readable_short_and_tells_equal_heads_apart() -> None:
+def test_a_label_is_readable_short_and_distinguishes_equal_prefixes() -> None:
     first, second = ("void " + "n" * 100 + end for end in ("a", "b"))
     assert label(first)[:80] == label(second)[:80] == "n" * 80
     assert label(first) != label(second)

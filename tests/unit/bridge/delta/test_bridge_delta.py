@@ -65,7 +65,7 @@ def test_what_came_while_no_bridge_ran_is_counted_without_a_snapshot_too_but_onc
     assert world.own("beginnings_total", cause="missing") == 1
 
 
-def test_the_next_owner_of_a_partition_goes_on_where_the_last_one_stopped() -> None:
+def test_the_next_owner_of_a_partition_continues_where_the_last_one_stopped() -> None:
     world = World()
     world.start()
     world.produce(1)
@@ -255,7 +255,7 @@ def test_the_total_of_a_series_that_has_ended_rests_and_is_dropped_with_its_snap
 
 
 @pytest.mark.parametrize("restarted", [True, False])
-def test_a_series_that_returns_after_it_has_ended_goes_on_with_its_total(restarted: bool) -> None:  # noqa: FBT001  parameter
+def test_a_series_that_returns_after_its_end_continues_its_total(restarted: bool) -> None:  # noqa: FBT001  parameter
     world = World()
     world.start()
     world.produce(1)
@@ -282,7 +282,7 @@ def test_a_message_that_is_sent_again_after_its_series_has_ended_is_not_counted_
     assert world.own("points_total", outcome="duplicate") == 1
 
 
-def test_a_series_that_may_have_gone_on_at_another_replica_begins_anew_when_it_returns() -> None:
+def test_a_series_that_may_have_continued_on_another_replica_restarts_when_it_returns() -> None:
     world = World()
     world.kafka.logs[P0], world.kafka.logs[P1] = [], []
     world.start(P0)

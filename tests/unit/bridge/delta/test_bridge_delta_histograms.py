@@ -166,7 +166,7 @@ batches = st.lists(st.tuples(st.lists(observations, max_size=6), st.integers(-2,
 
 
 @given(batches, st.integers(1, 4), st.integers(0, 11))
-def test_any_split_of_observations_comes_to_the_histogram_of_all(
+def test_any_split_of_observations_gives_the_histogram_of_all(
     deltas: list[tuple[list[float], int]], at_once: int, restart_at: int
 ) -> None:
     meter = Meter()

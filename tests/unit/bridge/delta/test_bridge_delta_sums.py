@@ -27,7 +27,7 @@ def test_integers_stay_exact_beyond_what_doubles_hold() -> None:
     assert (numbers.integer.tolist(), numbers.flags.tolist()) == ([2**53 + 4], [IS_INTEGER])
 
 
-def test_a_sum_that_would_not_fit_begins_anew_instead_of_wrapping_around() -> None:
+def test_a_sum_that_would_not_fit_restarts_instead_of_wrapping_around() -> None:
     meter = Meter()
     assert meter.sums(*line(2**63 - 2, 5))[-1] == (20, 30, 5)
     assert meter.counted["overflow"] == 1
@@ -37,7 +37,7 @@ def test_doubles_and_integers_of_one_series_are_added_as_doubles() -> None:
     assert [value for _, _, value in Meter().sums(*line(2, 0.5, 3))] == [2, 2.5, 5.5]
 
 
-def test_what_is_cumulative_already_passes_untouched() -> None:
+def test_cumulative_points_pass_unchanged() -> None:
     meter = Meter()
     body = sums(line(3, 4), temporality=AGGREGATION_TEMPORALITY_CUMULATIVE)
     decoded = meter.take(body)
@@ -86,7 +86,7 @@ def test_a_point_in_the_middle_of_a_gap_leaves_two() -> None:
     assert Meter().sums(a, e, c, d, b)[-1] == (10, 60 + 3, 31)
 
 
-def test_a_producer_started_again_goes_on_counting_in_the_same_series() -> None:
+def test_a_restarted_producer_continues_counting_in_the_same_series() -> None:
     meter = Meter()
     assert meter.sums(Delta(10, 20, 3), Delta(500, 510, 4)) == [(10, 20, 3), (10, 510, 7)]
     assert meter.counted["gap"] == 1
@@ -146,7 +146,7 @@ def test_a_sum_that_is_not_monotonic_may_fall() -> None:
     assert numbers.value.tolist() == [3, -2]
 
 
-def test_a_series_without_a_value_for_now_goes_on_with_its_total() -> None:
+def test_a_series_without_a_present_value_continues_its_total() -> None:
     meter = Meter()
     meter.sums(*line(3))
     absent = meter.take(sums([Delta(20, 30, None)])).numbers
@@ -175,7 +175,7 @@ def test_resting_totals_make_room_for_live_series_the_longest_resting_first() ->
     assert meter.counted["limit"] == 1
 
 
-def test_a_series_that_returns_after_it_expired_begins_anew_with_a_new_start() -> None:
+def test_a_series_that_returns_after_it_expired_has_a_new_start() -> None:
     meter = Meter()
     meter.sums(*line(3))
     meter.totals.free(meter.totals.expired({0: LATE_MS + 1}))
@@ -231,7 +231,7 @@ anything = st.builds(
 
 
 @given(st.lists(anything, max_size=40), st.integers(1, 7))
-def test_any_points_in_any_order_come_to_what_the_slow_way_says(points: list[Delta], at_once: int) -> None:
+def test_any_points_in_any_order_give_the_result_of_the_slow_oracle(points: list[Delta], at_once: int) -> None:
     meter, slow = Meter(), {"a": Slow(), "b": Slow()}
     expected: dict[str, int] = {}
     seen = []

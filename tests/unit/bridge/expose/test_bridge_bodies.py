@@ -28,7 +28,7 @@ def bodies_of(store: SeriesStore) -> tuple[Bodies, list[int]]:
     return Bodies(store, lambda _seconds, length: lengths.append(length)), lengths
 
 
-def test_slow_readers_of_a_large_page_share_it_and_nobody_else_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_readers_of_a_large_page_share_its_only_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT_BYTES", 0)
     store = exposed_store()
     updated(store, 1)

@@ -45,7 +45,7 @@ numbers = st.one_of(
 
 
 @given(st.lists(st.tuples(names, attributes, numbers), max_size=15))
-def test_prometheus_own_parser_reads_back_what_went_in(entries: list[tuple[str, Attributes, float]]) -> None:
+def test_prometheus_own_parser_reads_back_the_same_series(entries: list[tuple[str, Attributes, float]]) -> None:
     store = exposed_store()
     identities = [gauge(f"m.{name}", attributes=given_labels) for name, given_labels, _ in entries]
     points = [Point(i, value, i + 1) for i, (_, _, value) in enumerate(entries)]

@@ -54,7 +54,7 @@ entries_of = st.tuples(names, attributes, st.floats(), st.integers(0, 2**63 - 1)
 
 
 @given(st.lists(entries_of, max_size=15))
-def test_the_strict_parser_reads_back_what_went_in(entries: list[tuple[str, Attributes, float, int, bool]]) -> None:
+def test_the_strict_parser_reads_back_the_same_series(entries: list[tuple[str, Attributes, float, int, bool]]) -> None:
     store = exposed_store()
     identities = [
         (counter if counts else gauge)(f"m.{counts:d}.{name}", attributes=given_labels, description='A "b" \\ \n.')
@@ -105,7 +105,7 @@ def test_an_info_is_one_only_where_its_name_says_so_and_is_free() -> None:
     assert types(store) == {"a": "info", "b": "gauge", "c": "counter", "c_info": "gauge", "d": "unknown"}
 
 
-def test_a_unit_is_told_where_the_name_ends_with_it() -> None:
+def test_a_unit_is_written_where_the_name_ends_with_it() -> None:
     store = placed(
         placement("a_seconds", Kind.GAUGE, "seconds"),
         placement("b_bytes_total", Kind.COUNTER, "bytes"),
@@ -130,7 +130,7 @@ def test_histograms_of_both_kinds_are_legal_and_tell_since_when_they_count() -> 
         assert "_created" not in written(shown.store.snapshot())
 
 
-def test_a_start_is_not_told_where_nobody_said_it_or_the_name_is_taken() -> None:
+def test_a_start_is_not_exposed_if_it_is_unknown_or_the_name_is_taken() -> None:
     store = exposed_store()
     store.apply(decoded([Point(0, 5, 1)]), come_from(), Known(lambda _: counter("a")))
     assert "_created" not in written(store.snapshot(), created=True)

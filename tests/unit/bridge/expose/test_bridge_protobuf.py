@@ -40,7 +40,7 @@ numbers = st.one_of(st.floats(), st.integers(-(2**63), 2**63 - 1))
 
 
 @given(st.lists(st.tuples(names, attributes, numbers, st.booleans()), max_size=15))
-def test_the_message_classes_read_back_what_went_in(entries: list[tuple[str, Attributes, float, bool]]) -> None:
+def test_the_message_classes_read_back_the_same_series(entries: list[tuple[str, Attributes, float, bool]]) -> None:
     store = exposed_store()
     identities = [
         (counter if counts else gauge)(f"m.{counts:d}.{name}", attributes=given_labels, description='Says "all"\\\n.')
@@ -148,7 +148,7 @@ def test_an_explicit_histogram_has_its_classic_buckets_and_no_native_part() -> N
     assert (histogram.sample_count, histogram.sample_sum, histogram.zero_threshold) == (12, 10.0, 0.0)
 
 
-def test_a_sum_that_nobody_gave_is_not_a_number_and_not_zero() -> None:
+def test_a_missing_sum_is_not_a_number_and_not_zero() -> None:
     shown = Shown()
     shown.read(exponential(positive=[1], total=None))
     assert math.isnan(read(shown.store.snapshot())[0].metric[0].histogram.sample_sum)

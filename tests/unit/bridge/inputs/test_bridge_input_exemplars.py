@@ -28,7 +28,7 @@ def exemplars(page: bytes) -> Shown:
     }
 
 
-def test_the_python_clients_exemplars_come_out_as_they_went_in() -> None:
+def test_the_python_clients_exemplars_are_exposed_unchanged() -> None:
     registry = CollectorRegistry()
     Counter("jobs", "Jobs.", registry=registry).inc(3, {"trace_id": TRACE, "x": "a\\c\nd"})
     latency = Histogram("latency", "Latency.", registry=registry, buckets=(1, 5))

@@ -108,7 +108,7 @@ def test_labels_that_many_points_share_cannot_cost_gigabytes() -> None:
         ("{format: influx, value: '@.v'}", "value belong to the format json"),
     ],
 )
-def test_a_wrong_mapping_is_told_with_its_path_and_what_to_write(entry: str, complaint: str, tmp_path: Path) -> None:
+def test_a_wrong_mapping_is_refused_with_its_path_and_a_remedy(entry: str, complaint: str, tmp_path: Path) -> None:
     file = tmp_path / "kernelcast.yaml"
     file.write_text(f"bridge:\n  formats:\n    t: {entry}\n")
     with pytest.raises(ConfigurationError) as raised:

@@ -62,7 +62,7 @@ def test_enumerations_come_as_numbers_or_names(temporality: object) -> None:
     assert (source.identity(0).temporality, source.identity(0).monotonic) == (2, True)
 
 
-def test_names_that_nobody_knows_and_nulls_are_passed_over() -> None:
+def test_unknown_names_and_nulls_are_skipped() -> None:
     decoded = OtlpJson().decode([export({"asInt": 1, "invented": {"a": [1]}, "startTimeUnixNano": None})])
     assert (decoded.failures, decoded.numbers.integer.tolist()) == ((), [1])
 
@@ -84,7 +84,7 @@ def test_names_that_nobody_knows_and_nulls_are_passed_over() -> None:
         (export({"attributes": [{"key": 1}]}), "attributes[0].key is 1; text"),
     ],
 )
-def test_a_wrong_message_is_refused_whole_and_told_where_it_is_wrong(body: bytes, where: str) -> None:
+def test_a_wrong_message_is_refused_whole_with_the_place_of_the_fault(body: bytes, where: str) -> None:
     decoded = OtlpJson().decode([export({"asInt": 1}), body, export({"asInt": 3})])
     [(index, error)] = decoded.failures
     assert index == 1

@@ -136,7 +136,7 @@ def test_a_page_with_a_wrong_line_is_refused_whole_and_says_why(line: bytes) -> 
     assert "look at the producer" in str(error)
 
 
-def test_what_the_python_client_exposes_arrives_as_its_own_parser_reads_it() -> None:
+def test_pages_of_the_python_client_arrive_as_its_own_parser_reads_them() -> None:
     registry = CollectorRegistry()
     Counter("jobs", 'Jobs "done".', ["queue"], registry=registry).labels('a"b\\c\nd').inc(3)
     Gauge("temperature", "t", registry=registry).set(-1.5)
@@ -201,7 +201,7 @@ def test_a_gauge_of_a_programs_own_stays_one_whatever_it_is_called(page: str) ->
     assert points == {"jobs_total": (3, 0), "jobs_created": (17, 0)}
 
 
-def test_a_start_time_that_is_no_time_is_not_told() -> None:
+def test_an_invalid_start_time_is_not_exposed() -> None:
     page = "# HELP x_total X\n# TYPE x_total counter\nx_total 3\n# HELP x_created X\n# TYPE x_created gauge\n"
     for value in ("NaN", "+Inf", "-1", "0", "1e300"):
         point = one(PrometheusText(), f"{page}x_created {value}\n".encode())

@@ -77,7 +77,7 @@ def test_pages_and_export_requests_are_recognised(seed: int) -> None:
 
 
 @pytest.mark.parametrize("body", [b'{"v": 1}', b"hello", b"hello world", b"\x00\x01\x02", b"\xff" * 40, b"   "])
-def test_what_is_no_format_is_not_taken_for_one(body: bytes) -> None:
+def test_text_without_a_known_format_is_not_taken_for_one(body: bytes) -> None:
     assert sniff(body) is None
 
 
@@ -126,7 +126,7 @@ def test_a_series_that_two_formats_write_stays_with_the_first_and_the_other_is_c
     assert made.own("kernelcast_bridge_discarded_points_total", cause="second_writer") == 1
 
 
-def test_names_come_before_patterns_and_our_own_topics_stay_what_they_are() -> None:
+def test_names_have_priority_over_patterns_and_own_topics_keep_their_format() -> None:
     formats = {"^tele.*": "influx", "telegraf-json": "otlp_json"}
     selection = Selection(Decoder(), {name: TopicFormat.model_validate(entry) for name, entry in formats.items()})
     topics = ("telegraf", "telegraf-json", "kernelcast.kernels", "other")
@@ -180,7 +180,7 @@ def test_a_bomb_is_refused_before_it_goes_off(encoding: str, body: bytes) -> Non
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "snappy"])
-def test_what_is_not_packed_as_its_header_says_is_refused(encoding: str) -> None:
+def test_a_body_without_the_compression_in_its_header_is_refused(encoding: str) -> None:
     selection = Selection(Decoder())
     headers = (("content-encoding", encoding.encode()),)
     [group] = selection.groups([Record(("t", 0, 0), b"\xf0up 1", 0, header_items=headers)])
@@ -195,7 +195,7 @@ def test_kernelcasts_own_topics_decode_beside_other_formats_in_one_batch() -> No
     assert (found["up"], found["cuda_kernel_launches_total"]) == (1, 7)
 
 
-def test_numbers_of_series_that_went_are_given_back_to_their_input() -> None:
+def test_numbers_of_removed_series_are_returned_to_their_input() -> None:
     made = site(text="prometheus")
     for turn in range(5):
         write(made.kafka, "text", f'up{{turn="{turn}"}} 1\n'.encode())

@@ -54,7 +54,7 @@ def test_a_series_has_the_same_hash_in_every_process() -> None:
     assert stable_hash("up", b'instance="host-1",job="a"') == 1244522356241358569
 
 
-def test_when_something_last_came_from_a_producer_is_known_even_where_it_is_older_than_what_is_stored() -> None:
+def test_the_last_sample_of_a_producer_is_known_even_if_it_is_older_than_the_stored_one() -> None:
     store = exposed_store()
     put(store, gauge(), Point(0, 1.0, 500_000_000), append_ms=1_000)
     put(store, gauge(), Point(0, 1.0, 400_000_000), offset=1, append_ms=2_000, partition=1)

@@ -94,7 +94,7 @@ def test_a_partition_without_a_leader_waits_alone_and_is_read_from_where_it_shou
     assert site.intake.ownership.readiness() == (True, "")
 
 
-def test_a_topic_that_is_deleted_and_made_again_goes_on_from_its_new_beginning() -> None:
+def test_a_topic_that_is_deleted_and_created_again_is_read_from_its_new_beginning() -> None:
     site = Site()
     site.kafka.at_once = 100
     site.kafka.assign(site.intake, P0)
@@ -280,7 +280,7 @@ def test_the_time_until_a_scrape_shows_a_point_is_observed_once_and_not_while_it
     assert site.own("kernelcast_bridge_event_to_scrape_seconds_sum", topic="kernels") == pytest.approx(5.0)
 
 
-def test_what_was_stored_after_a_scrape_began_waits_for_the_next() -> None:
+def test_points_stored_during_a_scrape_wait_for_the_next_one() -> None:
     site = Site()
     site.kafka.assign(site.intake, P0)
     site.export(0, launches(1, time_ns=site.clock.now_ns()))
@@ -292,7 +292,7 @@ def test_what_was_stored_after_a_scrape_began_waits_for_the_next() -> None:
     assert site.own("kernelcast_bridge_event_to_scrape_seconds_count", topic="kernels") == 1
 
 
-def test_lag_is_told_in_seconds_and_gone_with_its_partition() -> None:
+def test_lag_is_exposed_in_seconds_and_removed_with_its_partition() -> None:
     site = Site()
     site.kafka.assign(site.intake, P0)
     for number in range(3):

@@ -244,7 +244,7 @@ def test_a_bridge_that_has_all_partitions_of_a_topic_holds_nothing() -> None:
     assert group.drops == []
 
 
-def test_a_replica_that_takes_over_all_partitions_exposes_what_it_held() -> None:
+def test_a_replica_that_takes_over_all_partitions_exposes_its_held_series() -> None:
     group, first, second = growing()
     grow(group, NEW)
     group.give(second, NEW)
@@ -263,7 +263,7 @@ def test_nothing_of_a_topic_that_is_new_altogether_is_held() -> None:
     assert group.shown(second) == {"relu": 2, "silu": 1}
 
 
-def test_a_bridge_that_joins_holds_what_is_new_in_the_partitions_that_are_younger_than_the_others() -> None:
+def test_a_bridge_that_joins_holds_new_series_of_partitions_that_are_younger_than_the_others() -> None:
     group, first, _ = growing(seconds_before=400)
     grow(group, NEW, LATER)
     group.give(first, LATER)

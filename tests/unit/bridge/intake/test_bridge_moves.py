@@ -31,7 +31,7 @@ def grown(*, seconds_ago: int, seconds_before: int = 150) -> Group:
     return group
 
 
-def test_an_old_partition_that_another_replica_reads_again_shows_nothing_of_what_has_moved() -> None:
+def test_an_old_partition_that_another_replica_reads_again_exposes_no_moved_series() -> None:
     group = grown(seconds_ago=180)
     group.take(group.bridges[0], OLD)
     second = group.bridge(OLD)
@@ -43,7 +43,7 @@ def test_an_old_partition_that_another_replica_reads_again_shows_nothing_of_what
 
 
 @pytest.mark.parametrize("first", [OLD, LIVE])
-def test_a_replica_that_reads_old_and_live_partitions_shows_nothing_of_what_has_moved(first: int) -> None:
+def test_a_replica_that_reads_old_and_live_partitions_exposes_no_moved_series(first: int) -> None:
     group = grown(seconds_ago=180)
     group.take(group.bridges[0], OLD, LIVE)
     second = group.bridge(first)
@@ -54,7 +54,7 @@ def test_a_replica_that_reads_old_and_live_partitions_shows_nothing_of_what_has_
     assert group.falls == []
 
 
-def test_what_has_moved_away_from_all_partitions_of_a_replica_ends_there_though_it_reads_nothing() -> None:
+def test_series_that_left_all_partitions_of_a_replica_end_there_though_it_reads_nothing() -> None:
     group = grown(seconds_ago=20)
     second = group.bridge(OLD)
     group.read_all()
@@ -63,7 +63,7 @@ def test_what_has_moved_away_from_all_partitions_of_a_replica_ends_there_though_
     assert group.shown(second) == {}
 
 
-def test_a_replica_that_reads_an_old_partition_slowly_shows_nothing_of_what_has_moved() -> None:
+def test_a_replica_that_reads_an_old_partition_slowly_exposes_no_moved_series() -> None:
     group = grown(seconds_ago=50)
     group.take(group.bridges[0], OLD)
     second = group.bridge(OLD, at_once=10)
@@ -117,7 +117,7 @@ def test_a_kafka_that_stands_still_ends_nothing_when_partitions_are_read_again()
     assert (group.shown(first), group.shown(second)) == ({"relu": 150}, {"gemm": 150})
 
 
-def test_the_end_of_a_partition_without_messages_there_ends_nothing_early_and_what_has_moved_in_time() -> None:
+def test_the_end_of_an_empty_partition_ends_no_series_early_and_moved_series_in_time() -> None:
     group = grown(seconds_ago=180)
     group.kafka.write("kernels", OLD, None, append_ms=0, kind=MARKER)
     group.take(group.bridges[0], OLD)
@@ -131,7 +131,7 @@ def test_the_end_of_a_partition_without_messages_there_ends_nothing_early_and_wh
     assert group.falls == []
 
 
-def test_without_an_answer_about_the_newest_append_time_what_has_moved_ends_with_the_next_message() -> None:
+def test_without_an_answer_about_the_newest_append_time_moved_series_end_with_the_next_message() -> None:
     group = grown(seconds_ago=180)
     group.kill(group.bridges[0])
     second = group.bridge()
@@ -175,7 +175,7 @@ def test_a_broker_whose_clock_is_behind_the_others_ends_nothing() -> None:
     assert owner.heard_ms(0) == {0: 111_000, 1: 230_000}
 
 
-def test_messages_that_are_skipped_keep_what_was_there_from_ending() -> None:
+def test_skipped_messages_keep_their_series_from_ending() -> None:
     owner = ownership({0: 100_000, 1: 400_000})
     owner.jump(owner.owned()[0], to=5, high=9)
     assert owner.heard_ms(0) == {0: 100_000, 1: 400_000}
@@ -184,9 +184,7 @@ def test_messages_that_are_skipped_keep_what_was_there_from_ending() -> None:
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_what_a_partition_shows_while_it_is_read_again_is_never_exposed_of_a_series_that_another_had(
-    *, kill: bool
-) -> None:
+def test_a_partition_that_is_read_again_never_exposes_series_of_another_partition(*, kill: bool) -> None:
     group = grown(seconds_ago=20, seconds_before=30)
     first = group.bridges[0]
     group.take(first, OLD)
@@ -221,7 +219,7 @@ def test_the_total_of_a_series_that_moved_while_no_bridge_ran_is_exposed_whole(l
     assert group.falls == []
 
 
-def test_a_bridge_that_was_stopped_and_taken_over_exposes_only_what_is_new_of_series_that_moved() -> None:
+def test_a_stopped_and_replaced_bridge_exposes_only_new_values_of_moved_series() -> None:
     group = grown(seconds_ago=20, seconds_before=30)
     group.kill(group.bridges[0])
     for _ in range(30):
@@ -304,7 +302,7 @@ class Store:
 
 
 @pytest.mark.parametrize("kind", [number, explicit, exponential, summary])
-def test_no_kind_of_point_of_a_hidden_partition_changes_what_is_exposed_and_none_is_lost(
+def test_no_kind_of_point_of_a_hidden_partition_changes_the_page_and_none_is_lost(
     kind: Callable[[metrics_pb2.Metric], Any],
 ) -> None:
     site = Store(kind)

@@ -29,7 +29,7 @@ POISON = [
 ]
 
 
-def test_poison_is_put_aside_and_counted_and_everything_else_goes_on() -> None:
+def test_undecodable_messages_become_dead_letters_and_the_rest_is_processed() -> None:
     site = Site()
     site.kafka.at_once = 100
     site.kafka.assign(site.intake, P0)
@@ -59,7 +59,7 @@ def test_no_bytes_stop_it(bodies: list[bytes]) -> None:
     assert values(site.store, LAUNCHES)[-1:] == [1]
 
 
-def test_poison_is_put_aside_once_however_often_it_is_read() -> None:
+def test_an_undecodable_message_becomes_one_dead_letter_however_often_it_is_read() -> None:
     site = Site()
     site.kafka.assign(site.intake, P0)
     site.export(0, launches(1, time_ns=1))
@@ -77,7 +77,7 @@ def test_poison_is_put_aside_once_however_often_it_is_read() -> None:
     assert again.own("kernelcast_bridge_deadletters_left_total", reason="repeated") == 1
 
 
-def test_a_dead_letter_that_is_read_is_not_put_aside_again() -> None:
+def test_a_dead_letter_that_is_read_makes_no_second_dead_letter() -> None:
     site = Site()
     site.kafka.assign(site.intake, (DEADLETTER.name, 0))
     site.kafka.write(DEADLETTER.name, 0, b"poison", append_ms=1)

@@ -135,7 +135,7 @@ def test_offsets_committed_for_the_old_log_are_not_those_of_the_new_one() -> Non
     assert group.shown(site, ORDERS) == {"gemm": 60}
 
 
-def test_an_end_that_kafka_names_late_bounds_what_is_remembered() -> None:
+def test_a_late_end_offset_from_kafka_bounds_the_remembered_messages() -> None:
     group = with_ids(WITHOUT_IDS)
     old_log(group)
     (site,) = group.bridges
@@ -152,7 +152,7 @@ def test_an_end_that_kafka_names_late_bounds_what_is_remembered() -> None:
     assert group.shown(site, ORDERS) == {"gemm": 20}
 
 
-def test_a_message_of_the_new_log_that_cannot_be_read_is_put_aside() -> None:
+def test_an_undecodable_message_of_the_new_log_becomes_a_dead_letter() -> None:
     group = with_ids(WITH_IDS)
     old_log(group)
     (site,) = group.bridges
@@ -165,7 +165,7 @@ def test_a_message_of_the_new_log_that_cannot_be_read_is_put_aside() -> None:
     assert [message.offset() for message, _ in site.shelf.messages] == [0]
 
 
-def test_the_id_of_a_topic_that_is_not_told_changes_nothing() -> None:
+def test_an_unknown_topic_id_changes_nothing() -> None:
     group = with_ids(WITH_IDS)
     old_log(group)
     (site,) = group.bridges

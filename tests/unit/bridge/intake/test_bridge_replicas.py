@@ -75,7 +75,7 @@ def test_nothing_shows_until_all_partitions_have_caught_up_because_a_series_may_
     assert replica.site.intake.ownership.readiness() == (True, "")
 
 
-def test_a_partition_that_nobody_leads_holds_the_others_up_for_a_minute_and_no_longer() -> None:
+def test_a_partition_without_a_leader_delays_the_others_for_a_minute_and_no_longer() -> None:
     replica = alone(ListKafka(two_partitions().kafka.logs, leaderless={P1}))
     replica.run()
     assert page(replica.site.store) == ""
@@ -132,7 +132,7 @@ def test_no_topic_at_all_is_ready() -> None:
     assert replica.site.intake.ownership.readiness() == (True, "")
 
 
-def test_each_replica_puts_its_share_of_the_poison_aside() -> None:
+def test_each_replica_sends_its_share_of_undecodable_messages_to_the_dead_letters() -> None:
     writer = Site()
     for number in range(2):
         writer.kafka.write("kernels", number, b"poison", append_ms=1_000_000)

@@ -61,7 +61,7 @@ def test_a_series_that_ended_in_an_outage_disappears_within_two_times_to_live_af
     assert set(group.shown(site)) == set(group.shown(site, ORDERS)) == {"gemm"}
 
 
-def test_a_kafka_in_which_nothing_is_written_any_more_but_answers_ends_what_is_silent() -> None:
+def test_silent_series_end_while_kafka_answers_and_nothing_is_written() -> None:
     group = Group(TTL_SECONDS)
     site = group.bridge(0)
     group.live(40, {"gemm": 0})

@@ -63,7 +63,7 @@ def test_a_commit_that_kafka_accepts_shows_the_series_again() -> None:
     assert site.intake.readiness() == (True, "")
 
 
-def test_a_member_that_has_lost_its_partitions_shows_what_the_group_gives_it_next() -> None:
+def test_a_member_that_has_lost_its_partitions_exposes_its_next_assignment() -> None:
     site = running()
     site.clock.seconds += 60
     site.kafka.fenced = True
@@ -100,7 +100,7 @@ def test_a_pause_within_the_session_hides_nothing_and_asks_nothing() -> None:
     assert site.kafka.waited_commits == 0
 
 
-def test_without_a_group_nobody_takes_partitions_away_so_nothing_is_hidden() -> None:
+def test_without_a_group_partitions_stay_so_nothing_is_hidden() -> None:
     site = running(grouped=False)
     site.clock.seconds += 60
     assert shown(site) == [5]

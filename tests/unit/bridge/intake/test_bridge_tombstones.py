@@ -129,7 +129,7 @@ def test_exemplars_go_with_their_series() -> None:
     assert site.shown() == []
 
 
-def test_the_numbers_of_what_has_gone_are_given_back_to_the_input() -> None:
+def test_the_numbers_of_removed_series_are_returned_to_the_input() -> None:
     fleet = Fleet()
     fleet.send(gauge("a"), gauge("b"), append_ms=10_000, key_hash=1)
     fleet.send(gauge("c"), append_ms=10_000, key_hash=2)
@@ -193,7 +193,7 @@ def test_a_key_has_one_hash_in_every_process_because_kept_totals_have_it() -> No
 
 
 @pytest.mark.parametrize("share", [None, Share(0, 2), Share(1, 2)])
-def test_a_producer_that_has_gone_with_its_key_is_told_of_no_more_until_it_is_back(share: Share | None) -> None:
+def test_a_producer_removed_with_its_key_is_not_exposed_until_it_returns(share: Share | None) -> None:
     fleet = Fleet(share=share)
     ours = [gauge(f"g{i}", resource=resource(str(i), host_name=f"n{i}")) for i in range(8)]
     for i, one in enumerate(ours):
@@ -210,7 +210,7 @@ def test_a_producer_that_has_gone_with_its_key_is_told_of_no_more_until_it_is_ba
     assert fleet.shown(UP) == before
 
 
-def test_a_producer_with_series_under_another_key_is_still_told_of() -> None:
+def test_a_producer_with_series_under_another_key_is_still_exposed() -> None:
     fleet = Fleet()
     fleet.send(gauge("a", resource=resource()), append_ms=10_000, key_hash=1)
     fleet.send(gauge("b", resource=resource()), append_ms=10_000, key_hash=2)
@@ -238,7 +238,7 @@ def totals(world: World) -> dict[str, float]:
     return {dict(labels)["kind"]: value for (name, labels), value in found if name == ORDERS}
 
 
-def test_the_total_of_a_delta_series_begins_anew() -> None:
+def test_the_total_of_a_delta_series_restarts_at_0() -> None:
     world = World()
     world.start()
     world.produce(3)

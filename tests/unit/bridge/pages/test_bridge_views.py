@@ -65,7 +65,7 @@ def test_shards_hold_every_series_once_and_the_processes_own_metrics_once(shards
     assert all(len(part) > 50 / shards for part in parts)
 
 
-def test_what_one_of_several_replicas_keeps_falls_into_all_of_its_shards() -> None:
+def test_the_series_of_one_of_several_replicas_are_in_all_of_its_shards() -> None:
     everything = samples(scraper(store_of(300))().text)
     replicas = [scraper(store_of(300, share=Share(index, 3))) for index in range(3)]
     parts = [samples(scrape(f"?shard={shard}/3").text) for scrape in replicas for shard in range(3)]

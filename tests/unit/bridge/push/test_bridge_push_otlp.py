@@ -98,7 +98,7 @@ def test_a_request_is_no_longer_than_asked() -> None:
     assert [len(points_of([export])) for export in collector.requests] == [2, 2, 2, 1]
 
 
-def test_what_is_for_the_wire_only_is_taken_out_and_the_rest_of_its_message_goes_on() -> None:
+def test_wire_only_points_are_removed_and_the_rest_of_the_message_is_sent() -> None:
     collector = Collector()
     site = site_for(collector)
     totals = DurationTotals()

@@ -29,7 +29,7 @@ def receiver(url: str, transport: httpx.BaseTransport | None = None, **changes: 
     return Receiver(PushSettings.model_validate(given_), clock=ManualClock(), transport=transport)
 
 
-def test_a_success_is_acknowledged_and_what_it_says_is_read() -> None:
+def test_a_success_is_acknowledged_and_its_body_is_read() -> None:
     with server(answer_with(200, b"hello", {"X-Some": "thing"})) as url:
         answer = receiver(url).post(b"body", {})
     assert (answer.verdict, answer.body, answer.headers["x-some"]) == (RetryDecision.ACKNOWLEDGED, b"hello", "thing")
@@ -56,7 +56,7 @@ def test_a_server_that_closes_without_a_word_is_asked_again() -> None:
     assert (answer.verdict, answer.cause) == (RetryDecision.AGAIN, "network")
 
 
-def test_nobody_there_is_asked_again() -> None:
+def test_an_absent_source_is_asked_again() -> None:
     with server(answer_with(200)) as url:
         pass
     assert receiver(url).post(b"body", {}).cause == "network"
@@ -171,7 +171,7 @@ def test_two_destinations_need_two_names_and_two_groups() -> None:
         (500, "native histograms are disabled", RetryDecision.AGAIN, "configuration"),
     ],
 )
-def test_what_a_status_means(status: int, text: str, verdict: RetryDecision, cause: str) -> None:
+def test_the_meaning_of_a_status(status: int, text: str, verdict: RetryDecision, cause: str) -> None:
     assert judge(status, text) == (verdict, cause)
 
 
@@ -184,9 +184,7 @@ def test_a_receiver_says_when_to_come_again_in_seconds_or_as_a_date() -> None:
 
 
 @given(st.lists(st.none() | st.floats(-10, 1e6), max_size=30), st.floats(0, 1))
-def test_no_wait_is_longer_than_its_limits_nor_shorter_than_what_is_asked(
-    asked: list[float | None], chance: float
-) -> None:
+def test_no_wait_is_longer_than_its_limits_nor_shorter_than_requested(asked: list[float | None], chance: float) -> None:
     backoff = Backoff(lambda: chance)
     for each in asked:
         seconds = backoff.next_seconds(each)

@@ -62,7 +62,7 @@ def test_the_end_of_a_series_is_a_stale_marker_to_the_last_bit() -> None:
     assert math.isnan(series.samples[0].value)
 
 
-def test_what_is_for_the_wire_only_stays_there_and_is_counted() -> None:
+def test_wire_only_points_are_not_stored_and_are_counted() -> None:
     bench = Bench()
     sample = Sample(kernel.VARIANT_LAUNCHES, (("variant", "v"),), 10 * MS, 1, MS)
     assert bench.payloads(*exports(sample)) == []
@@ -86,7 +86,7 @@ def test_a_large_batch_makes_several_requests_and_none_is_too_large() -> None:
     assert sum(map(len, seen.values())) == 100
 
 
-def test_series_beyond_the_limit_are_learned_anew_and_none_is_lost() -> None:
+def test_series_beyond_the_limit_are_learned_again_and_none_is_lost() -> None:
     bench = Bench(max_series=1000)
     for batch in range(4):
         samples = [launches(i, 10, name=f"{batch}-{i}") for i in range(600)]
@@ -153,7 +153,7 @@ def test_other_formats_go_out_too_under_their_own_names() -> None:
     assert found["cpu_usage"][1] == [(0.5, 2000)]
 
 
-def test_what_a_stranger_says_of_itself_is_its_target_info() -> None:
+def test_resource_attributes_of_a_foreign_producer_are_its_target_info() -> None:
     request = ExportMetricsServiceRequest()
     resource = request.resource_metrics.add()
     for key, value in (("service.name", "app"), ("service.instance.id", "i"), ("host.name", "h")):

@@ -93,7 +93,7 @@ def test_a_clock_that_was_ahead_and_is_put_right_blocks_nothing() -> None:
         assert values(site.store, LAUNCHES) == [number]
 
 
-def test_numbers_of_series_that_went_are_given_back_to_the_decoder() -> None:
+def test_numbers_of_removed_series_are_returned_to_the_decoder() -> None:
     site = Site(ttl_seconds=10)
     site.kafka.assign(site.intake, P0)
     for generation in range(20):

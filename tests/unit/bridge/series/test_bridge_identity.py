@@ -54,7 +54,7 @@ def test_a_restart_and_late_messages_from_before_it_are_no_sign_of_two_producers
     assert producers.conflicts == {}
 
 
-def test_a_start_time_that_is_computed_anew_each_time_is_no_sign_of_two_producers() -> None:
+def test_a_start_time_that_is_computed_each_time_is_no_sign_of_two_producers() -> None:
     producers = Producers("counter")
     for number in range(10):
         producers.send(number, 10 * number, start_seconds=-100 + number % 2)

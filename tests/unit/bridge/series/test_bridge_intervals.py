@@ -114,7 +114,7 @@ def test_a_partition_that_lags_behind_the_others_keeps_its_series() -> None:
     assert site.own("kernelcast_bridge_removed_series_total", cause="expired") == 0
 
 
-def test_a_bridge_that_was_suspended_first_reads_what_it_has_missed() -> None:
+def test_a_suspended_bridge_first_reads_the_missed_messages() -> None:
     site = fleet(P0, P1)
     live(site, 1200, lambda second: second % 10 == 0, pulse=1)
     site.clock.seconds += 200
@@ -124,7 +124,7 @@ def test_a_bridge_that_was_suspended_first_reads_what_it_has_missed() -> None:
     assert live(site, 100, lambda second: second % 10 == 0, pulse=1) == list(range(100))
 
 
-def test_a_replay_shows_what_was_there_and_ends_what_had_ended() -> None:
+def test_reading_again_exposes_live_series_and_ends_ended_ones() -> None:
     site = fleet()
     for second in range(1200):
         site.clock.seconds += 1

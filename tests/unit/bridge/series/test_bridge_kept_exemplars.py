@@ -96,7 +96,7 @@ def test_exemplars_go_with_their_series_and_another_series_in_its_place_has_none
     assert site.shown() == []
 
 
-def test_a_snapshot_shows_what_was_there_when_it_was_taken() -> None:
+def test_a_snapshot_has_the_series_of_its_moment() -> None:
     site = Site()
     site.count(exemplar(1, 1))
     snapshot = site.store.snapshot()

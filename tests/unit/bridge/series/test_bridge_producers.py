@@ -18,7 +18,7 @@ from kernelcast.columnar import PointType, SeriesIdentity, Temporality
 AGE = "kernelcast_producer_last_sample_age_seconds"
 
 
-def test_a_producer_is_up_while_samples_come_and_its_age_is_told_by_kafkas_clock() -> None:
+def test_a_producer_is_up_while_samples_arrive_and_its_age_is_by_kafkas_clock() -> None:
     fleet = Fleet()
     fleet.send(gauge(resource=resource("a")), append_ms=10_000)
     fleet.send(gauge(resource=resource("b")), append_ms=12_000)
@@ -45,7 +45,7 @@ def test_a_producer_is_down_after_three_of_its_own_intervals_without_a_sample(in
     assert fleet.shown(UP) == {"a": 0}
 
 
-def test_a_producer_whose_interval_nobody_knows_yet_is_up_for_a_time_to_live() -> None:
+def test_a_producer_with_an_unknown_interval_is_up_for_a_time_to_live() -> None:
     fleet = Fleet()
     fleet.send(gauge(resource=resource()), append_ms=10_000)
     fleet.look(10_000 + TTL_MS)
@@ -54,7 +54,7 @@ def test_a_producer_whose_interval_nobody_knows_yet_is_up_for_a_time_to_live() -
     assert fleet.shown(UP) == {"a": 0}
 
 
-def test_a_producer_that_has_stopped_is_told_of_beyond_its_series_and_then_no_more() -> None:
+def test_a_stopped_producer_is_exposed_longer_than_its_series_and_then_removed() -> None:
     fleet = Fleet()
     fleet.send(gauge(resource=resource(host_name="n1")), append_ms=10_000)
     fleet.look(10_000)
@@ -119,7 +119,7 @@ def test_who_has_no_name_is_no_producer() -> None:
     assert fleet.info() == []
 
 
-def test_series_of_producers_beyond_the_limit_are_shown_all_the_same_and_counted() -> None:
+def test_series_of_producers_beyond_the_limit_are_exposed_and_counted() -> None:
     fleet = Fleet(SeriesStore(SeriesLimits(), producers=ProducerRules(most=2)))
     outcomes = fleet.send(*(gauge(resource=resource(str(i))) for i in range(5)), append_ms=10_000)
     fleet.look(10_000)
@@ -130,7 +130,7 @@ def test_series_of_producers_beyond_the_limit_are_shown_all_the_same_and_counted
     assert fleet.store.occupancy().used["producers"] == 1
 
 
-def test_of_replicas_that_share_series_out_exactly_one_tells_of_each_producer() -> None:
+def test_exactly_one_of_the_sharded_replicas_reports_each_producer() -> None:
     identities = [gauge(resource=resource(str(i), host_name=f"n{i}")) for i in range(20)]
     replicas = [Fleet(share=Share(index, 3)) for index in range(3)]
     for fleet in replicas:
@@ -141,7 +141,7 @@ def test_of_replicas_that_share_series_out_exactly_one_tells_of_each_producer() 
         assert sorted(instances) == sorted(str(i) for i in range(20))
 
 
-def test_a_replica_tells_the_age_of_a_producer_whose_own_series_another_keeps() -> None:
+def test_a_replica_exposes_the_age_of_a_producer_whose_series_another_keeps() -> None:
     identities = [gauge(resource=resource(str(i))) for i in range(20)]
     for fleet in (Fleet(share=Share(index, 3)) for index in range(3)):
         for append_ms in (10_000, 20_000):
@@ -213,7 +213,7 @@ def test_target_info_that_a_stranger_brings_is_left_to_it() -> None:
     assert fleet.info() == []
 
 
-def test_a_stranger_cannot_write_what_the_bridge_says_of_producers() -> None:
+def test_a_foreign_producer_cannot_write_the_bridges_metrics_of_producers() -> None:
     fleet = Fleet(SeriesStore(SeriesLimits(), producers=ProducerRules(), reserved=frozenset({UP})))
     fleet.store.expose(0, exposed=True)
     outcomes = fleet.send(gauge("kernelcast.producer.up", resource=resource("a")), append_ms=10_000)
@@ -255,7 +255,7 @@ def test_a_limit_that_is_near_can_be_alerted_on_before_it_is_reached() -> None:
     assert fleet.store.occupancy().used["series_per_metric"] == pytest.approx(0.8)
 
 
-def test_what_the_limits_keep_out_stands_among_the_bridges_own_metrics_and_starts_at_zero() -> None:
+def test_refusals_by_limits_are_among_the_bridges_own_metrics_and_start_at_zero() -> None:
     fleet = Fleet(SeriesStore(SeriesLimits(series=1), producers=ProducerRules()))
     registry = CollectorRegistry()
     registry.register(OccupancyCollector(fleet.store.occupancy))
@@ -304,7 +304,7 @@ def test_the_first_help_of_a_metric_stays_and_others_are_counted() -> None:
     assert fleet.store.occupancy().help_conflicts == 1
 
 
-def test_a_fleet_that_arrives_at_once_is_told_of_within_one_look() -> None:
+def test_a_fleet_that_arrives_at_once_is_known_after_one_check() -> None:
     fleet = Fleet()
     fleet.send(*(gauge(resource=resource(str(i))) for i in range(2 * NEW_PRODUCERS_PER_LOCK + 1)), append_ms=10_000)
     fleet.look(10_000)

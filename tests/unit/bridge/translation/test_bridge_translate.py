@@ -75,7 +75,7 @@ def test_any_value_survives_escaping(value: Any) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in CATALOGUE if row.otlp_name], ids=lambda row: row.otlp_name)
-def test_what_the_catalogue_names_gets_the_catalogues_name_kind_and_help(row: Metric) -> None:
+def test_metrics_of_the_catalogue_get_its_name_kind_and_help(row: Metric) -> None:
     shape: dict[str, Any] = {"type": PointType.GAUGE, "temporality": Temporality.UNSPECIFIED, "monotonic": False}
     if row.kind is Kind.COUNTER:
         shape = {"type": PointType.SUM, "temporality": Temporality.CUMULATIVE, "monotonic": True}

@@ -54,7 +54,7 @@ from kernelcast.runtime.settings.service import load
     ],
 )
 @pytest.mark.parametrize("form", ["0::{}\n", "12:devices:{}\n11:memory:{}\n1:name=systemd:{}\n0::/\n"])
-def test_every_form_of_cgroup_tells_pod_container_and_job(path: str, expected: CgroupMembership, form: str) -> None:
+def test_every_form_of_cgroup_has_pod_container_and_job(path: str, expected: CgroupMembership, form: str) -> None:
     assert parse(form.replace("{}", path).encode()) == expected
 
 
@@ -72,7 +72,7 @@ def test_two_pods_on_one_gpu_each_own_their_processes(node: Node) -> None:
     assert node.labels(8) == {"pod": "serve-0", "namespace": "web", "container": "vllm"}
 
 
-def test_without_the_container_logs_the_pod_is_still_told(node: Node) -> None:
+def test_without_the_container_logs_the_pod_is_still_known(node: Node) -> None:
     node.log_of("train-0", "ml", "torch")
     node.process(7, f"/kubepods/burstable/pod{UID}/{ID}")
     assert node.labels(7) == {"pod": "train-0", "namespace": "ml"}
@@ -85,18 +85,18 @@ def test_a_pod_whose_name_is_not_known_has_no_labels_rather_than_wrong_ones(node
     assert node.labels(7)["pod"] == "train-0", "and it is looked for again"
 
 
-def test_outside_of_containers_the_user_and_the_slurm_job_are_told(node: Node) -> None:
+def test_outside_of_containers_the_user_and_the_slurm_job_are_known(node: Node) -> None:
     node.process(7, "/slurm/uid_1000/job_4242/step_0")
     assert node.labels(7) == {"hpc_job": "4242", "user": "someone"}
 
 
-def test_a_user_whom_the_node_does_not_list_is_told_by_number(node: Node) -> None:
+def test_a_user_whom_the_node_does_not_list_is_shown_by_number(node: Node) -> None:
     (node.root / "passwd").write_text("root:x:123456:0::/:/bin/sh\n")
     node.process(7, "/user.slice")
     assert node.labels(7) == {"user": f"uid:{os.getuid()}"}
 
 
-def test_a_docker_container_is_told_by_its_short_id(node: Node) -> None:
+def test_a_docker_container_is_named_by_its_short_id(node: Node) -> None:
     node.process(7, f"/system.slice/docker-{ID}.scope")
     assert node.labels(7) == {"container": ID[:12]}
 
@@ -106,14 +106,14 @@ def test_a_process_that_has_ended_has_no_labels(node: Node) -> None:
     assert node.errors == []
 
 
-def test_in_another_pid_namespace_nvmls_pids_are_nobody_here_and_the_sockets_are(node: Node) -> None:
+def test_in_another_pid_namespace_nvmls_pids_are_unknown_and_the_sockets_are_known(node: Node) -> None:
     node.process(7, f"/system.slice/docker-{ID}.scope")
     apart = Attribution(replace(node.settings, host_pids=False), on_error=node.errors.append)
     assert apart.process_labels(GPU_0, 7) == {}
     assert apart.labels_of_pid(GPU_0, 7) == {"container": ID[:12]}
 
 
-def test_the_hosts_pid_namespace_is_told_by_its_number(tmp_path: Path) -> None:
+def test_the_hosts_pid_namespace_is_recognised_by_its_number(tmp_path: Path) -> None:
     assert not sees_host_pids(tmp_path)
     (tmp_path / "self" / "ns").mkdir(parents=True)
     (tmp_path / "self" / "ns" / "pid").touch()
@@ -153,7 +153,7 @@ def test_job_files_are_read_again_when_they_change_and_not_otherwise(tmp_path: P
     assert directory.jobs() == {}
 
 
-def test_a_file_that_is_no_list_of_jobs_is_counted_once_and_takes_nobody_elses_jobs(tmp_path: Path) -> None:
+def test_a_file_that_is_no_list_of_jobs_is_counted_once_and_affects_no_other_jobs(tmp_path: Path) -> None:
     node = Node(tmp_path, jobs=True)
     (node.jobs / "0").write_text("".join(f"{job}\n" for job in range(MAX_JOBS + 1)))
     (node.jobs / "1").write_text("5\n")

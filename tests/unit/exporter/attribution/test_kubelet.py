@@ -185,7 +185,7 @@ def test_an_answer_that_is_no_answer_is_an_error_and_changes_nothing(kubelet: Fa
     assert node.labels(GPU_0) == (TRAIN,)
 
 
-def test_a_slow_kubelet_keeps_nobody_waiting(kubelet: FakeKubelet, tmp_path: Path) -> None:
+def test_no_interval_waits_for_a_slow_kubelet(kubelet: FakeKubelet, tmp_path: Path) -> None:
     given(kubelet, ("nvidia.com/gpu", UUID_0))
     kubelet.may_answer.clear()
     with Node(tmp_path).attribution as attribution:
@@ -273,7 +273,7 @@ def test_the_daemons_page_shows_the_pod_of_each_gpu_and_gpus_and_tpus_side_by_si
     assert any(line.startswith('kernelcast_exporter_attribution_age_seconds{source="kubelet"}') for line in page)
 
 
-def test_the_gpus_of_a_recording_belong_to_nobody_here(daemon: Daemon, tmp_path: Path) -> None:
+def test_the_gpus_of_a_recording_have_no_users_here(daemon: Daemon, tmp_path: Path) -> None:
     page = daemon.page(tmp_path, nvml_recording=tmp_path / "elsewhere.json")
     lines = [line for line in page if line.startswith("DCGM_FI_DEV_GPU_TEMP{")]
     assert [line.rpartition(" ")[2] for line in lines] == ["40", "41"]
@@ -293,7 +293,7 @@ def test_a_node_without_a_kubelet_or_tpu_pays_neither_for_grpc_nor_for_protobuf(
     assert subprocess.run(command, capture_output=True, text=True, check=True, env=environ).stdout == "[]\n"
 
 
-def test_without_grpcio_on_is_refused_with_a_remedy_and_auto_goes_on(
+def test_without_grpcio_on_is_refused_with_a_remedy_and_auto_continues(
     kubelet: FakeKubelet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)

@@ -115,7 +115,7 @@ def test_two_pods_that_are_each_pid_1_are_two_programs_with_their_own_pods(host:
     }
 
 
-def test_two_pods_of_one_program_are_summed_and_told_by_what_they_share(host: Host) -> None:
+def test_two_pods_of_one_program_are_summed_and_have_their_common_labels(host: Host) -> None:
     host.node.process(4001, IN_TRAIN)
     host.node.process(4002, IN_SERVE)
     host.pods()
@@ -125,7 +125,7 @@ def test_two_pods_of_one_program_are_summed_and_told_by_what_they_share(host: Ho
     assert host.who() == {("train", ""): {"namespace": "ml"}}
 
 
-def test_a_pod_that_restarts_goes_on_where_its_totals_were(host: Host) -> None:
+def test_a_pod_that_restarts_continues_its_totals(host: Host) -> None:
     host.node.process(4001, IN_TRAIN)
     host.node.process(4003, IN_TRAIN)
     host.pods()
@@ -165,7 +165,7 @@ def test_programs_on_a_mig_instance_and_on_a_whole_gpu_are_different_series(tmp_
     assert host.launches() == {("train", "", ""): 3, ("train", "", "3"): 5}
 
 
-def test_a_program_outside_our_pid_namespace_is_told_nothing_of_rather_than_our_own_pid_1(host: Host) -> None:
+def test_a_program_outside_our_pid_namespace_has_no_labels_instead_of_those_of_our_pid_1(host: Host) -> None:
     host.node.process(1, IN_TRAIN)
     host.pods()
     host.join("a", 0)

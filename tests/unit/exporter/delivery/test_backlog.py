@@ -274,7 +274,7 @@ def test_stopping_while_kafka_is_away_keeps_everything_for_the_next_start(node: 
     assert node.kafka.log[TOPIC] == numbered(1, 2, 3, 4)
 
 
-def test_a_node_waits_before_it_replays_once_one_message_went_through(node: Node) -> None:
+def test_a_node_waits_before_it_replays_after_one_confirmed_message(node: Node) -> None:
     node.kafka.up = False
     node.send(*numbered(*range(10)))
     node.backlog.close(10)

@@ -48,7 +48,7 @@ def test_a_programs_samples_are_keyed_by_program_and_name_their_host_as_writer()
     assert (point.start_time_unix_nano, point.time_unix_nano) == (1_000, 2_000)
 
 
-def test_two_machines_of_one_host_name_are_told_apart_by_their_boot_ids() -> None:
+def test_two_machines_of_one_host_name_are_distinguished_by_their_boot_ids() -> None:
     outbox = Outbox()
     for machine in ("a", "b"):
         SamplePublisher(outbox, boot_id=machine).kernels(ProgramSamples("node1", "train", (launches(),)))
@@ -84,7 +84,7 @@ def test_a_kernels_durations_travel_with_buckets_only_where_detailed() -> None:
     assert kinds == {"exponential_histogram", "histogram"}
 
 
-def test_what_was_sent_is_counted_and_split_below_the_limit() -> None:
+def test_sent_requests_are_counted_and_split_below_the_limit() -> None:
     outbox = Outbox()
     publisher = SamplePublisher(outbox)
     samples = tuple(launches(f"kernel {number:05d} " + "x" * 60) for number in range(6_000))

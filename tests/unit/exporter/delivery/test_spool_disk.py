@@ -85,7 +85,7 @@ def test_no_changed_or_shortened_record_is_taken_for_one(record: Record, data: s
     assert unpack(changed) is None
 
 
-def test_messages_come_out_in_the_order_they_went_in_each_topic_by_itself(spool: Spool) -> None:
+def test_messages_keep_their_order_in_each_topic(spool: Spool) -> None:
     spool.append(b"1", b"2")
     spool.append(b"a", topic=OTHER)
     spool.append(b"3")
@@ -93,7 +93,7 @@ def test_messages_come_out_in_the_order_they_went_in_each_topic_by_itself(spool:
     assert spool.read(OTHER) == [b"a"]
 
 
-def test_what_is_confirmed_is_gone_and_what_is_not_comes_again_after_a_rewind(spool: Spool) -> None:
+def test_confirmed_messages_are_removed_and_others_are_read_again_after_a_rewind(spool: Spool) -> None:
     first, second, _third = spool.append(b"1", b"2", b"3")
     assert spool.read() == [b"1", b"2", b"3"]
     lane = spool.disk.lane(TOPIC)
@@ -207,7 +207,7 @@ def test_wherever_a_byte_is_flipped_at_most_one_message_is_lost(
     spool.disk.close()
 
 
-def test_two_damaged_places_cost_what_lies_in_them(tmp_path: Path) -> None:
+def test_two_damaged_places_cost_only_the_messages_in_them(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     values = [b"message %02d" % n for n in range(20)]
     spool.append(*values)
@@ -253,7 +253,7 @@ def test_over_its_bound_the_oldest_go_and_are_counted_exactly(tmp_path: Path) ->
     assert max(missing) < min(n for n, value in enumerate(values) if value in kept) + 12, "the oldest of both topics"
 
 
-def test_what_was_handed_over_is_no_loss_when_it_must_make_room(tmp_path: Path) -> None:
+def test_messages_in_delivery_are_no_loss_when_they_must_make_room(tmp_path: Path) -> None:
     spool = Spool(tmp_path, max_bytes=2**20)
     spool.append(*[bytes(10_000)] * 4)
     handed = [number for number, _ in spool.numbered()]
@@ -264,7 +264,7 @@ def test_what_was_handed_over_is_no_loss_when_it_must_make_room(tmp_path: Path) 
     assert not lane.settle(handed[0])
 
 
-def test_what_is_too_old_goes_and_is_counted(tmp_path: Path) -> None:
+def test_messages_that_are_too_old_are_dropped_and_counted(tmp_path: Path) -> None:
     spool = Spool(tmp_path, max_age_seconds=60)
     spool.append(b"1", b"2", time_ns=SECOND_NS)
     spool.disk.expire(60 * SECOND_NS)
@@ -328,7 +328,7 @@ def test_only_the_exporters_user_can_read_the_spool(spool: Spool) -> None:
     assert spool.files()[0].stat().st_mode & 0o077 == 0
 
 
-def test_a_file_that_is_no_segment_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_no_segment_is_replaced(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     spool.append(b"1")
     spool.files()[0].write_bytes(b"something else entirely")
@@ -336,7 +336,7 @@ def test_a_file_that_is_no_segment_is_begun_anew(tmp_path: Path) -> None:
     assert (spool.read(), spool.lost) == ([], {"torn": 1})
 
 
-def test_a_damaged_note_of_what_is_confirmed_sends_more_twice_never_less(spool: Spool) -> None:
+def test_a_damaged_record_of_confirmations_sends_more_twice_never_less(spool: Spool) -> None:
     numbers = spool.append(b"1", b"2")
     assert numbers[0] is not None
     spool.disk.lane(TOPIC).settle(numbers[0])

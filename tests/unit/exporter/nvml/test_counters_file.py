@@ -90,7 +90,7 @@ def test_a_field_that_stands_twice_counts_once_by_its_later_line(tmp_path: Path)
         ("DCGM_FI_DEV_GPU_UTIL, gauge, Busy, very", r":2: 4 columns"),
     ],
 )
-def test_what_nobody_knows_is_an_error_with_its_line(tmp_path: Path, line: str, problem: str) -> None:
+def test_an_unknown_field_is_an_error_with_its_line(tmp_path: Path, line: str, problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         read_table(table(tmp_path, f"# ours\n{line}\n"))
 

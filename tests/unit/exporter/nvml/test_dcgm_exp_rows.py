@@ -65,7 +65,7 @@ def test_clock_events_are_counted_by_the_samples_of_the_window_in_dcgms_words(tm
     }
 
 
-def test_what_lies_before_the_window_is_no_longer_counted(tmp_path: Path) -> None:
+def test_events_before_the_window_are_no_longer_counted(tmp_path: Path) -> None:
     nvml = playing(double.node(gpu(nvmlDeviceGetCurrentClocksEventReasons=POWER_CAP)))
     made = source(nvml, counters(tmp_path), window_seconds=60)
     for step in range(30):

@@ -84,7 +84,7 @@ def test_another_server_is_none() -> None:
         assert not noticed(f"http://{address}")
 
 
-def test_why_device_metrics_are_off_is_told() -> None:
+def test_the_reason_for_missing_device_metrics_is_exposed() -> None:
     registry = CollectorRegistry()
     counts = DaemonCounts(registry)
     name = rows.DEVICE_METRICS_OFF.prometheus_name

@@ -157,7 +157,7 @@ def test_labels_are_dcgm_exporters() -> None:
     }
 
 
-def test_what_a_gpu_does_not_support_is_absent_and_no_error() -> None:
+def test_unsupported_rows_of_a_gpu_are_absent_and_no_error() -> None:
     errors = Errors()
     identity = ("nvmlDeviceGetUUID", "nvmlDeviceGetName", "nvmlDeviceGetPciInfo", "nvmlDeviceGetTemperature:0")
     old = {call: answer for call, answer in gpu().items() if call in identity}
@@ -265,7 +265,7 @@ def test_a_counter_that_falls_has_a_new_start(vanishes: bool) -> None:  # noqa: 
         assert (energy.value, energy.start_ns) == (5, back_ns)
 
 
-def test_a_gpu_without_a_device_file_is_read_all_the_same() -> None:
+def test_a_gpu_without_a_device_file_is_still_read() -> None:
     samples = polled(gpu(nvmlDeviceGetMinorNumber=NOT_SUPPORTED))
     assert dcgm(samples)["DEV_GPU_TEMP"] == 41
     assert not [sample for sample in samples if "device" in dict(sample.attributes)]
@@ -286,7 +286,7 @@ def test_mig_instances_show_memory_and_profiling_under_their_parents_uuid() -> N
     assert profiles == {("", ""), ("9", "1g.10gb"), ("3", "2g.20gb")}
 
 
-def test_a_gpu_that_nvml_lists_anew_is_found_without_a_restart() -> None:
+def test_a_gpu_that_nvml_lists_again_is_found_without_a_restart() -> None:
     nvml = playing(node(gpu("GPU-1")))
     made = source(nvml)
     made.poll(NOW_NS)

@@ -89,7 +89,7 @@ def test_the_daemon_writes_the_rows_of_its_table(tmp_path: Path, broker: Embedde
     assert shown == {"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_VIOLATION"}
 
 
-def test_a_table_that_changes_changes_what_is_read_and_its_help(tmp_path: Path) -> None:
+def test_a_changed_table_changes_the_rows_and_their_help(tmp_path: Path) -> None:
     table = tmp_path / "counters.csv"
     table.write_text("DCGM_FI_DEV_GPU_TEMP, gauge, Heat.\n")
     counters = CountersFile(table)
@@ -121,7 +121,7 @@ def check(tmp_path: Path, **lines: object) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_check_config_names_the_line_of_a_field_that_nobody_knows(tmp_path: Path) -> None:
+def test_check_config_names_the_line_of_an_unknown_field(tmp_path: Path) -> None:
     table = tmp_path / "counters.csv"
     table.write_text("# ours\nGPU_UTIL, gauge, Busy\n")
     code, output = check(tmp_path, counters_file=table)

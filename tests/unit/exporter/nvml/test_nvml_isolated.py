@@ -118,7 +118,7 @@ def test_the_gpus_are_read_by_another_process(node: Node) -> None:
     assert (node.sampler.starts, node.sampler.crashes, node.sampler.hangs) == (1, 0, 0)
 
 
-def test_what_is_looked_at_can_change_while_it_runs(node: Node) -> None:
+def test_checked_places_can_change_while_it_runs(node: Node) -> None:
     node.sampler.start()
     node.sampler.change(SamplerOptions(rows=(device.GPU_TEMP.otlp_name,)))
     reading = node.sample()
@@ -127,7 +127,7 @@ def test_what_is_looked_at_can_change_while_it_runs(node: Node) -> None:
     assert node.sampler.starts == 1
 
 
-def test_a_call_that_hangs_costs_its_time_limit_and_is_named_and_another_process_goes_on(tmp_path: Path) -> None:
+def test_a_hanging_call_costs_its_time_limit_and_is_named_and_another_process_continues(tmp_path: Path) -> None:
     node = Node(tmp_path, timeout_seconds=1.0)
     try:
         node.alive()

@@ -27,7 +27,7 @@ def series(one: GpuReading) -> list[tuple[str, dict[str, str], object]]:
     return [(one.metric.prometheus_name, dict(one.attributes), one.value) for one in samples]
 
 
-def test_what_is_absent_says_why() -> None:
+def test_absent_rows_have_a_reason() -> None:
     one = GpuReading("GPU-1", "0", absent={profiling.DRAM_ACTIVE.otlp_name: NEEDS_HOPPER})
     ((name, labels, value),) = series(one)
     assert (name, value) == ("kernelcast_gpu_field_absent", 1)

@@ -142,7 +142,9 @@ def test_gzip_is_recognised_by_content(tmp_path: Path) -> None:
         (b"\xff\xfe\x00binary", "not JSON"),
     ],
 )
-def test_what_is_no_trace_is_refused_with_the_file_and_the_reason(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_file_that_is_no_trace_is_refused_with_its_name_and_the_reason(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
     path = tmp_path / "bad.json.gz"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=said) as raised:

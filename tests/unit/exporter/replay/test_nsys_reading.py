@@ -80,7 +80,7 @@ def test_columns_that_a_version_lacks_are_absent_not_an_error(tmp_path: Path) ->
     assert trace.unusable == 2
 
 
-def test_what_is_no_export_is_refused_with_the_file_and_the_remedy(tmp_path: Path) -> None:
+def test_a_file_that_is_no_export_is_refused_with_its_name_and_the_remedy(tmp_path: Path) -> None:
     text = tmp_path / "report.nsys-rep"
     text.write_bytes(b"NVIDIA report")
     foreign = tmp_path / "browser.sqlite"

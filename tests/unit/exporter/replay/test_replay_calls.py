@@ -148,7 +148,7 @@ INSERT INTO NVTX_EVENTS VALUES (50, 80, 59, 'step#1', NULL, 167772161), (85, 130
 """
 
 
-def test_nsys_tells_delays_graphs_regions_and_local_memory_and_keeps_processes_apart(tmp_path: Path) -> None:
+def test_nsys_exports_have_delays_graphs_regions_and_local_memory_by_process(tmp_path: Path) -> None:
     path = tmp_path / "export.sqlite"
     with closing(sqlite3.connect(path)) as database:
         database.executescript(NSYS)
@@ -161,7 +161,7 @@ def test_nsys_tells_delays_graphs_regions_and_local_memory_and_keeps_processes_a
     assert variants == {"8x1x1|64x1x1|1024", "8x1x1|64x1x1|1024|step", "8x1x1|64x1x1|1024|forward"}
 
 
-def test_a_replay_tells_regions_and_gaps_only_once_they_have_ended(tmp_path: Path) -> None:
+def test_a_replay_reports_regions_and_gaps_only_after_their_end(tmp_path: Path) -> None:
     events = [event("user_annotation", "step", 0, 2e6), event("kernel", "k", 0, 1e6), event("kernel", "k", 3e6, 1e6)]
     source = TraceSource(
         kineto_trace(tmp_path, events), program="job", rank="", hostname="node1", speed=1.0, start_ns=NOW

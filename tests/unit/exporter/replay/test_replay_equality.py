@@ -142,7 +142,7 @@ def test_time_of_the_gpu_by_state(name: str) -> None:
     assert nanoseconds(shown(name, kernel.DEVICE_TIME, "state")) == truth_of(name).states()
 
 
-def test_gaps_between_what_the_gpu_did(name: str) -> None:
+def test_gaps_between_activities_of_the_gpu(name: str) -> None:
     gaps = truth_of(name).gaps()
     (totals,) = shown(name, kernel.LAUNCH_GAP, "").values()
     assert isinstance(totals, DurationTotals)

@@ -145,7 +145,7 @@ def test_two_ranks_of_one_job_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("name", ["control", "sampled_rank-0"])
-def test_device_time_is_what_a_sweep_over_all_events_finds(name: str) -> None:
+def test_device_time_equals_a_sweep_over_all_events(name: str) -> None:
     kernels = gpu_events(name, "kernel")
     other = gpu_events(name, "gpu_memcpy") + gpu_events(name, "gpu_memset")
     compute = merged(event for event in kernels if "nccl" not in event["name"].lower())

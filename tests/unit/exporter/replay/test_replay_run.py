@@ -94,7 +94,7 @@ def test_a_replay_sends_until_its_end_and_accounts_for_all() -> None:
     )
 
 
-def test_a_replay_that_is_stopped_tells_what_it_has_sent_so_far() -> None:
+def test_a_stopped_replay_prints_its_totals_so_far() -> None:
     account = publish(source(), RunSettings(), outbox=Outbox(), ticks=every_second(2), progress=Silent())
     assert not account.finished
     assert account.kernels == 1
@@ -174,7 +174,7 @@ def invoke(app: typer.Typer, *arguments: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_replay_says_what_it_sent_and_exits_with_0(tmp_path: Path, outbox: Outbox) -> None:
+def test_replay_prints_its_totals_and_exits_with_0(tmp_path: Path, outbox: Outbox) -> None:
     path, summary_path = trace_file(tmp_path, KERNEL, {**KERNEL, "ts": 9}), tmp_path / "summary.json"
     code, output, _ = invoke(
         replay_command.replay, "kineto", path, "--speed", "max", "--summary", summary_path, "--hostname", "node9"
@@ -243,7 +243,7 @@ def test_the_limit_of_a_trace_is_256_mebibytes_and_at_least_a_byte(tmp_path: Pat
     assert (code, "--max-bytes" in error) == (2, True)
 
 
-def test_replay_of_what_is_no_trace_exits_with_1(tmp_path: Path, outbox: Outbox) -> None:
+def test_replay_of_a_file_that_is_no_trace_exits_with_1(tmp_path: Path, outbox: Outbox) -> None:
     path = tmp_path / "bad.json"
     path.write_text("{")
     code, _, errors = invoke(replay_command.replay, "kineto", path)

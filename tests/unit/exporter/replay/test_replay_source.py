@@ -213,9 +213,7 @@ def spans(events: list[tuple[int, int, str]], kind: str) -> Spans:
     moments=st.lists(st.integers(0, 100), min_size=1, max_size=6),
 )
 @parser_examples(150)
-def test_device_time_is_what_a_walk_over_every_moment_finds(
-    events: list[tuple[int, int, str]], moments: list[int]
-) -> None:
+def test_device_time_equals_a_walk_over_every_moment(events: list[tuple[int, int, str]], moments: list[int]) -> None:
     end = max((start + duration for start, duration, _ in events), default=0)
     occupation = Occupation(tuple((kind, spans(events, kind)) for kind in KINDS), start_ns=0, end_ns=end)
     for moment in moments:

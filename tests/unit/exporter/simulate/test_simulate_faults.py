@@ -17,7 +17,7 @@ def test_times_have_units_and_numbers_have_none() -> None:
     assert [fault.active(seconds) for seconds in (89, 90, 7289, 7290)] == [False, True, True, False]
 
 
-def test_what_is_not_said_has_a_default() -> None:
+def test_unset_options_have_defaults() -> None:
     fault = parse("straggler", FAULTS, option="--fault")
     assert (fault.node, fault.gpu, fault.start_seconds, fault.length_seconds) == (0, 0, 60, math.inf)
     assert parse("deploy:gpu=all", BACKGROUNDS, option="--background").gpu == ALL
@@ -48,7 +48,7 @@ def test_what_cannot_be_is_refused_with_the_limit(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["thermal-drift:gpu=8", "thermal-drift:node=1", "kernel-slowdown:kernel=12"])
-def test_a_fault_of_what_is_not_there_is_refused(text: str) -> None:
+def test_a_fault_of_an_absent_target_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="numbered from 0"):
         SimulationSettings(faults=(parse(text, FAULTS, option="--fault"),))
 

@@ -60,7 +60,7 @@ def test_processes_of_one_program_are_one_series_and_an_ended_one_stays_in_it() 
     assert (duration.count, duration.sum_ns) == (4, 650)
 
 
-def test_a_late_report_of_an_ended_process_goes_on_from_its_last_totals() -> None:
+def test_a_late_report_of_an_ended_process_continues_its_last_totals() -> None:
     aggregator = Aggregator()
     aggregator.report(report({"gemm": [100]}, final=True))
     aggregator.report(report({"gemm": [100]}))
@@ -124,7 +124,7 @@ def test_kernels_beyond_the_cap_are_summed_as_other_by_class() -> None:
     assert launches == {(label("gemm"), "compute"): 1, ("other", "compute"): 1, ("other", "collective"): 1}
 
 
-def test_what_a_kernel_did_before_its_admission_stays_in_other() -> None:
+def test_launches_before_a_kernels_admission_stay_in_other() -> None:
     aggregator = Aggregator(max_kernels=5)
     first = {f"k{number}": [1_000] for number in range(4)} | {"late": [1]}
     aggregator.report(report(first))
@@ -258,7 +258,7 @@ def test_gaps_that_fall_are_ignored_and_counted_and_those_never_reported_are_abs
     assert aggregator.counts.fallen == 1
 
 
-def test_totals_that_no_program_can_reach_are_refused_and_the_nodes_export_goes_on() -> None:
+def test_totals_that_no_program_can_reach_are_refused_and_the_nodes_export_continues() -> None:
     aggregator = Aggregator()
     published: list[bytes] = []
 
@@ -389,7 +389,7 @@ def test_copies_waits_and_device_time_are_summed_over_processes() -> None:
     assert not values(samples, kernel.PROBE_OVERHEAD)
 
 
-def test_a_probe_says_what_it_costs() -> None:
+def test_a_probe_reports_its_overhead() -> None:
     aggregator = Aggregator()
     counters = Counters(0, overhead_ns=SECOND_NS, dropped_frames=2, dropped_records=3)
     aggregator.report(report({}, counters=counters, method="event", version="0.1.0"))
@@ -421,7 +421,7 @@ def test_variants_add_up_to_their_kernel_and_the_many_are_summed() -> None:
     assert launches["other"] == 4
 
 
-def test_the_launch_configuration_last_seen_is_told() -> None:
+def test_the_last_launch_configuration_is_exposed() -> None:
     aggregator = Aggregator()
     name = KernelName(kernel_id("gemm"), "gemm", "4,1,1", "128,1,1", 32, 1024, 64, 0.5)
     aggregator.report(ProcessReport(process(), DEVICE, (name,), (row("gemm", [5]),)))

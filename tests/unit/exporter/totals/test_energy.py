@@ -135,7 +135,7 @@ def test_launches_that_were_not_timed_are_taken_to_last_as_long_as_those_that_we
     assert world.states() == {"active": 50.0, "idle": 50.0}
 
 
-def test_power_times_time_stands_in_where_there_is_no_counter() -> None:
+def test_power_times_time_replaces_a_missing_energy_counter() -> None:
     world = World()
     world.run("train", "gemm", 1)
     world.look(10, watt=100.0)
@@ -227,9 +227,7 @@ def test_an_idle_gpu_does_not_make_the_exporter_write_at_every_interval(tmp_path
 
 
 @pytest.mark.parametrize("ended_well", [True, False])
-def test_a_gpus_energy_goes_on_after_an_end_and_starts_afresh_after_a_crash(
-    tmp_path: Path, *, ended_well: bool
-) -> None:
+def test_a_gpus_energy_continues_after_a_stop_and_restarts_after_a_crash(tmp_path: Path, *, ended_well: bool) -> None:
     state, aggregator = StateFile(tmp_path), Aggregator()
     for second in (10, 11, 12):
         before = energy_and_start(aggregator, second, second * 70_000)
@@ -258,7 +256,7 @@ def test_a_crash_soon_after_a_start_does_not_bring_back_the_energy_of_before(tmp
     assert energy_and_start(third_run, 61, 2_000) == [(0.0, 61 * SECOND_NS), (0.0, 61 * SECOND_NS)]
 
 
-def test_energy_survives_a_restart_of_the_exporter_and_goes_on() -> None:
+def test_energy_survives_a_restart_of_the_exporter_and_continues() -> None:
     world = World(max_kernels=1)
     world.run("train", "gemm", 900)
     world.look(10, mj=0)
@@ -299,7 +297,7 @@ steps = st.lists(
 
 
 @given(steps, st.integers(0, 2))
-def test_whatever_happens_nothing_falls_and_kernels_and_idle_add_up_to_what_was_measured(
+def test_no_energy_counter_falls_and_kernels_and_idle_add_up_to_the_measured_energy(
     intervals: list[tuple[int, list[tuple[str, str, int]], bool]], max_kernels: int
 ) -> None:
     world = World(max_kernels=max_kernels)

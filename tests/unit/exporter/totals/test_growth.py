@@ -59,7 +59,7 @@ def test_empty_buckets_of_a_row_are_not_counted_as_grown() -> None:
 
 
 @given(durations, durations)
-def test_a_variant_grows_by_what_was_launched_since(before: list[int], later: list[int]) -> None:
+def test_a_variant_grows_by_the_launches_since(before: list[int], later: list[int]) -> None:
     first, both = (VariantRow.of(7, "v", totals(earlier)) for earlier in (before, before + later))
     added = totals(later)
     assert variant_growth("gemm", both, first) == ("gemm", "v", added.count, added.sum_ns, added.sum_squares_ns2)

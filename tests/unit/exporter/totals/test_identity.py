@@ -136,7 +136,7 @@ def test_ranks_of_one_program_on_one_gpu_or_two_are_series_of_their_own() -> Non
 
 
 @pytest.mark.parametrize("host_pids", [(4001, 4002), (0, 0)], ids=["seen from the host", "not visible"])
-def test_pods_that_are_each_pid_1_are_told_apart_and_end_apart(host_pids: tuple[int, int]) -> None:
+def test_pods_that_are_each_pid_1_are_distinguished_and_end_separately(host_pids: tuple[int, int]) -> None:
     node = Node()
     pods = [Process("pod-a", pid=1), Process("pod-b", pid=1)]
     for pod, host_pid in zip(pods, host_pids, strict=True):
@@ -152,7 +152,7 @@ def test_pods_that_are_each_pid_1_are_told_apart_and_end_apart(host_pids: tuple[
     assert node.launches() == {("GPU-b", "", "train", ""): 7}
 
 
-def test_a_process_that_was_killed_keeps_what_it_did_and_its_successor_adds_to_it() -> None:
+def test_a_killed_process_keeps_its_totals_and_its_successor_adds_to_them() -> None:
     node = Node()
     killed = Process("n1")
     killed.launch(5)

@@ -166,7 +166,7 @@ def arm(patch: pytest.MonkeyPatch, broker: Broker, point: str, depth: int) -> No
         broker.dies_before = depth
 
 
-def test_what_was_saved_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_saved_totals_are_there_after_a_restart(tmp_path: Path) -> None:
     StateFile(tmp_path).save(filled())
     restored = Aggregator()
     assert StateFile(tmp_path).load(restored)
@@ -253,7 +253,7 @@ def test_nothing_changed_means_nothing_is_written(tmp_path: Path) -> None:
     ],
     ids=["truncated", "changed", "foreign", "empty", "another version"],
 )
-def test_a_file_that_cannot_be_used_is_put_aside_and_the_exporter_starts_afresh(tmp_path: Path, spoil: Any) -> None:
+def test_an_unusable_file_is_renamed_and_the_exporter_starts_with_empty_totals(tmp_path: Path, spoil: Any) -> None:
     StateFile(tmp_path).save(filled())
     path = tmp_path / FILE_NAME
     spoilt = spoil(path.read_bytes())

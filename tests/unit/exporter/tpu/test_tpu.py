@@ -145,7 +145,7 @@ def test_points_of_one_buffer_size_are_added_up_and_each_size_is_a_series(runtim
     }
 
 
-def test_a_rate_is_told_by_sum_and_count_in_bytes_per_second(runtime: FakeRuntime) -> None:
+def test_a_rate_is_reported_by_sum_and_count_in_bytes_per_second(runtime: FakeRuntime) -> None:
     runtime.metrics = {RATE: distribution(of(peer="10.0.0.1"), [0, 1, 1, 0], mean=800.0)}
     lines = render([one for one in Node(runtime).samples() if isinstance(one.value, DurationTotals)]).decode()
     name = "tpu_megascale_tcp_delivery_rate_bytes_per_second"
@@ -153,7 +153,7 @@ def test_a_rate_is_told_by_sum_and_count_in_bytes_per_second(runtime: FakeRuntim
     assert [line.rpartition(" ")[2] for line in lines.splitlines() if f"{name}_" in line] == ["2", "200000000.0", "2"]
 
 
-def test_a_histogram_without_a_start_begins_when_seen_and_anew_when_it_falls(runtime: FakeRuntime) -> None:
+def test_a_histogram_without_a_start_begins_when_seen_and_restarts_when_it_falls(runtime: FakeRuntime) -> None:
     node = Node(runtime)
 
     def start(counts: list[int], now_ns: int) -> int:
@@ -248,7 +248,7 @@ buckets = st.lists(st.integers(0, 50), min_size=2, max_size=40)
 
 
 @given(counts=buckets, growth=st.floats(1.05, 4.0), scale=st.floats(0.5, 50.0), data=st.data())
-def test_no_bucket_is_told_lower_than_its_bound_nor_much_higher(
+def test_no_bucket_is_lower_than_its_bound_nor_much_higher(
     counts: list[int], growth: float, scale: float, data: st.DataObject
 ) -> None:
     """The oracle counts each of the runtime's buckets whole, at its upper bound."""
@@ -336,7 +336,7 @@ def test_a_node_has_tpus_by_its_pci_devices_and_googles_network_card_is_none(tmp
     assert tpu_model(tmp_path / "none") == ""
 
 
-def test_an_old_chip_is_told_by_its_subsystem(tmp_path: Path) -> None:
+def test_an_old_chip_is_recognised_by_its_subsystem(tmp_path: Path) -> None:
     chip(tmp_path, "0000:00:05.0", "0x1ae0", "0x0027", "0x004f")
     assert tpu_model(tmp_path) == "TPU v3"
 
@@ -371,7 +371,7 @@ def test_the_catalogue_names_the_labels_that_each_row_gets() -> None:
         assert {ours for _, ours in metric.labels} == set(metric.row.labels) - set(tpu.RUNTIME_LABELS)
 
 
-def test_without_grpcio_auto_goes_on_where_there_are_tpus_and_on_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_grpcio_auto_continues_with_tpus_and_on_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     monkeypatch.setattr(tpu_assembly, "tpu_model", lambda: "TPU v5e")
 

@@ -65,7 +65,7 @@ def test_the_command_becomes_the_program_with_its_options_in_the_environment() -
     assert expected.items() <= caught.value.environ.items()
 
 
-def test_what_is_not_said_is_left_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unset_options_are_left_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELCAST_PROGRAM", "mine")
     monkeypatch.setenv("PYTHONPATH", f"/a:{command.PRELOAD}:/b")
     with pytest.raises(Become) as caught:

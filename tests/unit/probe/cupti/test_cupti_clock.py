@@ -28,7 +28,7 @@ def drained(decoder: ActivityDecoder, now_ns: int, *, final: bool = False) -> Dr
 
 @pytest.mark.parametrize(("start_ns", "end_ns"), WILD)
 @pytest.mark.parametrize("drains_before", [0, 1])
-def test_a_wild_time_is_counted_untimed_and_the_device_goes_on(
+def test_a_record_with_an_impossible_time_is_counted_untimed_and_the_device_continues(
     start_ns: int, end_ns: int, drains_before: int, decoder: ActivityDecoder, double: Double
 ) -> None:
     packer = Packer()

@@ -88,7 +88,7 @@ def test_it_asks_for_kernels_copies_fills_and_waits_and_stops_asking(stage: Stag
     stage.rung.stop()
 
 
-def test_each_tick_brings_home_what_is_complete_and_hands_it_on(stage: Stage) -> None:
+def test_each_tick_collects_complete_buffers_and_passes_them_on(stage: Stage) -> None:
     stage.rung.start()
     stage.launch(3)
     stage.rung.tick()
@@ -99,7 +99,7 @@ def test_each_tick_brings_home_what_is_complete_and_hands_it_on(stage: Stage) ->
     assert stage.recorder.overhead_ns > 0
 
 
-def test_a_report_rests_in_proportion_to_what_it_cost(built: Path, double: Double, tmp_path: Path) -> None:
+def test_the_pause_after_a_report_is_proportional_to_its_cost(built: Path, double: Double, tmp_path: Path) -> None:
     stage = Stage(tmp_path, built, double, rest=1e9)
     assert stage.rung.start()
     stage.launch()
@@ -239,7 +239,7 @@ def threads_called(name: str) -> int:
     return names.count(name)
 
 
-def test_an_error_while_running_ends_it_and_the_program_goes_on(stage: Stage) -> None:
+def test_an_error_while_running_ends_the_probe_and_the_program_continues(stage: Stage) -> None:
     stage.rung.start()
     stage.double.library.double_answer(FLUSH, 7)
     stage.rung.tick()

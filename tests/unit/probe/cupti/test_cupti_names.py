@@ -105,9 +105,7 @@ def test_durations_whose_buckets_find_no_room_are_counted(decoder: ActivityDecod
     assert drain.counts.crowded == counted - in_buckets + gaps.count - sum(gaps.buckets.values())
 
 
-def test_what_the_decoder_calls_other_is_other_in_its_class_for_the_recorder(
-    decoder: ActivityDecoder, double: Double
-) -> None:
+def test_the_decoders_other_is_other_in_its_class_for_the_recorder(decoder: ActivityDecoder, double: Double) -> None:
     packer, recorder = Packer(), Recorder()
     absorber = Absorber(recorder, lambda name: name, lambda _: (8, 0))
     double.connect(decoder, ROOMY)

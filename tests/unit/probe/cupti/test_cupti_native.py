@@ -120,7 +120,7 @@ def test_a_quiet_device_counts_as_idle_after_a_while(decoder: ActivityDecoder, d
     assert (device.state_ns, device.gaps.sum_ns) == ((500, 0, 0, 0, 20_000), 39_500)
 
 
-def test_after_a_last_drain_time_begins_anew(decoder: ActivityDecoder, double: Double) -> None:
+def test_device_time_restarts_after_a_last_drain(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring([packer.kernel("a", START_NS, START_NS + 500)])
@@ -179,7 +179,7 @@ def test_fields_are_found_in_records_of_every_known_version(
     assert (drain.counts.records, drain.counts.other_kinds, drain.counts.malformed) == (5, 1, 0)
 
 
-def test_submission_stands_in_where_queueing_was_not_timed(decoder: ActivityDecoder, double: Double) -> None:
+def test_submission_time_is_used_where_queueing_was_not_timed(decoder: ActivityDecoder, double: Double) -> None:
     packer = Packer()
     double.connect(decoder)
     double.bring(

@@ -122,7 +122,7 @@ def idle_at_the_ends(trace: Trace, device: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["control", "alexnet"])
-def test_theoretical_occupancy_is_what_the_profiler_wrote_for_grids_that_fill_the_gpu(name: str) -> None:
+def test_theoretical_occupancy_equals_the_profilers_for_grids_that_fill_the_gpu(name: str) -> None:
     """Kineto estimates the achieved occupancy; with enough blocks for every multiprocessor it is the theoretical one.
 
     It wrote 0 for kernels with more shared memory than a block gets without asking, so those are left out.

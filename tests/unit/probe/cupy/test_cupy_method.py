@@ -203,7 +203,7 @@ def test_threads_lose_no_launch(rig: Rig, cupy: Cupy) -> None:
     assert rig.cell("raw").launches == 80_000
 
 
-def test_memory_pools_are_told_with_their_limit_only_if_there_is_one(rig: Rig, cupy: Cupy) -> None:
+def test_memory_pools_are_reported_with_their_limit_only_if_there_is_one(rig: Rig, cupy: Cupy) -> None:
     rig.begin(0)
     cupy.compile("raw")
     rig.poll()
@@ -217,7 +217,7 @@ def test_memory_pools_are_told_with_their_limit_only_if_there_is_one(rig: Rig, c
     assert ("device", "limit", 900) in rig.recorder.counters(0, dropped_frames=0).pools
 
 
-def test_what_it_costs_is_charged(rig: Rig, cupy: Cupy) -> None:
+def test_overhead_is_charged(rig: Rig, cupy: Cupy) -> None:
     rig.begin(0)
     (raw,) = cupy.compile("raw")
     for _ in range(1000):
@@ -250,7 +250,7 @@ def test_stopped_it_leaves_cupy_as_it_was(rig: Rig, cupy: Cupy) -> None:
     assert (compiler.function, stream._BaseStream.begin_capture, stream._BaseStream.end_capture) == before
 
 
-def test_a_function_made_without_a_module_launches_all_the_same(rig: Rig, cupy: Cupy) -> None:
+def test_a_function_made_without_a_module_still_launches(rig: Rig, cupy: Cupy) -> None:
     rig.begin()
     (raw,) = cupy.compile("raw")
     orphan = type(raw)(None, "orphan")
@@ -300,7 +300,7 @@ def test_cuda_is_asked_in_a_mode_that_breaks_no_capture(cupy: Cupy, monkeypatch:
     assert modes == [2]
 
 
-def test_the_double_reports_what_the_probe_must_not_do() -> None:
+def test_the_double_reports_forbidden_calls_of_the_probe() -> None:
     gpu = Gpu()
     gpu.capturing.add(3)
     from tests.support.probe.cupy_double import runtime_of

@@ -36,7 +36,7 @@ def costs(full: float) -> dict[SamplingLevel, float]:
     }
 
 
-def test_what_is_cheap_is_measured_in_full() -> None:
+def test_cheap_kernels_are_measured_in_full() -> None:
     assert Run(costs(0.009)).seconds(1000) is SamplingLevel.FULL
 
 

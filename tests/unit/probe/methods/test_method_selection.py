@@ -227,7 +227,7 @@ def test_at_two_per_cent_it_is_off_says_so_once_and_the_hook_is_gone(
     rig.ladder.stop()
 
 
-def test_regions_are_told_whatever_the_method() -> None:
+def test_regions_are_reported_with_every_method() -> None:
     rig = Rig("manual")
     rig.regions.totals("forward").wall_ns += 7
     rig.ladder.poll()
@@ -247,7 +247,7 @@ def test_a_forked_child_lets_go_of_everything_without_a_call(cupy: Cupy) -> None
     assert list(rig.regions.growth(0)) == []
 
 
-def test_what_is_loaded_is_read_from_the_processs_own_map() -> None:
+def test_loaded_libraries_are_read_from_the_processs_own_map() -> None:
     found = mapped_libraries()
     assert any(name.startswith("libc.") for name in found)
     assert silent_libraries(frozenset({"libcufft.so.11"})) == ("cuFFT",)

@@ -170,7 +170,7 @@ def test_the_cost_of_the_process_stands_with_the_device_used_first_for_ever() ->
     assert recorder.counters(0, dropped_frames=1).overhead_ns == 0
 
 
-def test_what_kernels_spent_is_told_by_device_and_signature() -> None:
+def test_time_of_kernels_is_reported_by_device_and_signature() -> None:
     recorder = Recorder()
     recorder.observe("a", 10)
     recorder.observe("b", 20, device=1)

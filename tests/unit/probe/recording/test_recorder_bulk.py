@@ -239,13 +239,13 @@ def test_a_status_alone_does_not_make_a_dormant_program_speak() -> None:
     assert recorder.current == Status("count", "dormant")
 
 
-def test_gaps_that_nobody_reported_are_absent_not_zero() -> None:
+def test_unreported_gaps_are_absent_not_zero() -> None:
     recorder = Recorder()
     recorder.device_time("idle", 5)
     assert counters(recorder).launch_gaps is None
 
 
-def test_threads_lose_nothing_of_what_they_add_in_bulk() -> None:
+def test_threads_lose_nothing_when_they_add_in_bulk() -> None:
     recorder = Recorder()
     batch = summed([3, 3, 3])
 

@@ -34,7 +34,7 @@ def test_nested_regions_have_their_own_wall_time_and_a_recursion_counts_once() -
     assert walls() == {}
 
 
-def test_a_region_decorates_and_passes_what_the_function_returns_and_raises() -> None:
+def test_a_region_decorates_a_function_and_passes_its_result_and_exceptions() -> None:
     @region("decorated")
     def work(value: int) -> int:
         if value < 0:
@@ -67,14 +67,14 @@ def test_a_generator_that_ends_elsewhere_leaves_no_region_behind() -> None:
     one.close()
 
 
-def test_after_so_many_names_the_rest_is_other() -> None:
+def test_names_beyond_the_limit_are_other() -> None:
     small = RegionTable(2)
     for name in ("a", "b", "c", "d"):
         small.totals(name).on(0).launches += 1
     assert {row.name: row.launches for row in small.growth(0)} == {"a": 1, "b": 1, "other": 2}
 
 
-def test_growth_is_told_once_and_by_device() -> None:
+def test_growth_is_reported_once_and_by_device() -> None:
     small = RegionTable()
     totals = small.totals("a")
     totals.on(1).launches += 3

@@ -134,7 +134,7 @@ def test_only_what_changed_is_sent_again_and_always_as_a_total(program: Program,
     assert not any(isinstance(frame, Names | Hello | Tunables) for frame in frames)
 
 
-def test_a_status_is_told_when_it_changes_and_to_an_exporter_that_is_new(program: Program, exporter: Exporter) -> None:
+def test_a_status_is_sent_when_it_changes_and_to_a_new_exporter(program: Program, exporter: Exporter) -> None:
     exporter.listen()
     program.recorder.touch()
     program.recorder.status("event", "active", sample_ratio=0.5)
@@ -169,7 +169,7 @@ def test_variants_that_changed_follow_their_kernels_rows(program: Program, expor
     assert [(row.variant, row.launches, row.sum_ns) for row in variants.rows] == [("2x1x1|32x1x1", 2, 14)]
 
 
-def test_variants_that_did_not_arrive_are_told_again(program: Program, exporter: Exporter) -> None:
+def test_variants_that_did_not_arrive_are_sent_again(program: Program, exporter: Exporter) -> None:
     exporter.listen()
     program.recorder.observe("a", 5)
     program.sender.round()
@@ -188,7 +188,7 @@ def test_variants_that_did_not_arrive_are_told_again(program: Program, exporter:
     assert sum(seen.values()) == 20_000
 
 
-def test_a_new_configuration_is_told_with_its_name(program: Program, exporter: Exporter) -> None:
+def test_a_new_configuration_is_sent_with_its_name(program: Program, exporter: Exporter) -> None:
     exporter.listen()
     program.recorder.observe("a", 5, block="48x1x1")
     program.sender.round()
@@ -200,7 +200,7 @@ def test_a_new_configuration_is_told_with_its_name(program: Program, exporter: E
     assert names.names[0].block == "64x1x1"
 
 
-def test_after_a_restart_of_the_exporter_everything_is_told_again(program: Program, exporter: Exporter) -> None:
+def test_after_a_restart_of_the_exporter_everything_is_sent_again(program: Program, exporter: Exporter) -> None:
     exporter.listen()
     program.tunables.add(Tunable("block", [32, 64], 32, Terms()))
     program.recorder.observe("a", 5)
@@ -299,7 +299,7 @@ def test_a_missing_exporter_is_mentioned_once(program: Program, caplog: pytest.L
     assert "start `kernelcast exporter` on this node" in record.getMessage()
 
 
-def test_a_hint_is_heard_and_its_outcome_told(program: Program, exporter: Exporter) -> None:
+def test_a_hint_is_received_and_its_outcome_sent(program: Program, exporter: Exporter) -> None:
     exporter.listen()
     program.tunables.add(Tunable("block", [32, 64], 32, Terms()))
     program.recorder.touch()

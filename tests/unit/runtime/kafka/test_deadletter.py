@@ -95,7 +95,7 @@ def test_a_long_error_and_a_long_key_stay_within_the_headroom() -> None:
     assert value == b"poison"
 
 
-def test_a_tombstone_can_be_put_aside() -> None:
+def test_a_tombstone_can_be_a_dead_letter() -> None:
     sent = Sent()
 
     DeadLetters(sent).send(Message(None, None), DecodeError("x"))
@@ -103,7 +103,7 @@ def test_a_tombstone_can_be_put_aside() -> None:
     assert sent.letters[0][1:3] == (None, None)
 
 
-def test_a_flood_is_limited_and_what_is_dropped_is_counted() -> None:
+def test_a_flood_is_limited_and_dropped_lines_are_counted() -> None:
     sent, clock, registry = Sent(), Clock(), CollectorRegistry()
     letters = DeadLetters(sent, clock=clock, registry=registry)
     letters.expect("kernelcast.kernels")

@@ -111,7 +111,7 @@ def test_other_partitions_are_reported_never_changed(monkeypatch: pytest.MonkeyP
     assert present[KERNELS.name].partitions == 3
 
 
-def test_what_was_set_is_reported_beside_partitions_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_settings_are_reported_beside_partitions_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {**DEVICE.config, "retention.ms": "60000"}
 
     (change,) = applied(monkeypatch, {DEVICE.name: TopicState(DEVICE.name, 3, 1, config)}, DEVICE)

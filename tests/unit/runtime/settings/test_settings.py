@@ -37,7 +37,7 @@ def test_empty_sections_leave_the_defaults() -> None:
     assert read(CONFIGS / "empty-sections.good.yaml") == ExampleSettings()
 
 
-def test_one_file_serves_all_daemons_and_a_section_overrides_what_is_shared() -> None:
+def test_one_file_serves_all_daemons_and_a_section_overrides_shared_settings() -> None:
     settings = read(CONFIGS / "whole-site.good.yaml")
 
     assert settings.kafka.bootstrap_servers == "mirror:9092"

@@ -118,7 +118,7 @@ def test_a_crowd_with_one_password_waits_for_one_hash() -> None:
     assert hashes.computed == [b"right"]
 
 
-def test_one_that_gives_up_waiting_takes_nobody_with_it() -> None:
+def test_a_waiter_that_gives_up_does_not_end_other_waits() -> None:
     hashes = Hashes()
     hashes.may_go_on.clear()
     logins = Logins(matches=hashes.matches, clock=Clock())

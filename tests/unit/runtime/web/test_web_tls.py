@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_wrong_file_hangs_no_handshake_leaks_no_connection_and_serves_nobody(folder: Path) -> None:
+def test_a_wrong_file_hangs_no_handshake_leaks_no_connection_and_serves_no_request(folder: Path) -> None:
     with guarded(folder, TLS) as server:
         context = trusting(folder / "server.crt")
         assert ask(server, context) == 200
@@ -276,7 +276,7 @@ def test_the_curves_of_a_client_are_read_however_its_first_message_is_cut() -> N
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1", bytes(70_000), b"\x16" * 70_000, hello(curves=b"\xff\xff")])
-def test_what_is_no_client_hello_offers_no_curve(data: bytes) -> None:
+def test_bytes_that_are_no_client_hello_offer_no_curve(data: bytes) -> None:
     assert offered_curves(data) == ()
 
 

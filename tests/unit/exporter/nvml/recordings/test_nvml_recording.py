@@ -121,7 +121,7 @@ ANSWERS = st.dictionaries(
 
 
 @given(ANSWERS, ANSWERS)
-def test_what_was_said_before_and_what_has_changed_is_what_is_said_now(before: Answers, now: Answers) -> None:
+def test_earlier_values_and_changes_make_the_present_values(before: Answers, now: Answers) -> None:
     # A call that was answered once is answered ever after: the sampler asks the same again.
     now = {owner: {**before.get(owner, {}), **now.get(owner, {})} for owner in {*before, *now}}
     played = {owner: dict(calls) for owner, calls in before.items()}
@@ -153,7 +153,7 @@ def sampled(nvml: RecordedNvml, clock: Clock, count: int = 3) -> list[NodeReadin
     return found
 
 
-def test_what_was_recorded_is_what_is_played_value_by_value(tmp_path: Path) -> None:
+def test_a_recording_is_played_back_value_by_value(tmp_path: Path) -> None:
     answers = divided(instance("1g.10gb", 9, "MIG-1"), instance("2g.20gb", 3, "MIG-2"))
     answers["0/0"]["nvmlDeviceGetComputeRunningProcesses"] = [{"pid": 7, "usedGpuMemory": 5}]
     answers["1"] = gpu("GPU-2", 1, nvmlDeviceGetProcessUtilization=[])
@@ -202,7 +202,7 @@ def test_only_what_changes_is_written(tmp_path: Path) -> None:
     [b"", b"not json\n", b'{"format": "other", "version": 1}\n', b'{"format": "kernelcast-nvml", "version": 9}\n{}\n'],
     ids=["empty", "text", "other", "later version"],
 )
-def test_what_is_no_recording_is_refused_with_a_remedy(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_recording_is_refused_with_a_remedy(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "node.jsonl"
     path.write_bytes(content)
     with pytest.raises(TraceError, match=r"node\.jsonl.*(kernelcast replay record|record for at least)"):

@@ -130,7 +130,7 @@ def test_a_new_driver_is_asked_again() -> None:
     assert labels_of(made.poll(NOW_NS + LOOK_NS).samples)["DCGM_FI_NVML_VERSION"] == {"13.600.1"}
 
 
-def test_a_gpu_that_is_gone_keeps_its_labels_on_what_it_still_has() -> None:
+def test_a_gpu_that_is_gone_keeps_its_labels_on_its_remaining_series() -> None:
     nvml = labelled()
     made = source(nvml)
     made.poll(NOW_NS)

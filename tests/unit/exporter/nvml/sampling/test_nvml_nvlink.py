@@ -112,7 +112,7 @@ def test_a_gpu_without_nvlink_has_no_series_and_no_error() -> None:
     assert not errors
 
 
-def test_what_a_gpu_does_not_support_is_asked_for_once_and_again_when_gpus_are_listed() -> None:
+def test_unsupported_calls_are_made_once_and_again_when_gpus_are_listed() -> None:
     nvml = playing(double.node(linked(UP, UP)))
     made = source(nvml)
     asked: list[int] = []

@@ -125,7 +125,7 @@ def test_names_are_read_once_as_long_as_a_process_stays(tmp_path: Path) -> None:
     assert [use.name for use in read.uses(13)] == ["second"], "another process under the same number"
 
 
-def test_without_permission_nobody_is_told_and_it_is_counted() -> None:
+def test_without_permission_there_are_no_labels_and_it_is_counted() -> None:
     denied = {"error": pynvml.NVML_ERROR_NO_PERMISSION}
     read = reading(nvmlDeviceGetComputeRunningProcesses=denied)
     assert read.uses() == ()

@@ -54,7 +54,7 @@ def test_xids_are_counted_by_gpu_and_number_with_their_last_time(monkeypatch: py
     assert (watched.events.last("GPU-1"), watched.events.last("GPU-2")) == (31, 13)
 
 
-def test_a_new_number_is_told_once_with_0_so_that_an_increase_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_number_is_first_written_with_0_so_that_an_increase_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, playing(node(gpu())))
     watched.tell(31)
     watched.tell(31)
@@ -75,13 +75,13 @@ def test_silence_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("types", [NOT_SUPPORTED, pynvml.nvmlEventTypePState], ids=["no events", "no xids"])
-def test_a_gpu_that_tells_of_no_xids_has_no_last_one(monkeypatch: pytest.MonkeyPatch, types: Any) -> None:
+def test_a_gpu_without_xid_events_has_no_last_xid(monkeypatch: pytest.MonkeyPatch, types: Any) -> None:
     watched = Watched(monkeypatch, playing(node(gpu(nvmlDeviceGetSupportedEventTypes=types))))
     assert watched.events.last("GPU-1") is None
     assert watched.failed == []
 
 
-def test_a_wait_that_fails_is_counted_and_waiting_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_wait_is_counted_and_waiting_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch, playing(node(gpu())))
 
     def break_down() -> None:
@@ -103,7 +103,7 @@ def test_no_stream_of_strange_numbers_fills_the_memory(monkeypatch: pytest.Monke
     assert watched.events.last("GPU-1") == xid.MAX_XIDS + 9
 
 
-def test_what_a_hanging_call_waits_on_is_not_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_a_hanging_call_is_not_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xid, "STOP_SECONDS", 0.01)
     nvml, answers, freed = playing(node(gpu())), threading.Event(), list[int]()
 
@@ -124,7 +124,7 @@ def test_what_a_hanging_call_waits_on_is_not_freed(monkeypatch: pytest.MonkeyPat
     assert freed == [1]
 
 
-def test_the_thread_counts_and_a_lost_gpu_keeps_what_was_counted() -> None:
+def test_the_thread_counts_and_a_lost_gpu_keeps_its_counts() -> None:
     nvml = playing(node(gpu()))
     made = Sampler(nvml).start()
     counted = threading.Event()
