@@ -25,7 +25,9 @@ def sigmoid(position: float) -> float:
 
 def raw(found: float, false_positives: float, profile: Profile) -> float:
     """The normalised score of one file with one window."""
-    return 100 * (found + profile.false_positive * false_positives + profile.false_negative) / (1 + profile.false_negative)
+    return (
+        100 * (found + profile.false_positive * false_positives + profile.false_negative) / (1 + profile.false_negative)
+    )
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -1,0 +1,158 @@
+"""The online anomaly detector: one value per series and step, one score on the same scale for all.
+
+Each series is described by features: distance of the newest value from a slow level, jump from a fast level, shift of a
+short mean, deviation from the season. A tail model per feature says how improbable each is in the light of the series'
+own past; runs of missing and of constant values have their own probability. The score is the largest -log10 of these
+probabilities, divided by that of the false-alarm rate that the user accepts: 1 means act.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelcast.predictor.anomalies.episodes import Episodes
+from kernelcast.predictor.anomalies.evidence import Evidence, EvidenceModel, Interval
+from kernelcast.predictor.anomalies.kinds import AnomalyKind
+from kernelcast.predictor.anomalies.season import grouped
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+
+Floats: TypeAlias = NDArray[np.float64]
+Float32s: TypeAlias = NDArray[np.float32]
+Int8s: TypeAlias = NDArray[np.int8]
+Bools: TypeAlias = NDArray[np.bool_]
+
+_BLOCK_ROWS: Final = 8192  # what a block of rows needs fits into the processor's cache
+_DAY_SECONDS: Final = 86_400.0
+_SHIFT_AGE: Final = 3  # rows after which a spike that has not gone is a level shift
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalyStep:
+    """What the detector says of one interval; each of shape (n,).
+
+    Attributes:
+        score: float64, 0 or more; 1 means act. Stays at 1 or more while a value is off.
+        onset: float64, the score on the first row of an episode, and on the row where it first reaches 1; else 0.
+        direction: int8, 1 where the value is too high, -1 where too low, 0 where neither.
+        kind: int8, an `AnomalyKind`.
+    """
+
+    score: Floats
+    onset: Floats
+    direction: Int8s
+    kind: Int8s
+
+
+class AnomalyDetector:
+    """Scores of `rows` series, causal: a step uses its own values and earlier ones.
+
+    Not safe for several threads. A series' result does not depend on the others.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        interval_seconds: ArrayLike,
+        season: ArrayLike = 0,
+        settings: AnomalySettings | None = None,
+    ) -> None:
+        """Begin without any knowledge.
+
+        Args:
+            rows: How many series.
+            interval_seconds: Length of a step, of each series or of all.
+            season: Steps of the season of each series or of all; 0 for none.
+            settings: Settings for all series.
+        """
+        self._settings = settings or AnomalySettings()
+        intervals = _DAY_SECONDS / np.asarray(interval_seconds, np.float64)
+        scale = np.log10(np.maximum(intervals, 1) / self._settings.false_alarms_per_day)
+        self._scale: Float32s = np.broadcast_to(scale, (rows,)).astype(np.float32)
+        seasons = np.broadcast_to(np.asarray(season, np.int64), (rows,))
+        self._seasons = grouped(seasons, self._settings)
+        self._season: Float32s = seasons.astype(np.float32)
+        self._count: Float32s = np.zeros(rows, np.float32)
+        self._latest: Floats = np.full(rows, np.nan)
+        self._evidence = EvidenceModel(rows, self._settings, seasonal=bool(self._seasons))
+        self._episodes = Episodes(rows, self._settings)
+        self._kind: Int8s = np.zeros(rows, np.int8)
+        self._direction: Int8s = np.zeros(rows, np.int8)
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory of all state, seasonal profiles included."""
+        return _array_bytes(self)
+
+    def step(self, values: Floats) -> AnomalyStep:
+        """Take one value of each series.
+
+        Args:
+            values: float64, shape (rows,), NaN where a value is missing.
+
+        Raises:
+            ValueError: The shape is another.
+        """
+        if values.shape != self._latest.shape:
+            message = (
+                f"values have the shape {values.shape}; the detector has {len(self._latest)} series; pass one each"
+            )
+            raise ValueError(message)
+        known = np.isfinite(values)
+        filled = np.where(known, values, self._evidence.levels.expected(slice(None)))
+        weight = self._episodes.learning(slice(None)) * known
+        deviation = self._season_deviation(filled)
+        score, onset = np.zeros((2, len(values)))
+        for start in range(0, len(values), _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
+            interval = self._interval(rows, filled, known, deviation)
+            score[rows], onset[rows] = self._step_block(rows, interval, weight[rows])
+        for group in self._seasons:
+            at = group.rows
+            group.learn(filled[at], self._count[at], known[at].astype(np.float32), weight[at])
+        self._count += known
+        np.copyto(self._latest, values, where=known)
+        return AnomalyStep(score, onset, self._direction.copy(), self._kind.copy())
+
+    def _season_deviation(self, filled: Floats) -> Float32s | None:
+        if not self._seasons:
+            return None
+        deviation = np.zeros(len(filled), np.float32)
+        for group in self._seasons:
+            deviation[group.rows] = group.deviation(filled[group.rows], self._count[group.rows])
+        return deviation
+
+    def _interval(self, rows: slice, filled: Floats, known: Bools, deviation: Float32s | None) -> Interval:
+        here = None if deviation is None else deviation[rows]
+        return Interval(filled[rows], known[rows], self._count[rows], self._latest[rows], here, self._season[rows])
+
+    def _step_block(self, rows: slice, interval: Interval, weight: Float32s) -> tuple[Float32s, Float32s]:
+        """Score and onset of a block of series."""
+        evidence, signed = self._evidence.gather(rows, interval)
+        scale = self._scale[rows]
+        score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale)
+        self._describe(rows, evidence)
+        self._evidence.learn(rows, interval, signed, weight)
+        return score, onset
+
+    def _describe(self, rows: slice, evidence: Evidence) -> None:
+        """Kind and direction are those of an episode's first row; a spike that stays becomes a level shift."""
+        age, kind, direction = self._episodes.age[rows], self._kind[rows], self._direction[rows]
+        opens = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))
+        np.copyto(kind, evidence.kind, where=opens)
+        np.copyto(direction, evidence.direction, where=opens)
+        stays = (age > _SHIFT_AGE) & (kind == AnomalyKind.SPIKE) & self._episodes.off[rows]
+        kind[stays] = AnomalyKind.LEVEL_SHIFT
+        over = age == 0
+        kind[over] = AnomalyKind.NONE
+        direction[over] = 0
+
+
+def _array_bytes(owner: object) -> int:
+    """Bytes of the arrays that an object of this package holds, directly or through others."""
+    if isinstance(owner, np.ndarray):
+        return owner.nbytes
+    if isinstance(owner, list):
+        return sum(_array_bytes(one) for one in owner)
+    return sum(_array_bytes(one) for one in vars(owner).values()) if hasattr(owner, "__dict__") else 0

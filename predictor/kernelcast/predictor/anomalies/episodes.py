@@ -1,0 +1,72 @@
+"""Episodes: one alarm for each, however long it lasts."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+
+Float32s: TypeAlias = NDArray[np.float32]
+Bools: TypeAlias = NDArray[np.bool_]
+
+_NEVER: Final = 1e9
+
+
+class Episodes:
+    """Begin, duration and end of the present episode of each series.
+
+    An episode opens at the score `notice` and is *acute* from its first row with a score of at least 1. Both rows have
+    an onset; the second is the one alarm of the episode. `refractory` rows after an onset no other one is reported,
+    except the first acute one.
+    """
+
+    def __init__(self, rows: int, settings: AnomalySettings) -> None:
+        self._settings = settings
+        self.age: Float32s = np.zeros(rows, np.float32)
+        self.off: Bools = np.zeros(rows, np.bool_)
+        self._acute: Bools = np.zeros(rows, np.bool_)
+        self._calm: Float32s = np.zeros(rows, np.float32)
+        self._since_notice: Float32s = np.full(rows, _NEVER, np.float32)
+        self._since_alarm: Float32s = np.full(rows, _NEVER, np.float32)
+
+    def learning(self, rows: slice) -> Float32s:
+        """Factor on learning: small inside an episode until its state is adopted as normal. Shape (n,)."""
+        age = self.age[rows]
+        inside = (age > 0) & (age < self._settings.adoption)
+        return np.where(inside, np.float32(self._settings.frozen), np.float32(1))
+
+    def step(self, rows: slice, every: Float32s, new: Float32s) -> tuple[Float32s, Float32s]:
+        """Take the scores of one interval.
+
+        Args:
+            rows: Which series.
+            every: Shape (n,), the score of what the series has now.
+            new: Shape (n,), the same where it exceeds what the series has shown before; else 0.
+
+        Returns:
+            The published score, which stays at least 1 within an acute episode while the value is off; the onset.
+        """
+        settings = self._settings
+        inside = self.age[rows] > 0
+        opens = ~inside & (new >= settings.notice)
+        off = opens | (inside & (every >= settings.hysteresis))
+        calm = np.where(off, np.float32(0), self._calm[rows] + 1)
+        goes_on = opens | (inside & (calm < settings.calm))
+        self.age[rows] = np.where(goes_on, self.age[rows] + 1, 0)
+        self._calm[rows], self.off[rows] = calm, off
+        alarm = goes_on & ~self._acute[rows] & (np.where(inside, every, new) >= 1)
+        self._acute[rows] = goes_on & (self._acute[rows] | alarm)
+        held = np.where(goes_on, every, new)
+        onset = self._onsets(rows, opens & ~alarm, alarm, held)
+        score = np.where(self._acute[rows] & off, np.maximum(held, 1), held)
+        return score, onset
+
+    def _onsets(self, rows: slice, opens: Bools, alarm: Bools, score: Float32s) -> Float32s:
+        settings = self._settings
+        noticed, alarmed = self._since_notice[rows], self._since_alarm[rows]
+        sounds = alarm & (alarmed >= settings.refractory)
+        reported = sounds | (opens & (np.minimum(noticed, alarmed) >= settings.refractory))
+        np.copyto(noticed, np.where(reported, 0, noticed + 1))
+        np.copyto(alarmed, np.where(sounds, 0, alarmed + 1))
+        return np.where(reported, score, np.float32(0))

@@ -1,0 +1,140 @@
+"""Evidence of an anomaly: how improbable each feature and each run of a series is at the newest interval."""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.anomalies.kinds import AnomalyKind
+from kernelcast.predictor.anomalies.levels import FEATURES, JUMP, SEASON, SHIFT, Levels
+from kernelcast.predictor.anomalies.runs import RunModel
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.anomalies.tails import TailModel
+
+Floats: TypeAlias = NDArray[np.float64]
+Float32s: TypeAlias = NDArray[np.float32]
+Int8s: TypeAlias = NDArray[np.int8]
+Bools: TypeAlias = NDArray[np.bool_]
+
+_CYCLES: Final = 2  # seasons until deviations from the profile count
+_LARGEST_MISSING_RARITY: Final = 1.3  # per interval: four in a row are needed however reliable the series was
+_LARGEST_CONSTANT_RARITY: Final = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The newest interval of a block of series; shapes (n,).
+
+    Attributes:
+        values: The value; the level where it is missing.
+        known: Where there is a value.
+        count: Values before this one.
+        latest: The last value before this one; NaN before the first.
+        deviation: Mean deviation from the season; None if no series has one.
+        season: Intervals of the season; 0 for none.
+    """
+
+    values: Floats
+    known: Bools
+    count: Float32s
+    latest: Floats
+    deviation: Float32s | None
+    season: Float32s
+
+    def unchanged(self) -> Bools:
+        """Where the value equals the one before."""
+        return self.known & (self.values == self.latest)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How improbable an interval is, as -log10 of the probability; shapes (n,).
+
+    Attributes:
+        every: Of what the series has now.
+        new: The same where it exceeds what the series has shown before; else 0.
+        direction: int8, the sign of the strongest evidence; 0 for missing and constant values.
+        kind: int8, the `AnomalyKind` of the strongest evidence.
+    """
+
+    every: Float32s
+    new: Float32s
+    direction: Int8s
+    kind: Int8s
+
+
+class EvidenceModel:
+    """Levels, tails and runs of each series."""
+
+    def __init__(self, rows: int, settings: AnomalySettings, *, seasonal: bool) -> None:
+        self._settings = settings
+        self.levels = Levels(rows, settings)
+        self._tails = TailModel(FEATURES, rows, settings)
+        self._season_tails = TailModel(1, rows if seasonal else 0, settings)
+        self._missing = RunModel(rows, _LARGEST_MISSING_RARITY)
+        self._constant = RunModel(rows, _LARGEST_CONSTANT_RARITY)
+
+    def gather(self, rows: slice, interval: Interval) -> tuple[Evidence, Float32s]:
+        """The evidence of an interval, and the features that `learn` takes afterwards.
+
+        Args:
+            rows: Which series.
+            interval: Their newest interval.
+        """
+        signed = _both_signs(self.levels.features(rows, interval.values, interval.count))
+        smallest = self.levels.smallest(rows)
+        every, new = self._tails.surprise(rows, signed, smallest, interval.count)
+        if interval.deviation is not None:
+            more = self._season_tails.surprise(rows, _both_signs(interval.deviation[None]), smallest, interval.count)
+            ready = (interval.season > 1) & (interval.count >= _CYCLES * interval.season)
+            every, new = (np.concatenate([a, b * ready], axis=1) for a, b in zip((every, new), more, strict=True))
+        every *= interval.known
+        new *= interval.known
+        warm = interval.count >= self._settings.warm_up
+        missing = self._missing.surprise(rows, ~interval.known) * warm
+        constant = self._constant.surprise(rows, interval.unchanged()) * warm
+        return _strongest(every * warm, new * warm, missing, constant), signed
+
+    def learn(self, rows: slice, interval: Interval, signed: Float32s, weight: Float32s) -> None:
+        """Move all models on.
+
+        Args:
+            rows: Which series.
+            interval: Their newest interval.
+            signed: From `gather`.
+            weight: Shape (n,), factor on learning, 0 where the value is missing.
+        """
+        count, known = interval.count, interval.known.astype(np.float32)
+        self.levels.learn(rows, interval.values, count, known, weight)
+        self._tails.learn(rows, signed, count, weight)
+        if interval.deviation is not None:
+            since = count - interval.season
+            seasonal = weight * ((since >= 0) & (interval.season > 1))
+            self._season_tails.learn(rows, _both_signs(interval.deviation[None]), np.maximum(since, 0), seasonal)
+        self._missing.learn(rows, ~interval.known, count, np.ones_like(count))
+        self._constant.learn(rows, interval.unchanged(), count, weight)
+
+
+def _both_signs(features: Float32s) -> Float32s:
+    """Features and their negatives; (k, n) becomes (2, k, n)."""
+    return np.stack([features, -features])
+
+
+def _strongest(every: Float32s, new: Float32s, missing: Float32s, constant: Float32s) -> Evidence:
+    """Merge the evidence of all features, each of shape (2, k, n), and of both runs, (n,)."""
+    runs = np.maximum(missing, constant)
+    most_every, most_new = every.max(axis=(0, 1)), new.max(axis=(0, 1))
+    direction, kind = np.zeros((2, len(runs)), np.int8)
+    rows = np.flatnonzero(most_new > 0)
+    sides = new[:, :, rows].reshape(2 * new.shape[1], len(rows))
+    at = sides.argmax(axis=0)
+    sign, feature = np.divmod(at, new.shape[1])
+    direction[rows] = 1 - 2 * sign
+    jumps = every[sign, JUMP, rows] > 0
+    shifted = np.where(feature == SHIFT, AnomalyKind.LEVEL_SHIFT, AnomalyKind.SPIKE)
+    kind[rows] = np.where(feature == SEASON, AnomalyKind.SEASONAL, np.where(jumps, shifted, AnomalyKind.DRIFT))
+    run = runs > np.maximum(most_new, 0)
+    direction[run] = 0
+    kind[run] = np.where(missing >= constant, AnomalyKind.MISSING, AnomalyKind.FLATLINE)[run]
+    return Evidence(np.maximum(most_every, runs), np.maximum(most_new, runs), direction, kind)

@@ -1,0 +1,81 @@
+"""Levels of each series, and the features that measure how far the newest value is from them."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+
+Floats: TypeAlias = NDArray[np.float64]
+Float32s: TypeAlias = NDArray[np.float32]
+
+VALUE, JUMP, SHIFT, SEASON = range(4)
+FEATURES: Final = 3  # without the deviation from the season, which comes from `season`
+
+_CLIP: Final = 3.0
+_SPREAD_WEIGHT: Final = 1 / 300
+_FREE: Final = 20  # rows in which outliers move the level like any other value
+_DEVIATION: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
+
+
+class Levels:
+    """Three moving means of each series: fast, short and slow, the last one without the influence of outliers."""
+
+    def __init__(self, rows: int, settings: AnomalySettings) -> None:
+        self._settings = settings
+        self._fast: Floats = np.zeros(rows)
+        self._short: Floats = np.zeros(rows)
+        self._slow: Floats = np.zeros(rows)
+        self._spread: Float32s = np.zeros(rows, np.float32)
+
+    def features(self, rows: slice, values: Floats, count: Float32s) -> Float32s:
+        """Deviations of the newest value: from the slow level, from the fast one, and of the short mean.
+
+        Args:
+            rows: Which series.
+            values: Shape (n,), no NaN on rows that are used.
+            count: Shape (n,), values before this one.
+
+        Returns:
+            Shape (3, n), in the unit of the values.
+        """
+        first = count == 0
+        for level in (self._fast, self._short, self._slow):
+            np.copyto(level[rows], values, where=first)
+        short = self._short[rows] + self._weight(self._settings.short, count) * (values - self._short[rows])
+        slow = self._slow[rows]
+        return np.stack([values - slow, values - self._fast[rows], short - slow]).astype(np.float32)
+
+    def smallest(self, rows: slice) -> Float32s:
+        """Shape (n,), the smallest deviation that matters."""
+        level = np.abs(self._slow[rows])
+        return np.maximum(level * self._settings.smallest_ratio, level * 1e-12).astype(np.float32)
+
+    def expected(self, rows: slice) -> Floats:
+        """Shape (n,), the fast level: what a missing value is replaced with."""
+        return self._fast[rows]
+
+    def learn(self, rows: slice, values: Floats, count: Float32s, known: Float32s, weight: Float32s) -> None:
+        """Move the levels on; shapes (n,).
+
+        Args:
+            rows: Which series.
+            values: The newest values.
+            count: Values before these.
+            known: 1 where there is a value, else 0.
+            weight: `known` times the factor on learning.
+        """
+        settings = self._settings
+        slow, spread = self._slow[rows], self._spread[rows]
+        error = values - slow
+        tame = np.where(count < _FREE, error, np.clip(error, -_CLIP * spread, _CLIP * spread))
+        spread += self._weight(_SPREAD_WEIGHT, count) * weight * (_DEVIATION * np.abs(tame).astype(np.float32) - spread)
+        slow += self._weight(settings.slow, count) * weight * tame
+        for level, share in ((self._fast, settings.fast), (self._short, settings.short)):
+            here = level[rows]
+            here += self._weight(share, count) * known * (values - here)
+
+    @staticmethod
+    def _weight(share: float, count: Float32s) -> Float32s:
+        return np.maximum(np.float32(share), 1 / (count + 1))

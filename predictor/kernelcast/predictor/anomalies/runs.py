@@ -1,0 +1,53 @@
+"""Runs of equal events: intervals without a value, and values that do not change."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32s: TypeAlias = NDArray[np.float32]
+Bools: TypeAlias = NDArray[np.bool_]
+
+_RATE_WEIGHT: Final = np.float32(1 / 500)
+_RECORD_DECAY: Final = np.float32(1 - 5e-5)
+_RECORD_FACTOR: Final = np.float32(1.5)
+
+
+class RunModel:
+    """Length of the present run of an event, and how improbable that length is for the series.
+
+    With a share q of intervals that have the event, a run of k has the probability q^k. A run counts only once it is
+    half as long again as the longest one before, so that regular gaps are normal.
+    """
+
+    def __init__(self, rows: int, most: float) -> None:
+        """Begin with series that never had the event.
+
+        Args:
+            rows: How many series.
+            most: Largest -log10 of the probability of one interval.
+        """
+        self._least_share = np.float32(10**-most)
+        self._run: Float32s = np.zeros(rows, np.float32)
+        self._longest: Float32s = np.zeros(rows, np.float32)
+        self._share: Float32s = np.zeros(rows, np.float32)
+
+    def surprise(self, rows: slice, event: Bools) -> Float32s:
+        """-log10 of the probability of the run that the event continues; 0 without the event. Shapes (n,)."""
+        run = (self._run[rows] + 1) * event
+        rarity: Float32s = run * np.abs(np.log10(np.maximum(self._share[rows], self._least_share)))
+        return np.where(run > _RECORD_FACTOR * self._longest[rows] + 1, rarity, np.float32(0))
+
+    def learn(self, rows: slice, event: Bools, count: Float32s, weight: Float32s) -> None:
+        """Take the newest interval. A run is learnt when it has ended, so that a fault does not excuse itself.
+
+        Args:
+            rows: Which series.
+            event: Shape (n,).
+            count: Shape (n,), values so far.
+            weight: Shape (n,), factor on learning.
+        """
+        run, longest, share = self._run[rows], self._longest[rows], self._share[rows]
+        np.copyto(longest, np.maximum(longest * _RECORD_DECAY, run), where=~event)
+        share += np.maximum(_RATE_WEIGHT, 1 / (count + 2)) * weight * (event - share)
+        np.copyto(run, (run + 1) * event)

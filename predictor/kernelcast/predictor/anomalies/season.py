@@ -1,0 +1,83 @@
+"""Seasonal profiles: what a series is at the same time of day, or of week, on average."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+
+Floats: TypeAlias = NDArray[np.float64]
+Float32s: TypeAlias = NDArray[np.float32]
+Ints: TypeAlias = NDArray[np.int64]
+
+MOST_SLOTS: Final = 288  # a day of 5 minutes; longer seasons share slots
+_JOIN: Final = np.float32(0.2)  # weight of the newest cycle
+_CLIP: Final = np.float32(5.0)
+_SPREAD_WEIGHT: Final = np.float32(1 / 100)
+_DEVIATION: Final = np.float32(1.25)
+
+
+class SeasonGroup:
+    """Series with the same season; the profile has the shape (slots, series)."""
+
+    def __init__(self, rows: Ints, season: int, settings: AnomalySettings) -> None:
+        self.rows = rows
+        self.season = season
+        self._short_weight = np.float32(settings.seasonal_short)
+        self._slow = np.float32(settings.slow)
+        self._slots = min(season, MOST_SLOTS)
+        self._profile: Float32s = np.zeros((self._slots, len(rows)), np.float32)
+        self._offset, self._short, self._spread = np.zeros((3, len(rows)), np.float32)
+        self._phase = 0
+
+    def deviation(self, values: Floats, count: Float32s) -> Float32s:
+        """Mean deviation of the last values from the profile; 0 in the first cycle.
+
+        Args:
+            values: Shape (series,), the newest values.
+            count: Shape (series,), values before these.
+        """
+        moved = self._short + self._short_weight * (self._residual(values) - self._short)
+        return np.where(count < self.season, np.float32(0), moved)
+
+    def learn(self, values: Floats, count: Float32s, known: Float32s, weight: Float32s) -> None:
+        """Take the newest values, and go on to the next interval; all of shape (series,).
+
+        Args:
+            values: The newest values; the level where one is missing.
+            count: Values before these.
+            known: 1 where there is a value, else 0.
+            weight: `known` times the factor on learning.
+        """
+        first = count < self.season
+        residual = self._residual(values)
+        here = self._profile[self._slot()]
+        since = np.maximum(count - self.season, 0)
+        tame = np.where(since < 1, residual, np.clip(residual, -_CLIP * self._spread, _CLIP * self._spread))
+        intervals = -(-self.season // self._slots)
+        share = weight * np.maximum(_JOIN, 1 / (count / self.season + 1)) / np.float32(intervals)
+        seen = np.minimum(np.float32(self._phase - self._first_phase()), count)
+        here += np.where(first, (values.astype(np.float32) - here) / (seen + 1), share * tame)
+        later = weight * ~first
+        self._offset += self._slow * later * tame
+        self._spread += np.maximum(_SPREAD_WEIGHT, 1 / (since + 1)) * later * (_DEVIATION * np.abs(tame) - self._spread)
+        self._short += self._short_weight * known * ~first * (residual - self._short)
+        self._phase = (self._phase + 1) % self.season
+
+    def _residual(self, values: Floats) -> Float32s:
+        residual: Float32s = values.astype(np.float32) - self._profile[self._slot()] - self._offset
+        return residual
+
+    def _slot(self) -> int:
+        return self._phase * self._slots // self.season
+
+    def _first_phase(self) -> int:
+        """The first interval of the season that belongs to the present slot."""
+        return -(-self._slot() * self.season // self._slots)
+
+
+def grouped(season: Ints, settings: AnomalySettings) -> list[SeasonGroup]:
+    """One group for each season longer than an interval."""
+    found = np.unique(season[season > 1])
+    return [SeasonGroup(np.flatnonzero(season == one), int(one), settings) for one in found]

@@ -1,0 +1,47 @@
+"""Settings of the anomaly detector, with the reasons for their defaults."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AnomalySettings:
+    """Settings that hold for every series. Weights are shares of the newest value in a moving mean.
+
+    Attributes:
+        false_alarms_per_day: Expected false alarms of one feature at score 1; 1 is a probability per interval of this
+            rate divided by the intervals of a day.
+        smallest_ratio: A deviation below this share of the level never counts; 0 makes the score independent of
+            the zero point of the unit.
+        warm_up: Values before the first score above 0.
+        notice: Score at which an episode opens. Its onset is below 1 until somebody should act.
+        hysteresis: An episode goes on while the score is at least this.
+        calm: An episode ends after this many rows below `hysteresis`.
+        refractory: Rows after an onset in which no other onset is reported; the score stays visible.
+        quantile: Values of a feature above this quantile form the tail that the model learns.
+        record_margin: An episode opens only where a feature exceeds its own record by this share, because an
+            excursion that was seen before is normal for the series.
+        record_decay: Share of a record that is forgotten per row.
+        fast: Weight of the level from which jumps are measured.
+        short: Weight of the mean that is compared with the slow level: three observations make up half of it.
+        slow: Weight of the slow level.
+        seasonal_short: Weight of the mean of deviations from the season.
+        frozen: Factor on all learning inside an episode.
+        adoption: Rows after which an episode's values are learnt at full speed: the new state is then the normal one.
+    """
+
+    false_alarms_per_day: float = 0.02
+    smallest_ratio: float = 0.02
+    warm_up: int = 100
+    notice: float = 0.75
+    hysteresis: float = 0.5
+    calm: int = 12
+    refractory: int = 48
+    quantile: float = 0.95
+    record_margin: float = 0.1
+    record_decay: float = 5e-5
+    fast: float = 1 / 6
+    short: float = 1 / 6
+    slow: float = 1 / 300
+    seasonal_short: float = 0.15
+    frozen: float = 0.1
+    adoption: int = 288
