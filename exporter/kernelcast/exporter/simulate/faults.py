@@ -23,6 +23,12 @@ HOT_BUT_STABLE: Final = "hot-but-stable"
 DEPLOY: Final = "deploy"
 RESTART: Final = "restart"
 PREALLOCATED_MEMORY: Final = "preallocated-memory"
+DIURNAL_HEAT: Final = "diurnal-heat"
+WARM_UP: Final = "warm-up"
+LOAD_STEP: Final = "load-step"
+SAWTOOTH_MEMORY: Final = "sawtooth-memory"
+SPIKES: Final = "spikes"
+SLOW_OPENING: Final = "slow-opening"
 
 _UNITS: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER: Final = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>[a-z]*)")
@@ -120,9 +126,53 @@ BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
         gpu=ALL,
         parameters={"share": Parameter(0.95, 0.0, 1.0, "of the memory")},
     ),
+    DIURNAL_HEAT: FaultKind(
+        "the room is warmer by day",
+        gpu=ALL,
+        parameters={
+            "amplitude": Parameter(4.0, 0.0, 20.0, "degrees C"),
+            "period": Parameter(86400.0, 1.0, 1e9, "time from peak to peak"),
+        },
+    ),
+    WARM_UP: FaultKind(
+        "the chassis warms up and settles",
+        parameters={
+            "rise": Parameter(15.0, 0.0, 60.0, "degrees C in the end"),
+            "over": Parameter(1800.0, 1.0, 1e6, "time constant"),
+        },
+    ),
+    LOAD_STEP: FaultKind(
+        "the load changes at once and stays",
+        parameters={"factor": Parameter(1.3, 0.0, 10.0, "times the load before")},
+    ),
+    SAWTOOTH_MEMORY: FaultKind(
+        "a cache fills and is emptied, again and again",
+        parameters={
+            "height": Parameter(16_000.0, 0.0, 1e6, "MiB when full"),
+            "period": Parameter(10_800.0, 1.0, 1e9, "time from empty to empty"),
+        },
+    ),
+    SPIKES: FaultKind(
+        "one kernel takes longer for a moment, now and then",
+        per_kernel=True,
+        parameters={
+            "factor": Parameter(3.0, 1.0, 100.0, "times as long"),
+            "period": Parameter(200.0, 1.0, 1e9, "time from spike to spike"),
+            "over": Parameter(10.0, 0.1, 1e6, "length of a spike"),
+        },
+    ),
+    SLOW_OPENING: FaultKind(
+        "kernels run slower in the first minutes: compilation, autotuning; below 1 they run faster, with cold clocks",
+        parameters={
+            "factor": Parameter(1.4, 0.01, 100.0, "times as long"),
+            "over": Parameter(180.0, 0.1, 1e6, "how long"),
+        },
+    ),
 }
 KINDS: Final[Mapping[str, FaultKind]] = {**FAULTS, **BACKGROUNDS}
-_FROM_THE_START: Final = frozenset({DIURNAL, HOT_BUT_STABLE, PREALLOCATED_MEMORY, BAD_TUNING})
+_FROM_THE_START: Final = frozenset(
+    {DIURNAL, HOT_BUT_STABLE, PREALLOCATED_MEMORY, BAD_TUNING, DIURNAL_HEAT, SAWTOOTH_MEMORY, SPIKES, SLOW_OPENING}
+)
 _DEFAULT_START_SECONDS: Final = 60.0
 
 
@@ -176,7 +226,7 @@ def parse(text: str, kinds: Mapping[str, FaultKind], *, option: str) -> Fault:
     kind = kinds.get(name)
     if kind is None:
         raise ConfigurationError(f"{option} {text}: {name!r} is not a kind; kinds are {', '.join(kinds)}")
-    places = {"node": float(ALL if name == DIURNAL else 0), "gpu": float(kind.gpu)}
+    places = {"node": float(ALL if name in {DIURNAL, DIURNAL_HEAT} else 0), "gpu": float(kind.gpu)}
     if kind.per_kernel:
         places["kernel"] = 0.0
     times = {"start": 0.0 if name in _FROM_THE_START else _DEFAULT_START_SECONDS, "length": math.inf}

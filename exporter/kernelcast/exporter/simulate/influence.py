@@ -1,13 +1,12 @@
 """Effects of faults and backgrounds on the fleet at one moment."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kernelcast.exporter.simulate import faults
+from kernelcast.exporter.simulate import faults, shapes
 from kernelcast.exporter.simulate.faults import Fault
 from kernelcast.exporter.simulate.fleet_settings import BoolArray, SimulationSettings
 from kernelcast.exporter.simulate.program import FloatArray
@@ -27,6 +26,7 @@ class Influence:
         compute_factor: Shape (gpus,), times as long for everything but collectives.
         leak_mib: Shape (gpus,), MiB per second.
         preallocated: Shape (gpus,), share of the memory that the program takes at its start; 0 for the usual.
+        cache_mib: Shape (gpus,), MiB in caches that the program empties by itself.
     """
 
     load: FloatArray
@@ -36,6 +36,7 @@ class Influence:
     compute_factor: FloatArray
     leak_mib: FloatArray
     preallocated: FloatArray
+    cache_mib: FloatArray
 
 
 Effect = Callable[[Influence, Fault, BoolArray, float], None]
@@ -52,6 +53,7 @@ def influence(settings: SimulationSettings, seconds: float) -> Influence:
         compute_factor=np.ones(count),
         leak_mib=np.zeros(count),
         preallocated=np.zeros(count),
+        cache_mib=np.zeros(count),
     )
     for fault in settings.faults:
         effect = _EFFECTS.get(fault.kind)
@@ -61,7 +63,7 @@ def influence(settings: SimulationSettings, seconds: float) -> Influence:
 
 
 def _thermal_drift(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
-    sum_.heat_c[where] += fault["rate"] * elapsed / SECONDS_PER_MINUTE
+    sum_.heat_c[where] += shapes.linear(elapsed, fault["rate"] / SECONDS_PER_MINUTE)
 
 
 def _hot_but_stable(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
@@ -69,7 +71,7 @@ def _hot_but_stable(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: f
 
 
 def _kernel_slowdown(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
-    grown = min(elapsed / fault["over"], 1.0) if fault["over"] else 1.0
+    grown = shapes.ramp(elapsed, fault["over"])
     sum_.kernel_factor[where, fault.kernel] *= 1.0 + (fault["factor"] - 1.0) * grown
 
 
@@ -86,11 +88,11 @@ def _memory_leak(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: floa
 
 
 def _rising_load(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
-    sum_.load[where] *= 1.0 + fault["rate"] / 100.0 * elapsed / SECONDS_PER_MINUTE
+    sum_.load[where] *= 1.0 + shapes.linear(elapsed, fault["rate"] / 100.0 / SECONDS_PER_MINUTE)
 
 
 def _diurnal(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
-    sum_.load[where] *= 1.0 + fault["amplitude"] * math.sin(2.0 * math.pi * elapsed / fault["period"])
+    sum_.load[where] *= 1.0 + fault["amplitude"] * shapes.periodic(elapsed, fault["period"])
 
 
 def _contention(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
@@ -110,6 +112,31 @@ def _restart(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) ->
         sum_.load[where] = 0.0
 
 
+def _diurnal_heat(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.heat_c[where] += fault["amplitude"] * shapes.periodic(elapsed, fault["period"])
+
+
+def _warm_up(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.heat_c[where] += fault["rise"] * shapes.saturating(elapsed, fault["over"])
+
+
+def _load_step(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.load[where] *= fault["factor"]
+
+
+def _sawtooth(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.cache_mib[where] += fault["height"] * shapes.sawtooth(elapsed, fault["period"])
+
+
+def _spikes(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    spike = shapes.spikes(elapsed, fault["period"], fault["over"])
+    sum_.kernel_factor[where, fault.kernel] *= 1.0 + (fault["factor"] - 1.0) * spike
+
+
+def _slow_opening(sum_: Influence, fault: Fault, where: BoolArray, elapsed: float) -> None:
+    sum_.kernel_factor[where] *= 1.0 + (fault["factor"] - 1.0) * shapes.opening(elapsed, fault["over"])
+
+
 _EFFECTS: Final[Mapping[str, Effect]] = {
     faults.THERMAL_DRIFT: _thermal_drift,
     faults.HOT_BUT_STABLE: _hot_but_stable,
@@ -123,4 +150,10 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     faults.STRAGGLER: _straggler,
     faults.PREALLOCATED_MEMORY: _preallocated,
     faults.RESTART: _restart,
+    faults.DIURNAL_HEAT: _diurnal_heat,
+    faults.WARM_UP: _warm_up,
+    faults.LOAD_STEP: _load_step,
+    faults.SAWTOOTH_MEMORY: _sawtooth,
+    faults.SPIKES: _spikes,
+    faults.SLOW_OPENING: _slow_opening,
 }

@@ -90,7 +90,7 @@ class Gpus:
         self._program_mib = np.where(self._program_mib > 0, self._program_mib, fresh)
         self._program_mib += influence.leak_mib * seconds
         full = self._program_mib >= usable
-        self.used_mib = np.minimum(self._program_mib, usable)
+        self.used_mib = np.minimum(self._program_mib + influence.cache_mib, usable)
         return full
 
     def advance(self, influence: Influence, noise: FloatArray, seconds: float) -> None:

@@ -35,6 +35,19 @@ class Step:
     compute_ratio: FloatArray
 
 
+def slowdown_ratio(bandwidth_factor: FloatArray, clock_mhz: FloatArray, memory_bound: FloatArray) -> FloatArray:
+    """Duration over the undisturbed duration, by contention for memory bandwidth and by the SM clock.
+
+    Args:
+        bandwidth_factor: Times as long for a kernel that depends on bandwidth alone.
+        clock_mhz: SM clock.
+        memory_bound: As `Program.memory_bound`; all three of shapes that broadcast.
+    """
+    contended = 1 + (bandwidth_factor - 1) * memory_bound
+    ratio: FloatArray = contended * (BOOST_CLOCK_MHZ / clock_mhz) ** (1 - memory_bound)
+    return ratio
+
+
 class Workload:
     """Programs on all GPUs: each node's GPUs are the ranks of one job, which goes as fast as its slowest rank."""
 
@@ -73,8 +86,7 @@ class Workload:
         """
         bound = self._memory_bound
         slower = influence.kernel_factor * influence.compute_factor[:, None]
-        slower *= 1 + (influence.bandwidth_factor[:, None] - 1) * bound
-        slower *= (BOOST_CLOCK_MHZ / clock_mhz[:, None]) ** (1 - bound)
+        slower *= slowdown_ratio(influence.bandwidth_factor[:, None], clock_mhz[:, None], bound)
         slower = np.where(self._collective, influence.kernel_factor, slower)
         mean_ns = self._base_ns * slower * (1 + _JITTER * noise)
         per_second = self._settings.rate * influence.load[:, None] * self._share

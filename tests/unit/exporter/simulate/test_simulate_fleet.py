@@ -1,5 +1,6 @@
 """The simulated fleet: the same for the same seed, every fault visible in its own signal and nowhere else."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -258,6 +259,40 @@ def test_hot_but_stable_is_hotter_than_its_peers_from_the_first_sample_and_never
     assert hot[0] > peer[0] + 8
     assert max(hot) - min(hot) <= 3
     assert set(watched.series(device.CLOCK_EVENT_REASONS, gpu=1)) == {0}
+
+
+def test_a_chassis_that_warms_up_settles() -> None:
+    temperatures = Watched("warm-up:gpu=1,rise=15,over=60s,start=60s").series(device.GPU_TEMP, gpu=1)
+    assert temperatures[-1] - temperatures[0] == pytest.approx(15, abs=2)
+    assert abs(temperatures[-1] - temperatures[-10]) <= 1
+
+
+def test_a_warmer_day_heats_a_gpu_at_the_same_power() -> None:
+    watched = Watched("diurnal-heat:amplitude=6,period=400s", seconds=400)
+    temperatures, power = watched.series(device.GPU_TEMP), watched.series(device.POWER_USAGE)
+    assert max(temperatures) - min(temperatures) >= 10
+    assert max(power) / min(power) < 1.2
+
+
+def test_load_that_steps_up_stays_there() -> None:
+    utilisation = Watched("load-step:start=300s,factor=1.4").series(device.GPU_UTIL)
+    assert utilisation[10] == pytest.approx(60, abs=5)
+    assert utilisation[-1] == pytest.approx(84, abs=5)
+
+
+def test_a_cache_fills_and_is_emptied() -> None:
+    used = Watched("sawtooth-memory:gpu=0,height=16000,period=150s").series(device.FB_USED)
+    falls = [earlier - later for earlier, later in itertools.pairwise(used) if earlier - later > 10_000]
+    assert len(falls) == 4
+    assert max(used) - min(used) == pytest.approx(16_000, rel=0.1)
+
+
+def test_spikes_and_slow_first_minutes_come_and_go() -> None:
+    spiky = Watched("spikes:gpu=0,factor=3,period=100s,over=5s").means(0, is_gemm)
+    usual = sorted(spiky)[len(spiky) // 2]
+    assert sum(mean > 1.2 * usual for mean in spiky) == 6
+    opening = Watched("slow-opening:gpu=0,factor=1.4,over=100s").means(0, is_gemm)
+    assert opening[0] / opening[-1] == pytest.approx(1.4, rel=0.05)
 
 
 def test_a_deploy_changes_kernels_configurations_and_durations_in_a_new_process() -> None:

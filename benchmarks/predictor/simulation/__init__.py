@@ -1,0 +1,1 @@
+"""Simulated faults with a known truth, and what only looks like them."""
