@@ -188,7 +188,7 @@ def restart(rng: np.random.Generator, grid: Grid, number: int) -> Profile:
     profile.memory_mib += usual
     for moment in rng.uniform(0, grid.end_seconds - HOUR, int(rng.integers(1, 5))):
         since, pause = profile.since(float(moment)), _uniform(rng, 20, 900)
-        _replaced(profile, float(moment), deploy=False)
+        _replaced(profile, float(moment) + pause, deploy=False)
         profile.load[(since >= 0) & (since < pause)] = 0.0
         refill = _log_uniform(rng, 60, 3600)
         refilled = np.where(since < pause, 0.0, shapes.ramp(since - pause, refill) * usual)

@@ -1,0 +1,75 @@
+"""Runs the predictor's passage detector over simulated series, as a live predictor would evaluate them."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from benchmarks.predictor.simulation.generate import METRICS
+from benchmarks.predictor.simulation.scenario import Bools, Floats, Ints, Scenarios
+from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.detector import evaluate, limit_passed
+from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, Traits, build
+from kernelcast.wire.catalogue.devices import device
+
+_SETTLING_BLOCKS: Final = {"temperature": 15, "memory": 12, "load": 8, "kernel": 8}
+_RESOLUTION: Final = {"temperature": 1.0, "memory": 2.0, "load": 1.0, "kernel": 0.0}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Output of the detector.
+
+    Attributes:
+        alerts: Shape (n, t), whether the alert fires.
+        probability: Shape (n, e, h), at each evaluation.
+        issued: Shape (e,), interval of each evaluation.
+    """
+
+    alerts: Bools
+    probability: Floats
+    issued: Ints
+
+
+def traits_of(scenarios: Scenarios) -> Traits:
+    """Properties of the series' metrics."""
+    kinds = {metric: kind for kind, metric in METRICS.items()}
+    kind = [kinds[str(metric)] for metric in scenarios.metrics]
+    return Traits(
+        limit=np.where(scenarios.limit_is_known, scenarios.limit[:, 0], np.nan),
+        baseline_ratio=np.full(len(scenarios), 1.2),
+        below=np.zeros(len(scenarios), dtype=np.bool_),
+        resolution=np.array([_RESOLUTION[one] for one in kind]),
+        settling_blocks=np.array([_SETTLING_BLOCKS[one] for one in kind], dtype=np.int64),
+    )
+
+
+def run(scenarios: Scenarios) -> Run:
+    """Evaluate every five minutes; between evaluations, whether a limit is passed, every interval."""
+    width = round(BLOCK_SECONDS / scenarios.interval_seconds)
+    traits = traits_of(scenarios)
+    power = scenarios.companions[device.POWER_USAGE.prometheus_name]
+    heated = (scenarios.metrics == METRICS["temperature"])[:, None]
+    blocks = build(
+        scenarios.values,
+        scenarios.interval_seconds,
+        load=np.where(heated, power, np.nan),
+        process=scenarios.process,
+        version=scenarios.version,
+    )
+    state = AlarmState.quiet(len(scenarios))
+    alerts = np.zeros(scenarios.values.shape, dtype=np.bool_)
+    issued, said = [], []
+    for end in range(scenarios.history // width, scenarios.length // width + 1):
+        found = evaluate(blocks.until(end), traits)
+        state = state.step(found.passage.probability, found.beyond, HORIZONS_SECONDS)
+        now = end * width - 1
+        issued.append(now)
+        said.append(found.passage.probability)
+        for place in range(now, min(now + width, scenarios.length)):
+            newest = slice(place + 1 - width, place + 1)
+            process = scenarios.process[:, place - width : place + 1]
+            alerts[:, place] = state.firing | limit_passed(scenarios.values[:, newest], process, found, traits)
+    return Run(alerts, np.stack(said, axis=1), np.array(issued))
+

@@ -1,0 +1,87 @@
+"""Baselines of series whose limit is a multiple of their own usual value.
+
+The first minutes of a process are left out: compilation, autotuning and cold clocks are not its usual speed. Then the
+baseline is learnt from the lower cluster of a regime's blocks, so that it follows while nothing is wrong and stays while
+the series is slow. Another version, or a process of unknown version, begins a regime.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.blocks import row_medians
+from kernelcast.predictor.passage.series import Blocks, Bools, Floats, Ints
+
+OPENING_BLOCKS: Final = 3
+LEAST_BLOCKS: Final = 3
+CLUSTER_RATIO: Final = 1.1
+_LOW_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Baseline:
+    """Usual values, shape (n,).
+
+    Attributes:
+        value: The baseline; NaN until it is learnt.
+        opening: Whether the process is in its first minutes.
+        since: First block of the regime.
+    """
+
+    value: Floats
+    opening: Bools
+    since: Ints
+
+
+def learn(blocks: Blocks, *, below: Bools) -> Baseline:
+    """Learn the usual value of the present regime of each series.
+
+    Args:
+        blocks: The series.
+        below: Shape (n,), whether lower is worse: then the upper cluster is the usual one.
+    """
+    length = blocks.median.shape[1]
+    places = np.arange(length)
+    since = regime_start(blocks)
+    newest = _last_change(blocks.process)
+    begins = _begins(blocks.process)
+    age = places - np.maximum.accumulate(np.where(begins, places, 0), axis=1)
+    usable = (places >= since[:, None]) & (age >= OPENING_BLOCKS) & np.isfinite(blocks.median)
+    signed = np.where(below[:, None], -1.0, 1.0) * np.where(usable, blocks.median, np.nan)
+    count = usable.sum(axis=1)
+    ordered = np.sort(signed, axis=1)
+    low = ordered[np.arange(len(ordered)), np.floor(_LOW_SHARE * np.maximum(count - 1, 0)).astype(np.int64)]
+    near = signed <= (low + (CLUSTER_RATIO - 1.0) * np.abs(low))[:, None]
+    value = np.abs(row_medians(np.where(near, signed, np.nan)))
+    value[count < LEAST_BLOCKS] = np.nan
+    return Baseline(value, length - newest < OPENING_BLOCKS, since)
+
+
+def regime_start(blocks: Blocks) -> Ints:
+    """First block of the present regime: since the last change of version, or of a process without a known version."""
+    change = np.zeros(blocks.process.shape, dtype=np.bool_)
+    known = blocks.version >= 0
+    change[:, 1:] = np.where(
+        known[:, 1:] & known[:, :-1],
+        blocks.version[:, 1:] != blocks.version[:, :-1],
+        blocks.process[:, 1:] != blocks.process[:, :-1],
+    )
+    return _last_true(change)
+
+
+def _begins(process: Ints) -> Bools:
+    begins = np.zeros(process.shape, dtype=np.bool_)
+    begins[:, 1:] = process[:, 1:] != process[:, :-1]
+    return begins
+
+
+def _last_change(process: Ints) -> Ints:
+    return _last_true(_begins(process))
+
+
+def _last_true(change: Bools) -> Ints:
+    """Place of the last true value of each row; 0 where there is none."""
+    length = change.shape[1]
+    last: Ints = np.where(change.any(axis=1), length - 1 - np.argmax(change[:, ::-1], axis=1), 0).astype(np.int64)
+    return last

@@ -1,0 +1,124 @@
+"""Probability of a breach, for many series at one moment: limit, load, trend, passage."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.passage import baseline
+from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
+from kernelcast.predictor.passage.refill import refilling
+from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Bools, Floats, Ints, Traits
+from kernelcast.predictor.passage.trend import Trend, estimate
+
+_LOAD_RESOLUTION: Final = 3.0
+_LOAD_STEP_RATIO: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """Result of one evaluation.
+
+    Attributes:
+        passage: Probabilities and times.
+        limit: Shape (n,), the limit that was used; NaN while the baseline is not learnt.
+        opening: Shape (n,), whether the process is in its first minutes.
+        beyond: Shape (n,), whether the newest block is at or beyond the limit.
+        trend: Trends of the series relative to their limits.
+    """
+
+    passage: Passage
+    limit: Floats
+    opening: Bools
+    beyond: Bools
+    trend: Trend
+
+
+def evaluate(
+    blocks: Blocks, traits: Traits, horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
+) -> Evaluation:
+    """Evaluate series at the end of their newest block.
+
+    Args:
+        blocks: At least two hours of them.
+        traits: Of the series' metrics.
+        horizons_seconds: Ascending, at most a day.
+    """
+    learnt = baseline.learn(blocks, below=traits.below)
+    own = np.isnan(traits.limit)
+    limit = np.where(own, traits.baseline_ratio * learnt.value, traits.limit)
+    scale = np.where(np.isfinite(limit) & (limit != 0), np.abs(limit), 1.0)
+    sign = np.where(traits.below, -1.0, 1.0)
+    direction = (sign / scale)[:, None]
+    values = direction * blocks.median
+    offset = row_medians(direction * (blocks.mean - blocks.median)[:, -24:])
+    adjusted = values - _load_effect(values, blocks.load)
+    since = np.maximum(np.where(own, learnt.since, 0), _load_step(blocks.load))
+    trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=traits.settling_blocks)
+    target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
+    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~(own & learnt.opening)
+    level = trend.level + np.nan_to_num(offset)
+    quick = np.minimum(trend.noise, _step_noise(values))
+    returns = refilling(values, np.where(own, learnt.since, 0), quick, target)
+    trend = replace(
+        trend,
+        slope=np.where(returns, 0.0, trend.slope),
+        error=np.where(returns, np.inf, trend.error),
+        noise=np.where(returns, quick, trend.noise),
+    )
+    headroom = np.where(own & learnt.opening, np.nan, target - level)
+    passage = first_passage(trend, headroom, beyond, horizons_seconds)
+    return Evaluation(passage, limit, learnt.opening, beyond, trend)
+
+
+def _step_noise(values: Floats) -> Floats:
+    """Noise of a block from the differences of neighbours, which a fall from time to time does not change."""
+    change = np.diff(values[:, -DAY_BLOCKS:], axis=1)
+    usual = row_medians(change)
+    spread: Floats = MAD_TO_SIGMA / np.sqrt(2.0) * row_medians(np.abs(change - usual[:, None]))
+    return spread
+
+
+def _load_effect(values: Floats, load: Floats) -> Floats:
+    """What the load explains of each block, relative to the load of the last hour; 0 where no load is known."""
+    day, recent = values[:, -DAY_BLOCKS:], load[:, -DAY_BLOCKS:]
+    moved, by_load = day[:, 2:] - day[:, :-2], recent[:, 2:] - recent[:, :-2]
+    both = np.isfinite(moved) & np.isfinite(by_load)
+    moved, by_load = np.where(both, moved, 0.0), np.where(both, by_load, 0.0)
+    size = _LOAD_RESOLUTION**2 * by_load.shape[1]
+    gain = np.maximum((moved * by_load).sum(axis=1) / ((by_load**2).sum(axis=1) + size), 0.0)
+    usual = row_medians(load[:, -12:])
+    effect: Floats = np.nan_to_num(gain[:, None] * (load - usual[:, None]))
+    return effect
+
+
+def _load_step(load: Floats) -> Ints:
+    """Place after the last large change of the load within half an hour; 0 where there is none."""
+    before, after = load[:, :-3], load[:, 3:]
+    highest = np.nan_to_num(load).max(axis=1, initial=0.0)
+    large = np.nan_to_num(np.abs(after - before)) > np.maximum(2 * _LOAD_STEP_RATIO * highest, 1e-9)[:, None]
+    length = load.shape[1]
+    last: Ints = np.where(large.any(axis=1), length - 1 - np.argmax(large[:, ::-1], axis=1), 0).astype(np.int64)
+    return np.minimum(last, length - 1)
+
+
+def limit_passed(values: Floats, process: Ints, found: Evaluation, traits: Traits) -> Bools:
+    """Whether the mean of the newest intervals is at or beyond the limit of the last evaluation.
+
+    Cheap enough for every interval: a limit that is passed is announced without a new evaluation.
+
+    Args:
+        values: Shape (n, w), the intervals of five minutes up to now.
+        process: Shape (n, w + 1), number of the process in those and in the one before.
+        found: The last evaluation.
+        traits: Of the series' metrics.
+    """
+    own = np.isnan(traits.limit)
+    # The limit of a new process is learnt after its first minutes.
+    replaced = (process[:, 1:] != process[:, :1]).any(axis=1)
+    silent = own & (found.opening | replaced)
+    mean = values.mean(axis=1)
+    sign = np.where(traits.below, -1.0, 1.0)
+    passed: Bools = (sign * mean >= sign * found.limit - 1e-9 * np.abs(found.limit)) & ~silent
+    return passed

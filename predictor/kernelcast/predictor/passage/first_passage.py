@@ -1,0 +1,93 @@
+"""Probability that a series with a trend reaches its limit, for many series at once, without simulated paths.
+
+The slope is uncertain: a few equally likely slopes take the place of its normal distribution. Along each line the noise
+of separate blocks reaches the limit independently, with as many independent blocks as their correlation leaves.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, Bools, Floats
+from kernelcast.predictor.passage.trend import Trend
+
+HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+QUANTILES: Final = (0.1, 0.5, 0.9)
+GRID_BLOCKS: Final = np.array([1, 2, 3, 4, 6, 9, 12, 18, 24, 36, 48, 72, 96, 144, 192, 240, 288], dtype=np.float64)
+_NODES: Final = ndtri((np.arange(15) + 0.5) / 15)
+_ERROR_SCALE: Final = 1.5
+_REVERSAL_SCALE: Final = 1.2
+_BELIEF_AT: Final = 4.0
+_BELIEF_STEEPNESS: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passage:
+    """When limits are reached.
+
+    Attributes:
+        probability: Shape (n, h), of reaching the limit within each horizon; NaN while the detector abstains.
+        seconds: Shape (n, 3), time until 10, 50 and 90 per cent of the probability have reached it; infinite where they
+            never do within a day.
+        never: Shape (n,), probability of not reaching it within a day.
+    """
+
+    probability: Floats
+    seconds: Floats
+    never: Floats
+
+
+def first_passage(
+    trend: Trend, headroom: Floats, beyond: Bools, horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
+) -> Passage:
+    """Probability of reaching the limit within each horizon.
+
+    Args:
+        trend: Of each series, so directed that a rise is bad.
+        headroom: Shape (n,), limit less the present level; NaN where the limit is not known.
+        beyond: Shape (n,), series at or beyond the limit now: their probability is 1.
+        horizons_seconds: Ascending, at most a day.
+    """
+    certain = trend.slope / np.maximum(np.hypot(trend.error, 0.5 * trend.reversal), 1e-30)
+    certain = (trend.slope - _REVERSAL_SCALE * trend.reversal) / np.maximum(trend.error, 1e-30)
+    belief = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
+    slope = np.maximum(trend.slope - _REVERSAL_SCALE * trend.reversal, 0.0)
+    nodes = np.maximum(slope[:, None] + _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)[:, None] * _NODES, 0.0)
+    drifting = _reached(trend, headroom, nodes).mean(axis=1)
+    stable = _reached(trend, headroom, np.zeros((len(headroom), 1)))[:, 0]
+    reached = belief[:, None] * drifting + (1 - belief[:, None]) * stable
+    reached = np.maximum.accumulate(np.where(beyond[:, None], 1.0, reached), axis=1)
+    reached = np.where(np.isnan(headroom)[:, None] & ~beyond[:, None], np.nan, reached)
+    return summarise(reached, beyond, horizons_seconds)
+
+
+def summarise(reached: Floats, beyond: Bools, horizons_seconds: tuple[float, ...]) -> Passage:
+    """Probabilities at the horizons, and times, from the distribution over the grid, shape (n, grid)."""
+    at = np.searchsorted(GRID_BLOCKS * BLOCK_SECONDS, np.array(horizons_seconds))
+    probability = reached[:, np.minimum(at, len(GRID_BLOCKS) - 1)]
+    filled = np.nan_to_num(reached)
+    places = [np.argmax(filled >= quantile, axis=1) for quantile in QUANTILES]
+    seconds = np.stack(
+        [
+            np.where(filled[:, -1] >= quantile, GRID_BLOCKS[place] * BLOCK_SECONDS, np.inf)
+            for quantile, place in zip(QUANTILES, places, strict=True)
+        ],
+        axis=1,
+    )
+    return Passage(probability, np.where(beyond[:, None], 0.0, seconds), 1.0 - reached[:, -1])
+
+
+def _reached(trend: Trend, headroom: Floats, slopes: Floats) -> Floats:
+    """Probability of having reached the limit at each place of the grid, shape (n, slopes, grid)."""
+    constant = trend.time_constant[:, None]
+    finite = np.isfinite(constant)
+    safe = np.where(finite, constant, 1.0)
+    risen = np.where(finite, safe * -np.expm1(-GRID_BLOCKS / safe), GRID_BLOCKS)
+    distance = headroom[:, None, None] - slopes[:, :, None] * risen[:, None, :]
+    noise = np.maximum(trend.noise, 1e-12)[:, None, None]
+    independent = np.diff(np.r_[0.0, GRID_BLOCKS]) * ((1 - trend.correlation) / (1 + trend.correlation))[:, None]
+    stays = log_ndtr(distance / noise) * np.maximum(independent, 0.5)[:, None, :]
+    reached: Floats = -np.expm1(np.cumsum(stays, axis=2))
+    return reached

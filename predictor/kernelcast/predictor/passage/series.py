@@ -1,0 +1,115 @@
+"""Input of the passage detector: series condensed to blocks of five minutes, with their limits and companions."""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
+
+BLOCK_SECONDS: Final = 300.0
+"""Length of a block; the mean over it at or beyond the limit is a breach."""
+DAY_BLOCKS: Final = 288
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Traits:
+    """Properties of each series' metric, shape (n,).
+
+    Attributes:
+        limit: Limit in the series' unit; NaN where it is a multiple of the series' own baseline.
+        baseline_ratio: That multiple.
+        below: Whether the limit is a lower one.
+        resolution: Step of the gauge; 0 for a measured duration.
+        settling_blocks: How long after a step a slope says nothing: a body warms up, a process fills its memory.
+    """
+
+    limit: Floats
+    baseline_ratio: Floats
+    below: Bools
+    resolution: Floats
+    settling_blocks: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """Series as blocks of five minutes, the newest last; b blocks, two days of them suffice.
+
+    Attributes:
+        mean: Shape (n, b), mean of each block; NaN where it has no value.
+        median: Shape (n, b), median of each block.
+        load: Shape (n, b), power or another measure of load; NaN where none is known.
+        process: Shape (n, b), how often the process has been replaced.
+        version: Shape (n, b), number of the code version; -1 where it is not known.
+    """
+
+    mean: Floats
+    median: Floats
+    load: Floats
+    process: Ints
+    version: Ints
+
+    def until(self, end: int) -> "Blocks":
+        """The blocks before a place, at most two days of them."""
+        part = slice(max(end - 2 * DAY_BLOCKS, 0), end)
+        return Blocks(
+            self.mean[:, part], self.median[:, part], self.load[:, part], self.process[:, part], self.version[:, part]
+        )
+
+    def rows(self, chosen: Bools | Ints) -> "Blocks":
+        """Some of the series."""
+        return Blocks(
+            self.mean[chosen], self.median[chosen], self.load[chosen], self.process[chosen], self.version[chosen]
+        )
+
+
+def condense(values: Floats, width: int) -> tuple[Floats, Floats]:
+    """Means and medians of blocks.
+
+    Args:
+        values: Shape (n, t), NaN for gaps; what does not fill a block at the end is left out.
+        width: Intervals in a block.
+
+    Returns:
+        Two arrays of shape (n, t // width); NaN for blocks without a value.
+    """
+    whole = values.shape[1] // width
+    parts = values[:, : whole * width].reshape(len(values), whole, width)
+    known = np.isfinite(parts)
+    count = known.sum(axis=2)
+    mean = np.where(count > 0, np.where(known, parts, 0.0).sum(axis=2) / np.maximum(count, 1), np.nan)
+    ordered = np.sort(parts, axis=2)
+    low = np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[:, :, None], axis=2)[:, :, 0]
+    high = np.take_along_axis(ordered, np.minimum(count // 2, width - 1)[:, :, None], axis=2)[:, :, 0]
+    return mean, np.where(count > 0, (low + high) / 2, np.nan)
+
+
+def build(
+    values: Floats, interval_seconds: float, *, load: Floats | None, process: Ints | None, version: Ints | None
+) -> Blocks:
+    """Condense series and their companions.
+
+    Args:
+        values: Shape (n, t).
+        interval_seconds: Length of an interval; at most a block.
+        load: Shape (n, t); None where no series has one.
+        process: Shape (n, t); None where it is not known.
+        version: Shape (n, t); None where it is not known.
+
+    Returns:
+        Blocks; a block's process and version are those at its end.
+    """
+    width = max(round(BLOCK_SECONDS / interval_seconds), 1)
+    mean, median = condense(values, width)
+    ends = np.arange(1, mean.shape[1] + 1) * width - 1
+    unknown = np.full(mean.shape, -1, dtype=np.int64)
+    return Blocks(
+        mean=mean,
+        median=median,
+        load=np.full(mean.shape, np.nan) if load is None else condense(load, width)[1],
+        process=np.zeros(mean.shape, dtype=np.int64) if process is None else process[:, ends],
+        version=unknown if version is None else version[:, ends],
+    )

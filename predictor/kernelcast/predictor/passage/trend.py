@@ -1,0 +1,250 @@
+"""Trend of each series: robust lines over two and eight hours, after the last step, with their uncertainty.
+
+Theil and Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), section 16.5.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.blocks import MAD_TO_SIGMA, row_medians, theil_sen
+from kernelcast.predictor.passage.series import DAY_BLOCKS, Bools, Floats, Ints
+
+POINTS: Final = 24
+STRIDES: Final = (1, 4)
+"""Blocks in each point of a line: 24 points cover two and eight hours."""
+LEAST_POINTS: Final = 8
+_STEP_EDGE: Final = 2
+_STEP_SIZE: Final = 3.0
+_STEP_GAIN: Final = 0.8
+_HINGE_EDGE: Final = 3
+_HINGE_GAIN: Final = 0.6
+_HINGE_NOISE: Final = 3.0
+_AGREE: Final = 2.0
+_AGREE_DAMPED: Final = 4.0
+_RESOLUTION_NOISE: Final = 0.4
+_MOST_CORRELATION: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trend:
+    """Trends, shape (n,), slopes per block.
+
+    Attributes:
+        level: Present value of the line.
+        slope: Slope now; 0 where too few points have passed since a step.
+        error: Standard error of the slope.
+        time_constant: Blocks after which a slope that falls off is at 1/e; infinite for a straight line.
+        noise: Standard deviation of a block around the line.
+        correlation: Of one block's noise with the next one's.
+        reversal: Slope in the opposite direction that the series has shown within a day, as by day and night.
+        age: Blocks since the last step or regime.
+    """
+
+    level: Floats
+    slope: Floats
+    error: Floats
+    time_constant: Floats
+    noise: Floats
+    correlation: Floats
+    reversal: Floats
+    age: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    slope: Floats
+    error: Floats
+    time_constant: Floats
+    points: Ints
+    step: Ints
+
+
+def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints) -> Trend:
+    """Estimate trends.
+
+    Args:
+        values: Shape (n, b), a value for each block.
+        since: Shape (n,), first block of the present regime.
+        resolution: Shape (n,), step of the gauge.
+        settling: Shape (n,), blocks after a step during which a slope says nothing.
+    """
+    length = values.shape[1]
+    noise, correlation = _noise(values, resolution)
+    masked = np.where(np.arange(length) >= since[:, None], values, np.nan)
+    short, long = (_line(masked, stride, noise, correlation) for stride in STRIDES)
+    starts = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
+    start = np.maximum(since, np.maximum(*starts))
+    chosen = _choose(short, long)
+    age = np.where(start > 0, length - start, length).astype(np.int64)
+    quiet = age < np.maximum(settling, LEAST_POINTS)
+    slope = np.where(quiet | ~np.isfinite(chosen.slope), 0.0, chosen.slope)
+    recent = masked[:, -6:] - slope[:, None] * (np.arange(6) - 5)
+    recent = np.where(np.arange(length - 6, length) >= start[:, None], recent, np.nan)
+    level = row_medians(recent)
+    return Trend(
+        level=np.where(np.isfinite(level), level, values[:, -1]),
+        slope=slope,
+        error=np.where(np.isfinite(chosen.error), chosen.error, np.inf),
+        time_constant=chosen.time_constant,
+        noise=noise,
+        correlation=correlation,
+        reversal=_reversal(values, np.sign(slope)),
+        age=age,
+    )
+
+
+def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats]:
+    """Noise of a block around a running median of an hour, over a day, and its correlation."""
+    day = values[:, -DAY_BLOCKS:]
+    whole = day.shape[1] // 12 * 12
+    parts = day[:, -whole:].reshape(len(day), whole // 12, 12)
+    hourly = row_medians(parts.reshape(-1, 12)).reshape(len(day), -1)
+    rest = parts - hourly[:, :, None]
+    # Within an hour a drift adds to the spread; its straight part is taken out.
+    middle = np.arange(12) - 5.5
+    tilt = np.nansum(rest * middle, axis=2) / (middle @ middle)
+    rest = (rest - tilt[:, :, None] * middle).reshape(len(day), whole)
+    spread = MAD_TO_SIGMA * row_medians(np.abs(rest))
+    bound = 4.0 * np.maximum(spread, _RESOLUTION_NOISE * resolution)[:, None]
+    clipped = np.nan_to_num(np.clip(rest, -bound, bound))
+    variance = np.maximum((clipped**2).mean(axis=1), 1e-30)
+    correlation = (clipped[:, 1:] * clipped[:, :-1]).mean(axis=1) / variance
+    sigma = np.sqrt(np.maximum(variance, (_RESOLUTION_NOISE * resolution) ** 2))
+    return sigma, np.clip(correlation + 0.15, 0.0, _MOST_CORRELATION)
+
+
+def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats) -> _Line:
+    """A line through the newest points, after the last step among them."""
+    needed = POINTS * stride
+    window = masked[:, -needed:]
+    if window.shape[1] < needed:
+        window = np.pad(window, ((0, 0), (needed - window.shape[1], 0)), constant_values=np.nan)
+    points = row_medians(window.reshape(-1, stride)).reshape(len(window), POINTS) if stride > 1 else window
+    inflation = np.sqrt((1 + correlation) / (1 - correlation))
+    sigma = noise * inflation / np.sqrt(stride) if stride > 1 else noise * inflation
+    step = _step(points, noise)
+    kept = np.where(np.arange(POINTS) >= step[:, None], points, np.nan)
+    step = np.maximum(step, _hinge(kept, noise))
+    kept = np.where(np.arange(POINTS) >= step[:, None], points, np.nan)
+    count = np.isfinite(kept).sum(axis=1)
+    slope = theil_sen(kept)
+    error = sigma * np.sqrt(12.0 / np.maximum(count.astype(np.float64), 1.0) ** 3)
+    enough = count >= LEAST_POINTS
+    slope, error = np.where(enough, slope, np.nan), np.where(enough, error, np.inf)
+    slope, time_constant = _damped(kept, slope, error, count)
+    found = np.where(step > 0, (POINTS - step) * stride, 0)
+    return _Line(slope / stride, error / stride, time_constant * stride, count, found.astype(np.int64))
+
+
+def _step(points: Floats, noise: Floats) -> Ints:
+    """First point after the step that explains each row better than a line does; 0 where there is none."""
+    known = np.isfinite(points)
+    count = known.sum(axis=1).astype(np.float64)
+    place = np.arange(POINTS, dtype=np.float64)
+    filled = np.where(known, points, 0.0)
+    mean = filled.sum(axis=1) / np.maximum(count, 1)
+    centred = np.where(known, points - mean[:, None], 0.0)
+    total = (centred**2).sum(axis=1)
+    times = np.where(known, place, 0.0)
+    times = np.where(known, place - (times.sum(axis=1) / np.maximum(count, 1))[:, None], 0.0)
+    by_line = (centred * times).sum(axis=1) ** 2 / np.maximum((times**2).sum(axis=1), 1e-12)
+    left, before = np.cumsum(centred, axis=1)[:, :-1], np.cumsum(known, axis=1)[:, :-1]
+    after = count[:, None] - before
+    possible = (before >= _STEP_EDGE) & (after >= 1)
+    explained = np.where(possible, left**2 * (1 / np.maximum(before, 1) + 1 / np.maximum(after, 1)), -1.0)
+    best = np.argmax(explained, axis=1)
+    rows = np.arange(len(points))
+    size = np.abs(left[rows, best]) * (1 / np.maximum(before, 1) + 1 / np.maximum(after, 1))[rows, best]
+    better = total - explained[rows, best] < _STEP_GAIN * (total - by_line)
+    # A step is there between two points; a slow rise is not.
+    jump = np.abs(points[rows, best + 1] - points[rows, best])
+    sudden = jump > 0.5 * size
+    is_step = better & sudden & (size > _STEP_SIZE * noise) & (explained[rows, best] > 0)
+    found: Ints = np.where(is_step, best + 1, 0).astype(np.int64)
+    return found
+
+
+def _hinge(points: Floats, noise: Floats) -> Ints:
+    """First point of the slope where each row is level and then rises or falls; 0 where a line explains it as well."""
+    known = np.isfinite(points)
+    weight = known.astype(np.float64)
+    count = np.maximum(weight.sum(axis=1), 1.0)[:, None]
+    filled = np.where(known, points, 0.0)
+    filled = np.where(known, filled - filled.sum(axis=1, keepdims=True) / count, 0.0)
+    knots = np.arange(POINTS - _HINGE_EDGE, dtype=np.float64)
+    bases = np.maximum(np.arange(POINTS)[:, None] - knots, 0.0)
+    centred = weight @ bases**2 - (weight @ bases) ** 2 / count
+    explained = (filled @ bases) ** 2 / np.maximum(centred, 1e-9)
+    best = np.argmax(explained, axis=1)
+    rows = np.arange(len(points))
+    first = np.argmax(known, axis=1)
+    total = (filled**2).sum(axis=1)
+    rest = np.maximum(total - explained[rows, best], 0.0)
+    # A knot before the first point is a line.
+    by_line = np.maximum(total - explained[rows, np.minimum(first, len(knots) - 1)], 0.0)
+    # By chance alone the best of all knots explains a little more; noise of that size is no hinge.
+    clear = by_line - rest > _HINGE_GAIN * rest + (_HINGE_NOISE * noise) ** 2
+    found: Ints = np.where(clear & (best > first + 1), best, 0).astype(np.int64)
+    return found
+
+
+def _damped(points: Floats, slope: Floats, error: Floats, count: Ints) -> tuple[Floats, Floats]:
+    """Slope now and its time constant in points, where the later half of a line is flatter than the earlier one."""
+    first = POINTS - count
+    middle = (first + POINTS) // 2
+    place = np.arange(POINTS)
+    early = _slope_of(points, (place >= first[:, None]) & (place < middle[:, None]))
+    late = _slope_of(points, place >= middle[:, None])
+    length = np.maximum(count / 2.0, 1.0)
+    half_error = error * 2.0**1.5
+    falls = (slope * (early - late) > 0) & (np.abs(early - late) > 1.5 * half_error) & (count >= LEAST_POINTS)
+    ratio = np.clip(np.where(falls, late / np.where(early == 0, 1.0, early), 1.0), 0.02, 0.98)
+    constant = np.where(falls, length / -np.log(ratio), np.inf)
+    now = np.where(falls, late * ratio**0.5, slope)
+    now = np.where(falls & (late * slope <= 0), 0.0, now)
+    return now, constant
+
+
+def _slope_of(points: Floats, inside: Bools) -> Floats:
+    """Least squares over the chosen points of each row."""
+    known = inside & np.isfinite(points)
+    count = np.maximum(known.sum(axis=1), 1)
+    place = np.arange(points.shape[1], dtype=np.float64)
+    middle = np.where(known, place, 0.0).sum(axis=1) / count
+    times = np.where(known, place - middle[:, None], 0.0)
+    slope: Floats = (times * np.where(known, points, 0.0)).sum(axis=1) / np.maximum((times**2).sum(axis=1), 1e-12)
+    return slope
+
+
+def _choose(short: _Line, long: _Line) -> _Line:
+    """The long line where both agree within their errors, else the short one."""
+    # A slope that falls off is seen in the long line first; the short one alone would take it for straight.
+    tolerance = np.where(np.isfinite(long.time_constant), _AGREE_DAMPED, _AGREE)
+    apart = np.abs(short.slope - long.slope) > tolerance * np.hypot(short.error, long.error)
+    use_short = ~np.isfinite(long.slope) | (np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~np.isfinite(long.time_constant))))
+    return _Line(
+        np.where(use_short, short.slope, long.slope),
+        np.where(use_short, short.error, long.error),
+        np.where(use_short, short.time_constant, long.time_constant),
+        np.where(use_short, short.points, long.points),
+        np.maximum(short.step, long.step),
+    )
+
+
+def _reversal(values: Floats, direction: Floats) -> Floats:
+    """The slope against the present direction that was usual within a day: a share of .85 was smaller."""
+    day = values[:, -DAY_BLOCKS:]
+    whole = day.shape[1] // 12 * 12
+    parts = day[:, -whole:].reshape(len(day), -1, 12)
+    # Means: the median of a gauge with whole numbers hides slopes of less than one in two hours.
+    known = np.isfinite(parts)
+    hourly = np.where(known, parts, 0.0).sum(axis=2) / np.maximum(known.sum(axis=2), 1)
+    if hourly.shape[1] < 6:
+        return np.zeros(len(values))
+    falls = np.maximum(-direction[:, None] * (hourly[:, 2:] - hourly[:, :-2]), 0.0) / 24.0
+    falls = np.nan_to_num(falls)
+    ordered = np.sort(falls, axis=1)
+    usual: Floats = ordered[:, int(0.85 * (ordered.shape[1] - 1))]
+    return usual
