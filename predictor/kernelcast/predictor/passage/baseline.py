@@ -26,11 +26,13 @@ class Baseline:
     Attributes:
         value: The baseline; NaN until it is learnt.
         opening: Whether the process is in its first minutes.
+        openings: Shape (n, b), blocks within the first minutes of a process.
         since: First block of the regime.
     """
 
     value: Floats
     opening: Bools
+    openings: Bools
     since: Ints
 
 
@@ -55,7 +57,7 @@ def learn(blocks: Blocks, *, below: Bools) -> Baseline:
     near = signed <= (low + (CLUSTER_RATIO - 1.0) * np.abs(low))[:, None]
     value = np.abs(row_medians(np.where(near, signed, np.nan)))
     value[count < LEAST_BLOCKS] = np.nan
-    return Baseline(value, length - newest < OPENING_BLOCKS, since)
+    return Baseline(value, length - newest < OPENING_BLOCKS, age < OPENING_BLOCKS, since)
 
 
 def regime_start(blocks: Blocks) -> Ints:

@@ -10,7 +10,7 @@ from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Bools, Floats, Ints, Traits
-from kernelcast.predictor.passage.trend import Trend, estimate
+from kernelcast.predictor.passage.trend import RESOLUTION_NOISE, Trend, estimate
 
 _LOAD_RESOLUTION: Final = 3.0
 _LOAD_STEP_RATIO: Final = 0.1
@@ -51,22 +51,25 @@ def evaluate(
     scale = np.where(np.isfinite(limit) & (limit != 0), np.abs(limit), 1.0)
     sign = np.where(traits.below, -1.0, 1.0)
     direction = (sign / scale)[:, None]
-    values = direction * blocks.median
-    offset = row_medians(direction * (blocks.mean - blocks.median)[:, -24:])
+    # The first minutes of a process are not its usual speed: they belong to no trend.
+    # A gauge that rounds is averaged; a duration has spikes.
+    robust = np.where(traits.resolution[:, None] > 0, blocks.mean, blocks.median)
+    values = np.where(own[:, None] & learnt.openings, np.nan, direction * robust)
+    offset = row_medians(direction * (blocks.mean - robust)[:, -24:])
     adjusted = values - _load_effect(values, blocks.load)
     since = np.maximum(np.where(own, learnt.since, 0), _load_step(blocks.load))
     trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=traits.settling_blocks)
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
     beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~(own & learnt.opening)
-    level = trend.level + np.nan_to_num(offset)
-    quick = np.minimum(trend.noise, _step_noise(values))
-    returns = refilling(values, np.where(own, learnt.since, 0), quick, target)
+    quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
+    returns = ~own & refilling(values, quick, target)
     trend = replace(
         trend,
         slope=np.where(returns, 0.0, trend.slope),
         error=np.where(returns, np.inf, trend.error),
         noise=np.where(returns, quick, trend.noise),
     )
+    level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
     headroom = np.where(own & learnt.opening, np.nan, target - level)
     passage = first_passage(trend, headroom, beyond, horizons_seconds)
     return Evaluation(passage, limit, learnt.opening, beyond, trend)

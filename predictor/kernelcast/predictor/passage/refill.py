@@ -7,25 +7,22 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.passage.series import Bools, Floats, Ints
+from kernelcast.predictor.passage.series import Bools, Floats
 
 _FALL_SHARE: Final = 0.25
 _FALL_NOISE: Final = 8.0
 _MARGIN_SHARE: Final = 0.15
 
 
-def refilling(values: Floats, since: Ints, noise: Floats, target: Floats) -> Bools:
+def refilling(values: Floats, noise: Floats, target: Floats) -> Bools:
     """Whether each series is below the level from which it fell, shape (n,).
 
     Args:
         values: Shape (n, b), so directed that a rise is bad; NaN for gaps.
-        since: Shape (n,), first block of the present regime.
         noise: Shape (n,), standard deviation of a block.
         target: Shape (n,), the limit; a fall from there does not count, as it was a breach.
     """
-    length = values.shape[1]
-    regime = np.arange(length) >= since[:, None]
-    known = np.where(regime & np.isfinite(values), values, -np.inf)
+    known = np.where(np.isfinite(values), values, -np.inf)
     peak = np.maximum.accumulate(known, axis=1)
     lowest = np.where(np.isfinite(known), known, np.inf).min(axis=1)
     span = np.maximum(peak[:, -1] - lowest, 0.0)

@@ -16,14 +16,15 @@ STRIDES: Final = (1, 4)
 """Blocks in each point of a line: 24 points cover two and eight hours."""
 LEAST_POINTS: Final = 8
 _STEP_EDGE: Final = 2
-_STEP_SIZE: Final = 3.0
+_STEP_SIZE: Final = 3.5
 _STEP_GAIN: Final = 0.8
 _HINGE_EDGE: Final = 3
 _HINGE_GAIN: Final = 0.6
 _HINGE_NOISE: Final = 3.0
 _AGREE: Final = 2.0
+_RESOLUTION_ERROR: Final = 0.4
 _AGREE_DAMPED: Final = 4.0
-_RESOLUTION_NOISE: Final = 0.4
+RESOLUTION_NOISE: Final = 0.4
 _MOST_CORRELATION: Final = 0.9
 
 
@@ -73,7 +74,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     length = values.shape[1]
     noise, correlation = _noise(values, resolution)
     masked = np.where(np.arange(length) >= since[:, None], values, np.nan)
-    short, long = (_line(masked, stride, noise, correlation) for stride in STRIDES)
+    short, long = (_line(masked, stride, noise, correlation, resolution) for stride in STRIDES)
     starts = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
     start = np.maximum(since, np.maximum(*starts))
     chosen = _choose(short, long)
@@ -84,7 +85,7 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     recent = np.where(np.arange(length - 6, length) >= start[:, None], recent, np.nan)
     level = row_medians(recent)
     return Trend(
-        level=np.where(np.isfinite(level), level, values[:, -1]),
+        level=np.where(np.isfinite(level), level, row_medians(values[:, -12:])),
         slope=slope,
         error=np.where(np.isfinite(chosen.error), chosen.error, np.inf),
         time_constant=chosen.time_constant,
@@ -107,15 +108,15 @@ def _noise(values: Floats, resolution: Floats) -> tuple[Floats, Floats]:
     tilt = np.nansum(rest * middle, axis=2) / (middle @ middle)
     rest = (rest - tilt[:, :, None] * middle).reshape(len(day), whole)
     spread = MAD_TO_SIGMA * row_medians(np.abs(rest))
-    bound = 4.0 * np.maximum(spread, _RESOLUTION_NOISE * resolution)[:, None]
+    bound = 4.0 * np.maximum(spread, RESOLUTION_NOISE * resolution)[:, None]
     clipped = np.nan_to_num(np.clip(rest, -bound, bound))
     variance = np.maximum((clipped**2).mean(axis=1), 1e-30)
     correlation = (clipped[:, 1:] * clipped[:, :-1]).mean(axis=1) / variance
-    sigma = np.sqrt(np.maximum(variance, (_RESOLUTION_NOISE * resolution) ** 2))
+    sigma = np.sqrt(np.maximum(variance, (RESOLUTION_NOISE * resolution) ** 2))
     return sigma, np.clip(correlation + 0.15, 0.0, _MOST_CORRELATION)
 
 
-def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats) -> _Line:
+def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resolution: Floats) -> _Line:
     """A line through the newest points, after the last step among them."""
     needed = POINTS * stride
     window = masked[:, -needed:]
@@ -124,13 +125,15 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats) -> _L
     points = row_medians(window.reshape(-1, stride)).reshape(len(window), POINTS) if stride > 1 else window
     inflation = np.sqrt((1 + correlation) / (1 - correlation))
     sigma = noise * inflation / np.sqrt(stride) if stride > 1 else noise * inflation
-    step = _step(points, noise)
+    step = _step(points, noise * np.sqrt(inflation))
     kept = np.where(np.arange(POINTS) >= step[:, None], points, np.nan)
     step = np.maximum(step, _hinge(kept, noise))
     kept = np.where(np.arange(POINTS) >= step[:, None], points, np.nan)
     count = np.isfinite(kept).sum(axis=1)
     slope = theil_sen(kept)
     error = sigma * np.sqrt(12.0 / np.maximum(count.astype(np.float64), 1.0) ** 3)
+    # A gauge that rounds hides a slope until it has risen by a step.
+    error = np.hypot(error, _RESOLUTION_ERROR * resolution / np.maximum(count, 1))
     enough = count >= LEAST_POINTS
     slope, error = np.where(enough, slope, np.nan), np.where(enough, error, np.inf)
     slope, time_constant = _damped(kept, slope, error, count)
@@ -158,11 +161,12 @@ def _step(points: Floats, noise: Floats) -> Ints:
     rows = np.arange(len(points))
     size = np.abs(left[rows, best]) * (1 / np.maximum(before, 1) + 1 / np.maximum(after, 1))[rows, best]
     better = total - explained[rows, best] < _STEP_GAIN * (total - by_line)
-    # A step is there between two points; a slow rise is not.
-    jump = np.abs(points[rows, best + 1] - points[rows, best])
-    sudden = jump > 0.5 * size
+    # A step is complete within three points, as a ramp of minutes; a slow rise is not.
+    early, late = np.maximum(best - 1, 0), np.minimum(best + 2, POINTS - 1)
+    jump = np.abs(points[rows, late] - points[rows, early])
+    sudden = jump > 0.8 * size
     is_step = better & sudden & (size > _STEP_SIZE * noise) & (explained[rows, best] > 0)
-    found: Ints = np.where(is_step, best + 1, 0).astype(np.int64)
+    found: Ints = np.where(is_step, late, 0).astype(np.int64)
     return found
 
 
