@@ -1,13 +1,14 @@
 """Runs the predictor's passage detector over simulated series, as a live predictor would evaluate them."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
-
 from benchmarks.predictor.simulation.generate import METRICS
 from benchmarks.predictor.simulation.scenario import Bools, Floats, Ints, Scenarios
+
 from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import evaluate, limit_passed
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Traits, build
@@ -45,8 +46,9 @@ def traits_of(scenarios: Scenarios) -> Traits:
     )
 
 
-def run(scenarios: Scenarios) -> Run:
+def run(scenarios: Scenarios, *, calibration: Calibration | Literal["shipped"] | None = "shipped") -> Run:
     """Evaluate every five minutes; between evaluations, whether a limit is passed, every interval."""
+    chosen = shipped() if calibration == "shipped" else calibration
     width = round(BLOCK_SECONDS / scenarios.interval_seconds)
     traits = traits_of(scenarios)
     power = scenarios.companions[device.POWER_USAGE.prometheus_name]
@@ -62,7 +64,7 @@ def run(scenarios: Scenarios) -> Run:
     alerts = np.zeros(scenarios.values.shape, dtype=np.bool_)
     issued, said = [], []
     for end in range(scenarios.history // width, scenarios.length // width + 1):
-        found = evaluate(blocks.until(end), traits)
+        found = evaluate(blocks.until(end), traits, calibration=chosen)
         state = state.step(found.passage.probability, found.beyond, HORIZONS_SECONDS)
         now = end * width - 1
         issued.append(now)
@@ -72,4 +74,3 @@ def run(scenarios: Scenarios) -> Run:
             process = scenarios.process[:, place - width : place + 1]
             alerts[:, place] = state.firing | limit_passed(scenarios.values[:, newest], process, found, traits)
     return Run(alerts, np.stack(said, axis=1), np.array(issued))
-

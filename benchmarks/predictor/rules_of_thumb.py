@@ -1,7 +1,6 @@
 """Alert rules that people write today, on simulated series: the peers of the predictor's own rule.
 
-A rule knows a series' limit; for a kernel that is 1.2 times the median of its first day, which is what a person would
-write down.
+A rule knows a series' limit; a person would write down 1.2 times the median of the first day for a kernel.
 """
 
 from collections.abc import Callable, Mapping

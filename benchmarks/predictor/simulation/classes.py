@@ -73,7 +73,7 @@ def _slow_opening(rng: np.random.Generator, profile: Profile, seconds: float) ->
     """The first minutes of a process: compilation slows its kernels, cold clocks speed them up."""
     length = _uniform(rng, 120, 480)
     factor = _uniform(rng, 1.1, 1.5) if rng.random() < 0.6 else _uniform(rng, 0.75, 0.95)
-    # The length of the mean that decides on a breach is 5 minutes: a slow opening belongs to what is expected.
+    # The length of the mean that decides on a breach is 5 minutes: a slow opening is expected.
     cold = 1.0 + (factor - 1.0) * shapes.opening(profile.since(seconds), length)
     profile.kernel *= cold
     profile.expected *= np.maximum(cold, 1.0)

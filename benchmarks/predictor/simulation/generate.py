@@ -43,15 +43,18 @@ def generate(seed: int, counts: Mapping[str, int] | None = None, grid: Grid | No
     numbers = [number for name in CLASSES for number in range(counts.get(name, 0))]
     profiles = [DRAWS[name](rng, grid, number) for name, number in zip(classes, numbers, strict=True)]
     shown = np.array([rng.random() < 0.5 for _ in classes])
-    return _observe(rng, np.array(classes), profiles, shown)
+    return observe(rng, np.array(classes), profiles, shown)
 
 
-def _observe(
-    rng: np.random.Generator,
-    classes: NDArray[np.str_],
-    profiles: list[Profile],
-    shown: Bools,
-) -> Scenarios:
+def observe(rng: np.random.Generator, classes: NDArray[np.str_], profiles: list[Profile], shown: Bools) -> Scenarios:
+    """Simulate GPUs that follow profiles, with the values that monitoring sees.
+
+    Args:
+        rng: Draws the noise.
+        classes: Shape (n,), of `CLASSES`.
+        profiles: One for each series, on one grid.
+        shown: Shape (n,), which series have companions.
+    """
     grid = profiles[0].grid
     state = _drive(rng, profiles)
     kinds = np.array([profile.metric for profile in profiles])

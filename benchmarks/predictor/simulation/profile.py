@@ -45,7 +45,7 @@ class Profile:
 
     Attributes:
         metric: "temperature", "memory", "load" or "kernel".
-        heat_c, load, kernel, bandwidth, memory_mib: As `Influence`; memory is what the program holds.
+        heat_c, load, kernel, bandwidth, memory_mib: As `Influence`; memory is the program's.
         version, process: As `Scenarios`.
         load_noise, kernel_noise: Standard deviations, relative.
         spike: Factor on the observed kernel duration only.

@@ -47,7 +47,7 @@ class AlarmState:
             horizons_seconds: Shape (h,).
         """
         soon = np.array(horizons_seconds) <= NEAR_SECONDS
-        abstains = np.isnan(probability).all(axis=1)
+        abstains: Bools = np.isnan(probability).sum(axis=1) == probability.shape[1]
         said = np.nan_to_num(probability)
         highest = said.max(axis=1)
         near = _count(self.near, said[:, soon].max(axis=1, initial=0.0) > RAISE_PROBABILITY, abstains)

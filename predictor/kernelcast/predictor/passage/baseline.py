@@ -1,8 +1,8 @@
 """Baselines of series whose limit is a multiple of their own usual value.
 
 The first minutes of a process are left out: compilation, autotuning and cold clocks are not its usual speed. Then the
-baseline is learnt from the lower cluster of a regime's blocks, so that it follows while nothing is wrong and stays while
-the series is slow. Another version, or a process of unknown version, begins a regime.
+baseline is learnt from the lower cluster of a regime's blocks: it follows while nothing is wrong, and stays while the
+series is slow. Another version, or a process of unknown version, begins a regime.
 """
 
 from dataclasses import dataclass

@@ -7,6 +7,7 @@ import numpy as np
 
 from kernelcast.predictor.blocks import MAD_TO_SIGMA, row_medians
 from kernelcast.predictor.passage import baseline
+from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Bools, Floats, Ints, Traits
@@ -36,14 +37,19 @@ class Evaluation:
 
 
 def evaluate(
-    blocks: Blocks, traits: Traits, horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
+    blocks: Blocks,
+    traits: Traits,
+    *,
+    horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
+    calibration: Calibration | None = None,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
     Args:
-        blocks: At least two hours of them.
+        blocks: At least an hour of them.
         traits: Of the series' metrics.
         horizons_seconds: Ascending, at most a day.
+        calibration: Applied to the computed probabilities; None for none.
     """
     learnt = baseline.learn(blocks, below=traits.below)
     own = np.isnan(traits.limit)
@@ -71,7 +77,7 @@ def evaluate(
     )
     level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
     headroom = np.where(own & learnt.opening, np.nan, target - level)
-    passage = first_passage(trend, headroom, beyond, horizons_seconds)
+    passage = first_passage(trend, headroom, beyond, horizons_seconds=horizons_seconds, calibration=calibration)
     return Evaluation(passage, limit, learnt.opening, beyond, trend)
 
 
@@ -84,7 +90,7 @@ def _step_noise(values: Floats) -> Floats:
 
 
 def _load_effect(values: Floats, load: Floats) -> Floats:
-    """What the load explains of each block, relative to the load of the last hour; 0 where no load is known."""
+    """The part of each block that the load explains, relative to the load of the last hour; 0 where no load is known."""
     day, recent = values[:, -DAY_BLOCKS:], load[:, -DAY_BLOCKS:]
     moved, by_load = day[:, 2:] - day[:, :-2], recent[:, 2:] - recent[:, :-2]
     both = np.isfinite(moved) & np.isfinite(by_load)
@@ -103,7 +109,7 @@ def _load_step(load: Floats) -> Ints:
     large = np.nan_to_num(np.abs(after - before)) > np.maximum(2 * _LOAD_STEP_RATIO * highest, 1e-9)[:, None]
     length = load.shape[1]
     last: Ints = np.where(large.any(axis=1), length - 1 - np.argmax(large[:, ::-1], axis=1), 0).astype(np.int64)
-    return np.minimum(last, length - 1)
+    return last
 
 
 def limit_passed(values: Floats, process: Ints, found: Evaluation, traits: Traits) -> Bools:

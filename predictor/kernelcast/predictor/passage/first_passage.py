@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
+from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Bools, Floats
 from kernelcast.predictor.passage.trend import Trend
 
@@ -25,7 +26,7 @@ _BELIEF_STEEPNESS: Final = 1.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passage:
-    """When limits are reached.
+    """Times at which limits are reached, and their probabilities.
 
     Attributes:
         probability: Shape (n, h), of reaching the limit within each horizon; NaN while the detector abstains.
@@ -40,7 +41,12 @@ class Passage:
 
 
 def first_passage(
-    trend: Trend, headroom: Floats, beyond: Bools, horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
+    trend: Trend,
+    headroom: Floats,
+    beyond: Bools,
+    *,
+    horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
+    calibration: Calibration | None = None,
 ) -> Passage:
     """Probability of reaching the limit within each horizon.
 
@@ -49,15 +55,18 @@ def first_passage(
         headroom: Shape (n,), limit less the present level; NaN where the limit is not known.
         beyond: Shape (n,), series at or beyond the limit now: their probability is 1.
         horizons_seconds: Ascending, at most a day.
+        calibration: Applied to the computed probabilities; None for none.
     """
-    certain = trend.slope / np.maximum(np.hypot(trend.error, 0.5 * trend.reversal), 1e-30)
     certain = (trend.slope - _REVERSAL_SCALE * trend.reversal) / np.maximum(trend.error, 1e-30)
     belief = 1.0 / (1.0 + np.exp(np.clip(-_BELIEF_STEEPNESS * (certain - _BELIEF_AT), -60, 60)))
     slope = np.maximum(trend.slope - _REVERSAL_SCALE * trend.reversal, 0.0)
-    nodes = np.maximum(slope[:, None] + _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)[:, None] * _NODES, 0.0)
+    error = _ERROR_SCALE * np.where(np.isfinite(trend.error), trend.error, 0.0)
+    nodes = np.maximum(slope[:, None] + error[:, None] * _NODES, 0.0)
     drifting = _reached(trend, headroom, nodes).mean(axis=1)
     stable = _reached(trend, headroom, np.zeros((len(headroom), 1)))[:, 0]
     reached = belief[:, None] * drifting + (1 - belief[:, None]) * stable
+    if calibration is not None:
+        reached = calibration.apply(reached, GRID_BLOCKS * BLOCK_SECONDS)
     reached = np.maximum.accumulate(np.where(beyond[:, None], 1.0, reached), axis=1)
     reached = np.where(np.isnan(headroom)[:, None] & ~beyond[:, None], np.nan, reached)
     return summarise(reached, beyond, horizons_seconds)
@@ -67,16 +76,19 @@ def summarise(reached: Floats, beyond: Bools, horizons_seconds: tuple[float, ...
     """Probabilities at the horizons, and times, from the distribution over the grid, shape (n, grid)."""
     at = np.searchsorted(GRID_BLOCKS * BLOCK_SECONDS, np.array(horizons_seconds))
     probability = reached[:, np.minimum(at, len(GRID_BLOCKS) - 1)]
-    filled = np.nan_to_num(reached)
-    places = [np.argmax(filled >= quantile, axis=1) for quantile in QUANTILES]
-    seconds = np.stack(
-        [
-            np.where(filled[:, -1] >= quantile, GRID_BLOCKS[place] * BLOCK_SECONDS, np.inf)
-            for quantile, place in zip(QUANTILES, places, strict=True)
-        ],
-        axis=1,
-    )
+    seconds = np.stack([_time_of(np.nan_to_num(reached), quantile) for quantile in QUANTILES], axis=1)
     return Passage(probability, np.where(beyond[:, None], 0.0, seconds), 1.0 - reached[:, -1])
+
+
+def _time_of(reached: Floats, quantile: float) -> Floats:
+    """Seconds after which a share of the probability has reached the limit, linear within the grid."""
+    rows = np.arange(len(reached))
+    place = np.argmax(reached >= quantile, axis=1)
+    after, before = reached[rows, place], np.where(place > 0, reached[rows, place - 1], 0.0)
+    start = np.where(place > 0, GRID_BLOCKS[place - 1], 0.0)
+    share = (quantile - before) / np.maximum(after - before, 1e-12)
+    blocks = start + share * (GRID_BLOCKS[place] - start)
+    return np.where(reached[:, -1] >= quantile, blocks * BLOCK_SECONDS, np.inf)
 
 
 def _reached(trend: Trend, headroom: Floats, slopes: Floats) -> Floats:

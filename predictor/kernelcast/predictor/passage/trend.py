@@ -81,8 +81,8 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     age = np.where(start > 0, length - start, length).astype(np.int64)
     quiet = age < np.maximum(settling, LEAST_POINTS)
     slope = np.where(quiet | ~np.isfinite(chosen.slope), 0.0, chosen.slope)
-    recent = masked[:, -6:] - slope[:, None] * (np.arange(6) - 5)
-    recent = np.where(np.arange(length - 6, length) >= start[:, None], recent, np.nan)
+    recent: Floats = masked[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
+    recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
     level = row_medians(recent)
     return Trend(
         level=np.where(np.isfinite(level), level, row_medians(values[:, -12:])),
@@ -227,7 +227,9 @@ def _choose(short: _Line, long: _Line) -> _Line:
     # A slope that falls off is seen in the long line first; the short one alone would take it for straight.
     tolerance = np.where(np.isfinite(long.time_constant), _AGREE_DAMPED, _AGREE)
     apart = np.abs(short.slope - long.slope) > tolerance * np.hypot(short.error, long.error)
-    use_short = ~np.isfinite(long.slope) | (np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~np.isfinite(long.time_constant))))
+    use_short = ~np.isfinite(long.slope) | (
+        np.isfinite(short.slope) & (apart | ((short.error < long.error) & ~np.isfinite(long.time_constant)))
+    )
     return _Line(
         np.where(use_short, short.slope, long.slope),
         np.where(use_short, short.error, long.error),

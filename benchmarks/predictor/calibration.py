@@ -1,0 +1,100 @@
+"""Breach probabilities of simulated series: reliability, and skill against the base rate.
+
+Two ways to draw a claim's time: `any moment` of the evaluation, as a person who looks at a dashboard; and `under way`,
+between onset and breach of a faulty series. The first has no claims for 24 hours, as they would all be made before the
+first fault, and none of contention before it begins: neither can be foreseen.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from benchmarks.predictor import passage_run
+from benchmarks.predictor.options import Options
+from benchmarks.predictor.reliability import Claims, draw_claims, reliability
+from benchmarks.predictor.simulation.generate import PER_CLASS, generate
+from benchmarks.predictor.simulation.scenario import CONTENTION, DRIFTS, NEGATIVES, Scenarios
+
+from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+
+SEEDS: Final = 3
+ANY_MOMENT, UNDER_WAY = "any moment", "under way"
+_LONGEST_AT_ANY_MOMENT_SECONDS: Final = 14_400.0
+FEW_FAULTS: Final[Mapping[str, int]] = dict.fromkeys(DRIFTS, 3) | dict.fromkeys(NEGATIVES, 61)
+"""2 per cent of 561 series are faulty."""
+POPULATIONS: Final[Mapping[str, Mapping[str, int]]] = {
+    "29 % faulty": dict.fromkeys((*DRIFTS, CONTENTION, *NEGATIVES), PER_CLASS),
+    "2 % faulty": FEW_FAULTS,
+}
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Score three seeds, from the given one on, together."""
+    return {
+        "simulated": True,
+        "calibration": shipped().origin,
+        "seeds": [options.seed, options.seed + SEEDS - 1],
+        "goals": {"tolerance": 0.10, "skill": 0.75},
+        "populations": {name: _population(options.seed, counts) for name, counts in POPULATIONS.items()},
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """Text for people."""
+    lines = ["simulated; calibrated from simulation (other seeds)"]
+    for population, ways in result["populations"].items():
+        for way, one in ways.items():
+            holds = "all bins with 50 series hold" if one["holds"] else "NOT all bins with 50 series hold"
+            counts = f"{one['claims']} claims, {one['came']} came"
+            score = f"Brier {one['brier']}, skill {one['skill']}"
+            lines += ["", f"{population}, {way}: {counts}, {score}; {holds}"]
+            lines += [_bin_line(row) for row in one["bins"] if row["claims"]]
+            lines += [_horizon_line(float(name), row) for name, row in one["horizons"].items()]
+    return "\n".join(lines)
+
+
+def _bin_line(row: dict[str, Any]) -> str:
+    verdict = "" if row["holds"] is None else ", holds" if row["holds"] else ", DOES NOT HOLD"
+    figures = f"{row['series']:5} series, said {row['said']}, came {row['came']} {row['interval']}"
+    return f"  {row['from']:.2f} to {row['to']:.2f}: {figures}{verdict}"
+
+
+def _horizon_line(seconds: float, row: dict[str, Any]) -> str:
+    counts = f"{row['claims']} claims, {row['came']} came"
+    return f"  {seconds / 3600:.2g} h: {counts}, Brier {row['brier']}, skill {row['skill']}"
+
+
+def _population(seed: int, counts: Mapping[str, int]) -> dict[str, Any]:
+    parts: dict[str, list[Claims]] = {ANY_MOMENT: [], UNDER_WAY: []}
+    for number in range(SEEDS):
+        scenarios = generate(seed + number, counts)
+        found = passage_run.run(scenarios)
+        rng = np.random.default_rng([seed, number])
+        for way, claims in parts.items():
+            drawn = draw_claims(
+                scenarios, found.probability, found.issued, HORIZONS_SECONDS, rng, under_way=way == UNDER_WAY
+            )
+            claims.append(_foreseeable(scenarios, drawn, way, number))
+    return {way: _score(claims, seed) for way, claims in parts.items()}
+
+
+def _foreseeable(scenarios: Scenarios, claims: Claims, way: str, number: int) -> Claims:
+    """Leave out contention, and a day ahead at any moment; number the series of each seed apart."""
+    kept = scenarios.classes[claims.series] != CONTENTION
+    if way == ANY_MOMENT:
+        kept &= claims.horizon_seconds <= _LONGEST_AT_ANY_MOMENT_SECONDS
+    chosen = claims.select(kept)
+    return Claims(chosen.series + number * len(scenarios), chosen.horizon_seconds, chosen.said, chosen.came)
+
+
+def _score(parts: list[Claims], seed: int) -> dict[str, Any]:
+    together = Claims(
+        np.concatenate([one.series for one in parts]),
+        np.concatenate([one.horizon_seconds for one in parts]),
+        np.concatenate([one.said for one in parts]),
+        np.concatenate([one.came for one in parts]),
+    )
+    figures = reliability(together, np.random.default_rng(seed))
+    judged = [row["holds"] for row in figures["bins"] if row["judged"]]
+    return {**figures, "holds": all(judged), "judged_bins": len(judged)}

@@ -1,0 +1,237 @@
+"""The passage detector on small panels: baselines, drifts, and rises that are none."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelcast.predictor.passage import baseline
+from kernelcast.predictor.passage.alarms import RAISE_FAR_EVALUATIONS, AlarmState
+from kernelcast.predictor.passage.calibration import Calibration, shipped
+from kernelcast.predictor.passage.detector import Evaluation, evaluate, limit_passed
+from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.series import Blocks, Floats, Traits, build, condense
+
+_HOUR = 12
+_RNG = np.random.default_rng(8)
+
+
+def traits(limit: float, *, resolution: float = 0.0, below: bool = False, settling: int = 8) -> Traits:
+    return Traits(
+        limit=np.array([limit]),
+        baseline_ratio=np.array([0.8 if below else 1.2]),
+        below=np.array([below]),
+        resolution=np.array([resolution]),
+        settling_blocks=np.array([settling]),
+    )
+
+
+def blocks(values: Floats, *, load: Floats | None = None, process: Floats | None = None, version: int = -1) -> Blocks:
+    row = np.asarray(values, dtype=np.float64)[None]
+    return Blocks(
+        mean=row,
+        median=row,
+        load=np.full(row.shape, np.nan) if load is None else load[None],
+        process=np.zeros(row.shape, dtype=np.int64) if process is None else process[None].astype(np.int64),
+        version=np.full(row.shape, version, dtype=np.int64),
+    )
+
+
+def noise(hours: float, spread: float) -> Floats:
+    return np.random.default_rng(3).normal(0.0, spread, round(hours * _HOUR))
+
+
+def rise(hours: float, per_hour: float, *, last: float) -> Floats:
+    """Level, then a line over the last hours."""
+    time = np.arange(round(hours * _HOUR)) / _HOUR
+    return np.maximum(time - (hours - last), 0.0) * per_hour
+
+
+def evaluated(values: Floats, limit: float, *, load: Floats | None = None) -> Evaluation:
+    return evaluate(blocks(values, load=load), traits(limit))
+
+
+def highest(found: Evaluation) -> float:
+    return float(found.passage.probability.max())
+
+
+def test_a_drift_reaches_its_limit_when_its_line_does() -> None:
+    found = evaluated(70 + noise(24, 0.1) + rise(24, 2.0, last=4), 87.0)
+    # 78 degrees now, 2 an hour: four and a half hours.
+    assert found.passage.probability[0, HORIZONS_SECONDS.index(3600.0)] < 0.01
+    assert found.passage.probability[0, -1] > 0.95
+    low, middle, high = found.passage.seconds[0] / 3600
+    assert low <= 4.5 <= high
+    assert middle == pytest.approx(4.5, abs=1.6)
+    assert found.passage.never[0] < 0.05
+
+
+def test_a_level_series_below_its_limit_never_reaches_it() -> None:
+    found = evaluated(84 + noise(24, 0.3), 87.0)
+    assert highest(found) < 0.05
+    assert np.isinf(found.passage.seconds).all()
+    assert found.passage.never[0] > 0.95
+
+
+def test_a_falling_series_never_reaches_an_upper_limit_but_a_lower_one() -> None:
+    values = 60 + noise(24, 0.1) - rise(24, 2.0, last=6)
+    assert highest(evaluated(values, 87.0)) < 0.01
+    assert highest(evaluate(blocks(values), traits(40.0, below=True))) > 0.95
+
+
+def test_a_warm_up_that_settles_below_the_limit_is_damped() -> None:
+    time = np.maximum(np.arange(24 * _HOUR) / _HOUR - 21.0, 0.0)
+    found = evaluated(60 + noise(24, 0.1) + 20 * (1 - np.exp(-time / 0.8)), 87.0)
+    assert highest(found) < 0.2
+    assert np.isfinite(found.trend.time_constant[0])
+
+
+def test_a_step_that_stays_below_the_limit_is_no_drift() -> None:
+    for hours in np.arange(0.25, 6.0, 0.25):
+        values = 60 + noise(24, 0.1)
+        values[-round(hours * _HOUR) :] += 15
+        assert highest(evaluated(values, 87.0)) < 0.5, hours
+
+
+def test_load_explains_a_rise_of_temperature() -> None:
+    load = 300 + 40 * np.sin(np.arange(24 * _HOUR) * 2 * np.pi / 60) + rise(24, 20.0, last=3)
+    values = 40 + 0.1 * load + noise(24, 0.05)
+    assert highest(evaluated(values, 80.0, load=load)) < 0.2
+
+
+def test_day_and_night_are_no_drift() -> None:
+    for hours in range(24, 48, 2):
+        time = np.arange(hours * _HOUR) / _HOUR
+        values = 80 + 4 * np.sin(2 * np.pi * time / 24) + np.random.default_rng(1).normal(0, 0.2, hours * _HOUR)
+        assert highest(evaluated(values, 87.0)) < 0.8, hours
+
+
+def test_a_cache_that_is_emptied_and_fills_again_is_no_leak() -> None:
+    time = np.arange(30 * _HOUR) / _HOUR
+    values = 40_000 + 30_000 * (time % 5.0) / 5.0
+    for hours in (24, 26, 28, 29.9):
+        assert highest(evaluated(values[: round(hours * _HOUR)], 79_000.0)) < 0.5, hours
+
+
+def test_a_leak_that_passes_its_former_peak_is_one() -> None:
+    time = np.arange(24 * _HOUR) / _HOUR
+    values = np.where(time < 10, 50_000.0, 20_000 + 3000 * (time - 10))
+    assert highest(evaluated(values, 79_000.0)) > 0.9
+
+
+def test_a_limit_that_is_passed_has_the_probability_one() -> None:
+    found = evaluated(88 + noise(24, 0.1), 87.0)
+    assert (found.passage.probability == 1.0).all()
+    assert (found.passage.seconds == 0.0).all()
+    assert found.beyond.all()
+
+
+def test_the_first_minutes_of_a_process_do_not_enter_its_baseline() -> None:
+    for opening in (1.4, 0.75):
+        values = np.ones(6 * _HOUR) + noise(6, 0.005)
+        values[0] = opening
+        found = baseline.learn(blocks(values), below=np.array([False]))
+        assert found.value[0] == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_baseline_stays_while_a_kernel_is_slow() -> None:
+    values = np.r_[np.ones(6 * _HOUR), np.full(12 * _HOUR, 1.5)] + noise(18, 0.005)
+    found = evaluate(blocks(values), traits(np.nan))
+    assert found.limit[0] == pytest.approx(1.2, abs=0.01)
+    assert found.beyond.all()
+
+
+def test_a_kernel_that_compiled_slowly_and_is_slow_later_passes_its_limit() -> None:
+    values = np.r_[1.4, np.ones(3 * _HOUR - 1), np.full(_HOUR, 1.22)] + noise(4, 0.005)
+    assert evaluate(blocks(values), traits(np.nan)).beyond.all()
+
+
+def test_a_deploy_begins_a_regime_and_a_restart_of_the_same_version_does_not() -> None:
+    values = np.r_[np.ones(20 * _HOUR), np.full(2 * _HOUR, 1.25)] + noise(22, 0.005)
+    process = np.r_[np.zeros(20 * _HOUR), np.ones(2 * _HOUR)]
+    unknown = blocks(values, process=process)
+    same = blocks(values, process=process, version=3)
+    other = replace(same, version=same.version + same.process)
+    assert evaluate(unknown, traits(np.nan)).limit[0] == pytest.approx(1.5, abs=0.02)
+    assert evaluate(other, traits(np.nan)).limit[0] == pytest.approx(1.5, abs=0.02)
+    assert evaluate(same, traits(np.nan)).limit[0] == pytest.approx(1.2, abs=0.02)
+
+
+def test_it_abstains_until_a_baseline_is_learnt() -> None:
+    process = np.r_[np.zeros(20 * _HOUR), np.ones(4)]
+    found = evaluate(blocks(np.ones(20 * _HOUR + 4), process=process), traits(np.nan))
+    assert np.isnan(found.passage.probability).all()
+    assert not found.beyond.any()
+
+
+def test_a_passed_limit_is_announced_between_evaluations_but_not_for_a_new_process() -> None:
+    found = evaluate(blocks(np.ones(6 * _HOUR) + noise(6, 0.005)), traits(np.nan))
+    slow = np.full((1, 5), 1.3)
+    assert limit_passed(slow, np.zeros((1, 6), dtype=np.int64), found, traits(np.nan)).tolist() == [True]
+    assert limit_passed(np.ones((1, 5)), np.zeros((1, 6), dtype=np.int64), found, traits(np.nan)).tolist() == [False]
+    replaced = np.array([[0, 0, 0, 0, 1, 1]])
+    assert limit_passed(slow, replaced, found, traits(np.nan)).tolist() == [False]
+
+
+def test_an_evaluation_does_not_depend_on_what_comes_later_nor_on_other_series() -> None:
+    rows = np.stack([70 + noise(30, 0.1) + rise(30, 1.5, last=10), 60 + noise(30, 0.4)])
+    both = Blocks(
+        rows, rows, np.full(rows.shape, np.nan), np.zeros(rows.shape, np.int64), np.full(rows.shape, -1, np.int64)
+    )
+    two = Traits(*(np.repeat(getattr(traits(87.0), name), 2) for name in Traits.__slots__))
+    together = evaluate(both.until(26 * _HOUR), two).passage.probability
+    alone = evaluate(blocks(rows[0, : 26 * _HOUR]), traits(87.0)).passage.probability
+    np.testing.assert_allclose(together[:1], alone)
+
+
+def test_gaps_are_left_out() -> None:
+    values = 70 + noise(24, 0.1) + rise(24, 2.0, last=4)
+    values[::7] = np.nan
+    found = evaluated(values, 87.0)
+    assert found.passage.probability[0, -1] > 0.95
+    assert np.isfinite(found.passage.probability).all()
+
+
+def test_blocks_have_means_and_medians_without_gaps() -> None:
+    mean, median = condense(np.array([[1.0, 2.0, 9.0, np.nan, np.nan, np.nan, 5.0]]), 3)
+    assert mean.tolist()[0][0] == 4.0
+    assert median.tolist()[0][0] == 2.0
+    assert np.isnan(mean[0, 1])
+    made = build(np.ones((2, 60)), 60.0, load=None, process=None, version=None)
+    assert made.mean.shape == (2, 12)
+
+
+def test_a_far_breach_must_stay_probable_and_a_passed_limit_alerts_at_once() -> None:
+    far = np.array([[0.0, 0.0, 0.0, 0.1, 0.9]])
+    state, calm = AlarmState.quiet(1), np.array([False])
+    for number in range(RAISE_FAR_EVALUATIONS):
+        assert state.firing[0] == (number >= RAISE_FAR_EVALUATIONS)
+        state = state.step(far, calm, HORIZONS_SECONDS)
+    assert state.firing[0]
+    assert AlarmState.quiet(1).step(far, np.array([True]), HORIZONS_SECONDS).firing[0]
+
+
+def test_an_alert_clears_after_half_an_hour_and_an_abstention_changes_nothing() -> None:
+    state = AlarmState.quiet(1).step(np.ones((1, 5)), np.array([True]), HORIZONS_SECONDS)
+    calm = np.array([False])
+    state = state.step(np.full((1, 5), np.nan), calm, HORIZONS_SECONDS)
+    for _ in range(5):
+        state = state.step(np.zeros((1, 5)), calm, HORIZONS_SECONDS)
+        assert state.firing[0]
+    assert not state.step(np.zeros((1, 5)), calm, HORIZONS_SECONDS).firing[0]
+
+
+def test_the_shipped_calibration_is_monotone_and_names_its_origin() -> None:
+    found = shipped()
+    assert found.origin == "simulation"
+    assert found.horizons_seconds.tolist() == list(HORIZONS_SECONDS)
+    assert (np.diff(found.computed, axis=1) >= 0).all()
+    assert (np.diff(found.calibrated, axis=1) >= 0).all()
+    assert ((found.calibrated >= 0) & (found.calibrated <= 1)).all()
+
+
+def test_a_calibration_applies_the_nearest_horizon_and_keeps_gaps() -> None:
+    line = np.array([0.0, 1.0])
+    made = Calibration("simulation", np.array([300.0, 3600.0]), np.stack([line, line]), np.stack([line / 2, line]))
+    found = made.apply(np.array([[0.4, 0.4], [np.nan, 0.2]]), np.array([400.0, 7200.0]))
+    np.testing.assert_allclose(found, [[0.2, 0.4], [np.nan, np.nan]])
