@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from kernelcast.predictor.backtest.breaches import DEFAULT_HORIZON, BreachOptions
 from kernelcast.predictor.backtest.durations import Duration, parse_duration
 from kernelcast.predictor.backtest.engine import Run, column_names
 from kernelcast.predictor.backtest.grid import GridOptions
@@ -13,6 +14,7 @@ from kernelcast.predictor.backtest.output import write
 from kernelcast.predictor.backtest.run import RunOptions
 from kernelcast.predictor.backtest.table import read
 from kernelcast.runtime.command import command
+from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
 from kernelcast.wire.errors import ConfigurationError
 
 Files = Annotated[
@@ -35,6 +37,15 @@ Season = Annotated[
 Quantiles = Annotated[
     str, typer.Option("--quantiles", metavar="LIST", help="Further quantiles as columns, such as 0.1,0.9.")
 ]
+Threshold = Annotated[
+    float | None, typer.Option("--threshold", metavar="NUMBER", help="The limit; default: that of --metric, if any.")
+]
+Below = Annotated[bool, typer.Option("--below", help="Values at or below the threshold are a breach.")]
+For = Annotated[str, typer.Option("--for", metavar="TIME", help="Length of the mean that has to reach the threshold.")]
+MetricOption = Annotated[
+    str | None,
+    typer.Option("--metric", metavar="NAME", help="Prometheus name of the metric: gives direction, limit and cause."),
+]
 Report = Annotated[bool, typer.Option("--report", help="Print scores, with naive forecasts beside them.")]
 
 
@@ -48,6 +59,10 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     interval: IntervalOption = None,
     season: Season = None,
     quantiles: Quantiles = "",
+    threshold: Threshold = None,
+    below: Below = False,
+    lasting: For = "5m",
+    metric: MetricOption = None,
     report: Report = False,
 ) -> None:
     """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
@@ -55,12 +70,32 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
     options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
+    breaches = BreachOptions(
+        threshold,
+        below or _meaning(metric).below,
+        parse_duration("--for", lasting),
+        options.horizon or DEFAULT_HORIZON,
+        _meaning(metric),
+    )
     table = read(files)
-    run = Run(table, grid, options, scored=report, progress=_progress)
+    run = Run(table, grid, options, scored=report, breaches=breaches, progress=_progress)
     results, futures = run.results()
     write(output, table, column_names(options), results, futures)
     for line in run.scores.lines() if report else ():
         typer.echo(line)
+
+
+def _meaning(metric: str | None) -> Meaning:
+    """The judgement of a metric.
+
+    Raises:
+        ConfigurationError: The catalogue does not say how to judge it.
+    """
+    if metric is None:
+        return OTHER
+    if metric not in MEANINGS:
+        raise ConfigurationError(f"--metric is {metric!r}; known ones are {', '.join(MEANINGS)}")
+    return MEANINGS[metric]
 
 
 def _duration(option: str, text: str | None) -> Duration | None:

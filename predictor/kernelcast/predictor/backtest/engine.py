@@ -5,7 +5,11 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.backtest.anomalies import anomaly_scores
+from kernelcast.predictor.backtest.breaches import NAMES as BREACH_NAMES
+from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
 from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches, spread
+from kernelcast.predictor.backtest.output import Cell
 from kernelcast.predictor.backtest.report import Scores
 from kernelcast.predictor.backtest.run import (
     SCORED_LEVELS,
@@ -20,13 +24,15 @@ from kernelcast.predictor.backtest.table import SeriesKey, Table
 from kernelcast.predictor.forecasting.combination import forecast
 from kernelcast.predictor.forecasting.rolling import lagged
 
+CAUSE: Final = "cause"
 ROWS_AT_ONCE: Final = 256
 """Series of a batch that are computed together: bounds the memory, and gives progress."""
 
 
 def column_names(options: RunOptions) -> list[str]:
     """Names of the columns after `value`."""
-    return ["mean", "lower", "upper", *quantile_columns(options.levels)]
+    forecast_names = ["mean", "lower", "upper", *quantile_columns(options.levels)]
+    return ["anomaly_score", "anomaly_onset", *forecast_names, *BREACH_NAMES, CAUSE]
 
 
 class Run:
@@ -43,6 +49,7 @@ class Run:
         options: RunOptions,
         *,
         scored: bool = False,
+        breaches: BreachOptions | None = None,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> None:
         """Prepare a run.
@@ -52,28 +59,37 @@ class Run:
             grid: Interval and season, where the user gave them.
             options: Everything else.
             scored: Whether to fill `scores`.
+            breaches: What a breach is; None for no limit.
             progress: Called with the series that are done, and all.
 
         Raises:
             ConfigurationError: A series does not fit on a grid.
         """
         self._options, self._scored, self._progress = options, scored, progress
+        self._breaches = breaches or BreachOptions()
         self._batches = [part for batch in batches(table, grid) for part in batch.parts(ROWS_AT_ONCE)]
         self.scores = Scores()
 
-    def results(self) -> tuple[Mapping[int, Mapping[str, float]], Mapping[SeriesKey, Future]]:
+    def results(self) -> tuple[Mapping[int, Mapping[str, Cell]], Mapping[SeriesKey, Future]]:
         """Return the columns of each row, by its number, and the forecasts after the end of each series."""
-        rows: dict[int, dict[str, float]] = {}
+        rows: dict[int, dict[str, Cell]] = {}
         after: dict[SeriesKey, Future] = {}
         total, done = sum(batch.panel.rows for batch in self._batches), 0
         for batch in self._batches:
-            rows |= spread(batch, forecasts(batch, self._options))
+            anomalies, breaches = anomaly_scores(batch), breach_columns(batch, self._breaches)
+            for number, cells in spread(batch, anomalies | forecasts(batch, self._options) | breaches).items():
+                rows[number] = {**cells, CAUSE: self._cause(cells)}
+            self.scores.count(batch, anomalies["anomaly_onset"], breaches["alert"])
             after |= {future.series.key: future for future in futures(batch, self._options)}
             if self._scored:
                 self._score(batch)
             done += batch.panel.rows
             self._progress(done, total)
         return rows, after
+
+    def _cause(self, cells: Mapping[str, float]) -> str:
+        """The cause that is written into a row: of its alert, else none."""
+        return str(self._breaches.meaning.cause) if cells["alert"] == 1 else ""
 
     def _score(self, batch: Batch) -> None:
         lead = self._options.ahead.intervals(batch.interval_seconds)

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from kernelcast.predictor.backtest.run import Future
 from kernelcast.predictor.backtest.table import TIME, VALUE, Row, SeriesKey, Table
 from kernelcast.wire.errors import ConfigurationError
 
 FLAGS: Final = frozenset({"alert"})
-Cell = float | str
+Cell: TypeAlias = float | str
 
 
 def write(

@@ -24,7 +24,7 @@ class Scores:
         pinball: Sum of the mean quantile losses.
         covered: Rows within the interval, by nominal coverage.
         episodes: Onsets of anomalies with a score of 1 or more.
-        alerts: Rows with an alert, and alerts that began.
+        alerts: Alerts that began.
         series_days: Length of all series.
     """
 
@@ -35,6 +35,13 @@ class Scores:
     episodes: int = 0
     alerts: int = 0
     series_days: float = 0.0
+
+    def count(self, batch: Batch, onset: Floats, alert: Floats) -> None:
+        """Count the episodes and alerts of a batch; both of shape (n, t)."""
+        self.episodes += int((onset >= 1).sum())
+        begins = np.diff(np.nan_to_num(alert), axis=1, prepend=0.0) > 0
+        self.alerts += int(begins.sum())
+        self.series_days += onset.size * batch.interval_seconds / 86400.0
 
     def add(self, batch: Batch, centers: Mapping[str, Floats], quantiles: Floats) -> None:
         """Add the forecasts of a batch.
@@ -58,7 +65,6 @@ class Scores:
             lower, upper = (quantiles[SCORED_LEVELS.index(level)] for level in (low, high))
             within = int(((truth >= lower) & (truth <= upper) & scored).sum())
             self.covered[nominal] = self.covered.get(nominal, 0) + within
-        self.series_days += truth.size * batch.interval_seconds / 86400.0
 
     def lines(self) -> Sequence[str]:
         """The scores as text."""

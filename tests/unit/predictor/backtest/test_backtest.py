@@ -19,7 +19,17 @@ from kernelcast.predictor.forecasting.path import forecast_path, own_leads
 from kernelcast.wire.errors import ConfigurationError
 
 START = 1_700_000_000
-NAMES = ["mean", "lower", "upper"]
+NAMES = [
+    "anomaly_score",
+    "anomaly_onset",
+    "mean",
+    "lower",
+    "upper",
+    "breach_probability",
+    "seconds_to_threshold",
+    "alert",
+    "cause",
+]
 
 
 def lines(count: int, *, every: int = 60, seed: int = 1) -> list[str]:
@@ -106,6 +116,62 @@ def test_intervals_cover_what_they_say(tmp_path: Path) -> None:
     assert 0.92 < share < 0.97
 
 
+def rising(hours: int, slope_an_hour: float) -> list[str]:
+    """A temperature in whole degrees, every five minutes, that rises after a day."""
+    noise = np.random.default_rng(3).normal(70, 0.7, 12 * hours)
+    drift = np.maximum(np.arange(12 * hours) / 12 - 24, 0) * slope_an_hour
+    return [f"{START + 300 * index},{value:.0f}" for index, value in enumerate(noise + drift)]
+
+
+def test_a_rise_is_announced_hours_before_it_reaches_the_threshold_with_its_cause(tmp_path: Path) -> None:
+    path = written(tmp_path / "in.csv", rising(36, 2.0))
+    found = backtest(tmp_path, path, "--threshold", "87", "--metric", "DCGM_FI_DEV_GPU_TEMP")
+    alert = [row["alert"] for row in found]
+
+    first, passed = alert.index("1"), 12 * 24 + int(12 * 17 / 2)
+    assert 12 * 24 < first < passed - 12 * 2
+    assert all(row["alert"] == "0" for row in found[:first])
+    assert {row["cause"] for row in found if row["alert"] == "1"} == {"thermal"}
+    assert all(row["breach_probability"] == "1" and row["seconds_to_threshold"] == "0" for row in found[passed + 12 :])
+    later = [float(row["seconds_to_threshold"]) for row in found[first : passed - 12] if row["seconds_to_threshold"]]
+    assert later[0] > later[-1]
+
+
+def test_a_steady_series_below_its_threshold_has_no_alert(tmp_path: Path) -> None:
+    found = backtest(tmp_path, written(tmp_path / "in.csv", rising(36, 0.0)), "--threshold", "87")
+
+    assert {row["alert"] for row in found} == {"0"}
+    assert all(float(row["breach_probability"] or 0) < 0.05 for row in found)
+
+
+def test_without_a_limit_nothing_is_said_of_breaches(tmp_path: Path) -> None:
+    found = backtest(tmp_path, written(tmp_path / "in.csv", lines(100)))
+
+    assert {(row["breach_probability"], row["seconds_to_threshold"], row["alert"], row["cause"]) for row in found} == {
+        ("", "", "0", "")
+    }
+
+
+def test_a_lower_limit_is_one(tmp_path: Path) -> None:
+    falling = [f"{line.split(',')[0]},{140 - int(line.split(',')[1])}" for line in rising(36, 2.0)]
+    found = backtest(tmp_path, written(tmp_path / "in.csv", falling), "--threshold", "53", "--below")
+
+    assert found[-1]["alert"] == "1"
+    assert {row["alert"] for row in found[: 12 * 24]} == {"0"}
+
+
+def test_an_anomaly_is_scored_and_opens_one_episode(tmp_path: Path) -> None:
+    rows = lines(1500)
+    for index in range(1200, 1260):
+        rows[index] = f"{START + 60 * index},150"
+    found = backtest(tmp_path, written(tmp_path / "in.csv", rows))
+    onsets = [index for index, row in enumerate(found) if float(row["anomaly_onset"]) >= 1]
+
+    assert len(onsets) == 1
+    assert 1200 <= onsets[0] < 1203
+    assert float(found[1205]["anomaly_score"]) >= 1
+
+
 def test_the_report_scores_forecasts_beside_naive_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     backtest(tmp_path, written(tmp_path / "in.csv", lines(3000)), "--report")
     text = capsys.readouterr().out
@@ -137,7 +203,8 @@ def test_bad_input_is_refused_with_its_place_and_nothing_is_written(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--ahead", "soon"], ["--horizon", "0"], ["--interval", "5"], ["--quantiles", "0.5,2"]]
+    "arguments",
+    [["--ahead", "soon"], ["--horizon", "0"], ["--interval", "5"], ["--quantiles", "0.5,2"], ["--metric", "x"]],
 )
 def test_bad_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     backtest(tmp_path, written(tmp_path / "in.csv", lines(5)), *arguments, code=2)
