@@ -94,6 +94,10 @@ class Group:
         self._sold_ns[name] = now_ns
         self.kafka.write("kernels", partition, body, now_ns // 1_000_000, keyed=name.encode())
 
+    def set_back(self, name: str, nanoseconds: int) -> None:
+        """Have a series' next delta begin before its last one has ended."""
+        self._sold_ns[name] -= nanoseconds
+
     def live(self, seconds: int, where: dict[str, int]) -> None:
         """Let time pass: each second every series is written to its partition, and every bridge takes a step."""
         for _ in range(seconds):

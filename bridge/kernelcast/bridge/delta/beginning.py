@@ -18,8 +18,8 @@ from typing import Final
 import structlog
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.delta.adoption import restore
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.joining import restore
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
 from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.rows import TotalRows

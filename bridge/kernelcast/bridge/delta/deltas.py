@@ -87,7 +87,7 @@ class Deltas:
         self._kept_ms = max(0, round((policy.settings.snapshot_max_age_seconds - policy.ttl_seconds) * 1e3))
         self._adoption = Adoption(self._totals.rows, state, clock, hold_seconds=policy.hold_seconds)
         self._others: frozenset[Key] = frozenset()
-        self._grown = False
+        self._grown: frozenset[int] = frozenset()
         self._owned: dict[Key, int] = {}
         self._waiting: dict[Key, int] = {}
         self._due: dict[str, float] = {}
@@ -130,7 +130,7 @@ class Deltas:
         """Note the partitions of our topics that other replicas read, and those of ours in a topic that has grown."""
         self._others, lately = frozenset(others), frozenset(grown)
         shared = {topic for topic, _ in self._others}
-        self._grown = bool(lately)
+        self._grown = lately
         for (topic, _), number in self._owned.items():
             scope = PART_OF_TOPIC if topic in shared else WHOLE_TOPIC
             before = self._totals.set_scope(number, GROWN_TOPIC if number in lately else scope)
@@ -209,7 +209,8 @@ class Deltas:
             newest_append_ms: The newest append time known.
         """
         now_seconds = self._clock.monotonic()
-        self._adoption.settle(self._owned, self._others, self._beginnings.topic_ids, newest_append_ms)
+        topic_ids = self._beginnings.topic_ids
+        self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown)
         max_seconds = self._policy.settings.snapshot_seconds
         for what, keys in self._snapshots().items():
             if now_seconds >= self._due.get(what, now_seconds) and self._write(what, keys):

@@ -297,14 +297,20 @@ class Intake:
 
     def _note_growth(self) -> None:
         """Note which of our partitions were added recently; does nothing without a consumer group."""
-        keys = [partition.key for partition in self.ownership.owned() if self._policy.grouped]
-        states, known = self._inquiry.growth.states(keys), self._growth
-        self._growth = {self.ownership.number(key): state for key, state in states.items() if state != UNCHANGED}
+        owned = self.ownership.owned() if self._policy.grouped else []
+        keys = [partition.key for partition in owned]
+        caught_up = [partition.key for partition in owned if partition.passed]
+        growth, known = self._inquiry.growth, self._growth
+        self._growth = self._numbered(growth.states(keys, caught_up))
         self.ownership.moving = frozenset(self._growth)
-        self._deltas.note_sharing(self._inquiry.growth.others(keys), self._growth)
+        self._deltas.note_sharing(growth.others(keys), self._numbered(growth.states(keys, keys)))
         if self._growth != known:
             self._store.note_growth(self._growth)
             self._release(holding=True)
+
+    def _numbered(self, states: Mapping[Key, int]) -> dict[int, int]:
+        """Return the states of partitions of topics that have grown, by partition number."""
+        return {self.ownership.number(key): state for key, state in states.items() if state != UNCHANGED}
 
     def _release(self, *, holding: bool = False) -> None:
         """Expose series that other replicas have withdrawn."""
@@ -357,6 +363,8 @@ class Intake:
             self._release()
         for partition in opened:
             self._store.expose(partition.number, exposed=True)
+        if opened:
+            self._note_growth()
 
     def _commit(self, partitions: Sequence[Partition]) -> None:
         """Commit positions, for lag monitors and so that no dead letter is sent twice.

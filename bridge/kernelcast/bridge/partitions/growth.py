@@ -1,6 +1,6 @@
 """Detects partitions that were added to topics; series may move to them from the partitions of other replicas."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from kernelcast.bridge.partitions.partition import Key
@@ -71,15 +71,16 @@ class PartitionGrowth:
         topics = {topic for topic, _ in keys}
         return {(topic, number) for topic in topics for number in self._numbers.get(topic, ())} - keys
 
-    def states(self, owned: Iterable[Key]) -> dict[Key, int]:
-        """Return UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED if we own the whole topic."""
-        ours: dict[str, set[int]] = {}
-        for topic, number in owned:
-            ours.setdefault(topic, set()).add(number)
+    def states(self, owned: Collection[Key], caught_up: Iterable[Key]) -> dict[Key, int]:
+        """Return UNCHANGED, GROWN or ADDED for each of our partitions; UNCHANGED if we own the whole topic.
+
+        Args:
+            owned: Our partitions.
+            caught_up: Our partitions that have been read up to their end. A series may have moved to one of the others.
+        """
+        read: dict[str, set[int]] = {}
+        for topic, number in caught_up:
+            read.setdefault(topic, set()).add(number)
         grown = {topic for topic, _ in self._added}
-        shared = {topic for topic in grown if not self._numbers.get(topic, frozenset()) <= ours.get(topic, set())}
-        return {
-            (topic, number): UNCHANGED if topic not in shared else ADDED if (topic, number) in self._added else GROWN
-            for topic, numbers in ours.items()
-            for number in numbers
-        }
+        shared = {topic for topic in grown if not self._numbers.get(topic, frozenset()) <= read.get(topic, set())}
+        return {key: UNCHANGED if key[0] not in shared else ADDED if key in self._added else GROWN for key in owned}

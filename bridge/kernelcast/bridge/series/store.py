@@ -254,11 +254,12 @@ class SeriesStore:
             theirs = series.writer[:used] != OWN
             live = theirs & (series.state[:used] == LIVE)
             caught_up = live & (self._exposed[series.partition[:used]] != 0)
-            held = int(np.count_nonzero(caught_up & (series.held_ms[:used] != 0)))
-            read = int(np.count_nonzero(caught_up))
-            all_live = int(np.count_nonzero(live))
-            kept = int(np.count_nonzero(theirs & (series.state[:used] != FREE)))
-        return {"exposed": read - held, "catching_up": all_live - read, "held": held, "absent": kept - all_live}
+            kept = theirs & (series.state[:used] != FREE)
+            # A delta series has no value while its former total is looked for; it is held all the same.
+            held = kept & (self._exposed[series.partition[:used]] != 0) & (series.held_ms[:used] != 0)
+        exposed, catching_up = caught_up & ~held, live & ~caught_up
+        states = {"exposed": exposed, "catching_up": catching_up, "held": held, "absent": kept & ~live & ~held}
+        return {name: int(np.count_nonzero(series)) for name, series in states.items()}
 
     @property
     def lines(self) -> int:

@@ -198,6 +198,65 @@ def test_totals_that_another_replica_was_about_to_continue_are_not_exchanged() -
     assert group.drops == []
 
 
+def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_former_replica() -> None:
+    group, first, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(1, AFTER)
+    group.live(110, BEFORE)
+    assert (group.shown(first, ORDERS), group.shown(second, ORDERS)) == ({"gemm": 141}, {"relu": 141})
+    assert group.drops == []
+
+
+def test_the_total_is_whole_when_the_replica_that_a_series_visited_takes_its_partition_over() -> None:
+    group, first, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(1, AFTER)
+    group.live(1, BEFORE)
+    group.take(first, OLD)
+    group.give(second, OLD)
+    group.live(11, BEFORE)
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.drops == []
+
+
+def test_the_total_follows_a_series_to_the_third_replica_when_a_topic_grows_twice_within_seconds() -> None:
+    group, _, second = growing(seconds_before=400)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(1, AFTER)
+    grow(group, LATER)
+    third = group.bridge(LATER)
+    group.live(110, {"gemm": LATER, "relu": LIVE})
+    assert (group.shown(third, ORDERS), group.shown(second, ORDERS)) == ({"gemm": 511}, {"relu": 511})
+    assert group.drops == []
+
+
+def test_the_total_follows_a_series_whose_process_was_started_again_where_the_clock_is_behind() -> None:
+    group, _, second = growing(seconds_before=100)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.set_back("gemm", 1_000_000)
+    group.live(HELD_SECONDS + 1, AFTER)
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.drops == []
+
+
+def test_a_total_waits_while_the_snapshots_of_other_replicas_cannot_be_read() -> None:
+    group, _, second = growing(seconds_before=100)
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(5, AFTER)
+    group.state.answers = False
+    group.live(HELD_SECONDS, AFTER)
+    assert "gemm" not in group.shown(second, ORDERS)
+    group.state.answers = True
+    group.live(11, AFTER)
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.drops == []
+
+
 def test_the_total_of_a_series_that_is_new_after_growth_is_exposed_with_its_counters() -> None:
     group, _, second = growing()
     grow(group, NEW)

@@ -1,0 +1,203 @@
+"""Joins two totals of one series that were counted on different replicas.
+
+Invariant: two joined totals count different points. So they are joined only if the former one ends before the present
+one begins, or if the former one lies in a gap of the present one.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.bridge.delta.addition.histograms import add_histograms
+from kernelcast.bridge.delta.addition.incoming import ROW, DeltaHistogramPoints
+from kernelcast.bridge.delta.addition.merging import NO_BUCKETS
+from kernelcast.bridge.delta.columns import (
+    ADDED,
+    DUPLICATE,
+    EXPLICIT,
+    HAS_SUM,
+    INTEGER,
+    NOTHING,
+    NUMBER,
+    PENDING,
+)
+from kernelcast.bridge.delta.persistence.freeze import freeze, gather_gaps, thaw
+from kernelcast.bridge.delta.rows import TotalRows
+from kernelcast.bridge.delta.sequence import release, remember_all
+from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
+from kernelcast.bridge.tables.exponential import MAX_BUCKETS
+
+Columns = Mapping[str, NDArray[Any]]
+"""Columns of a snapshot, by name."""
+MAX_JOINED_GAPS: Final = 128
+LARGEST_INTEGER: Final = 2**63 - 1
+KEPT_WORDS: Final = 4096
+
+
+def precedes(columns: Columns, i: int, start_ns: int) -> bool:
+    """Return whether a total of a snapshot ends before another total of its series begins.
+
+    Its newest point may overlap the first point of the other total, but must not be that point. Points overlap after a
+    process was restarted on a machine whose clock is behind. Without start times, only the times of the ends count.
+    """
+    return bool(columns["last_ns"][i] <= start_ns or 0 < columns["begin_ns"][i] < start_ns)
+
+
+def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
+    """Add a total that ends before the present one begins; returns whether that was possible.
+
+    The present total stays PENDING if the former one is PENDING, because that one continues a third total.
+
+    Args:
+        rows: The totals.
+        row: The present one.
+        former: The former one, as row 0.
+    """
+    columns, before = rows.columns, former.columns
+    present = {"begin_ns": before.begin_ns, "last_ns": before.last_ns}
+    if not precedes(present, 0, int(columns.start_ns[row])) or not _add(rows, row, former):
+        return False
+    between = np.array([[before.last_ns[0], columns.start_ns[row]]])
+    _set_gaps(rows, row, np.concatenate([_gaps_of(former, 0), between, _gaps_of(rows, row)]))
+    rows.columns.start_ns[row] = before.start_ns[0]
+    rows.columns.flags[row] &= np.uint8(255 - PENDING) | (before.flags[0] & np.uint8(PENDING))
+    return True
+
+
+def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
+    """Add a total that lies in a gap of another total of its series, and shorten the gap.
+
+    Args:
+        rows: The totals.
+        row: The one with the gap.
+        visit: The other one, as row 0.
+
+    Returns:
+        Whether that was possible.
+    """
+    begin_ns, end_ns = int(visit.columns.start_ns[0]), int(visit.columns.last_ns[0])
+    gaps = _gaps_of(rows, row)
+    around = np.flatnonzero((gaps[:, 0] <= begin_ns) & (end_ns <= gaps[:, 1]))
+    if not len(around) or not _add(rows, row, visit):
+        return False
+    at = int(around[0])
+    before, after = np.array([[gaps[at, 0], begin_ns]]), np.array([[end_ns, gaps[at, 1]]])
+    _set_gaps(rows, row, np.concatenate([gaps[:at], before, _gaps_of(visit, 0), after, gaps[at + 1 :]]))
+    return True
+
+
+def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> int:
+    """Restore a snapshot's totals, as `thaw` does; a pending total and another total of its series are joined.
+
+    Raises:
+        WireError: The snapshot has content that no writer produces.
+    """
+    joins: list[tuple[bytes, TotalRows]] = []
+    replaced: list[int] = []
+    known = {i: rows.find(columns["digest"][i].tobytes()) for i in range(len(columns["kind"]))} if len(rows) else {}
+    for i, row in known.items():
+        pending = row != NOTHING and (rows.columns.flags[row] | columns["flags"][i]) & PENDING
+        if not pending or int(columns["partition"][i]) not in number_of:
+            continue
+        here = copy_of(rows, row)
+        here_first = precedes(here.columns._asdict(), 0, int(columns["start_ns"][i])) and columns["flags"][i] & PENDING
+        if here_first:
+            replaced.append(row)
+        behind = here_first or rows.columns.last_ns[row] < columns["last_ns"][i]
+        joins.append((columns["digest"][i].tobytes(), here if behind else alone(columns, i)))
+    rows.free(np.array(replaced, np.int64))
+    restored = thaw(rows, columns, number_of)
+    for digest, former in joins:
+        row = rows.find(digest)
+        if row != NOTHING and not adopt(rows, row, former):
+            fill(rows, row, former)
+    return restored
+
+
+def alone(columns: Columns, i: int) -> TotalRows:
+    """Load one total of a snapshot as row 0.
+
+    Raises:
+        WireError: The snapshot is damaged.
+    """
+    chosen = {name: columns[name][i : i + 1] for name in columns if len(columns[name]) == len(columns["kind"])}
+    for name, count in (("gap_begin_ns", "gaps"), ("gap_end_ns", "gaps"), ("blocks", "words")):
+        stop = int(columns[count][: i + 1].sum())
+        chosen[name] = columns[name][stop - int(columns[count][i]) : stop]
+    rows = TotalRows(1)
+    thaw(rows, chosen, {int(columns["partition"][i]): 0})
+    return rows
+
+
+def copy_of(rows: TotalRows, row: int) -> TotalRows:
+    """Copy one total to row 0."""
+    return alone(freeze(rows, np.array([row]), {int(rows.columns.partition[row]): 0}), 0)
+
+
+def _add(rows: TotalRows, row: int, other: TotalRows) -> bool:
+    """Add the value of another total; returns whether both can be added."""
+    columns, kind = rows.columns, int(rows.columns.kind[row])
+    if kind != other.columns.kind[0]:
+        return False
+    if int(columns.integer[row]) + int(other.columns.integer[0]) > LARGEST_INTEGER:
+        return False
+    if kind == NUMBER:
+        _add_number(rows, row, other)
+    elif kind == EXPLICIT and not _same_bounds(rows, row, other):
+        return False
+    else:
+        _add_histogram(rows, row, other)
+    return True
+
+
+def _add_number(rows: TotalRows, row: int, former: TotalRows) -> None:
+    columns, before = rows.columns, former.columns
+    if columns.flags[row] & before.flags[0] & INTEGER:
+        columns.integer[row] += before.integer[0]
+        return
+    for each, at in ((columns, row), (before, 0)):
+        if each.flags[at] & INTEGER:
+            each.total[at] = float(each.integer[at])
+    columns.flags[row] &= np.uint8(255 - INTEGER)
+    columns.total[row] += before.total[0]
+
+
+def _same_bounds(rows: TotalRows, row: int, former: TotalRows) -> bool:
+    block, other = int(rows.columns.block[row]), int(former.columns.block[0])
+    stop = 1 + max(int(rows.words[block]), NO_BUCKETS + 1)
+    return bool(np.array_equal(rows.words[block : block + stop], former.words[other : other + stop]))
+
+
+def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
+    """Add a former total by converting it to a point first, so that both are merged by the same code."""
+    one: UInt8Array = np.array([DUPLICATE], np.uint8)
+    scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
+    times: Int64Array = np.ones(1, np.int64)
+    width = max(KEPT_WORDS, int(former.columns.capacity[0]), int(rows.columns.capacity[row]) * 2)
+    shell = DeltaHistogramPoints(np.zeros(1, ROW), np.zeros((4, 2), np.int64), np.zeros((4, 1), np.uint64))
+    point, ignored = shell.blank(width), shell.blank(width)
+    add_histograms(former.columns, former.words, shell, one, times, point, scratch, 0)
+    point.rows["row"] = row
+    one[0] = ADDED
+    needed = 1
+    while needed:
+        _, needed = add_histograms(rows.columns, rows.words, point, one, times, ignored, scratch, 0)
+        if needed:
+            rows.enlarge_block(row, needed)
+    if not former.columns.flags[0] & HAS_SUM:
+        rows.columns.flags[row] &= np.uint8(255 - HAS_SUM)
+
+
+def _gaps_of(rows: TotalRows, row: int) -> Int64Array:
+    """Return begins and ends of a total's gaps, shape (n, 2), oldest first."""
+    return np.stack(gather_gaps(rows.columns, rows.gaps, np.array([row])), axis=1)
+
+
+def _set_gaps(rows: TotalRows, row: int, gaps: Int64Array) -> None:
+    """Replace the gaps of a total; gaps without a length are left out."""
+    kept = gaps[gaps[:, 0] < gaps[:, 1]][-MAX_JOINED_GAPS:]
+    release(rows.columns, rows.gaps, np.array([row]))
+    rows.make_room_for_gaps(len(kept))
+    remember_all(rows.columns, rows.gaps, row, kept[:, 0].copy(), kept[:, 1].copy())
