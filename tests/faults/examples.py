@@ -179,6 +179,15 @@ EXAMPLES: Final = {
     "totals of deltas: a process is started again while its topic grows": _schedule(
         {**_GROUP, "at_once": 5}, ("restart", 0, 0), ("grow", 1, 0)
     ),
+    "totals of deltas: a topic is made again, and its bridge returns a time-to-live later": _schedule(
+        {**_ALONE, "mode": "replica"},
+        ("delete", 1, 0),
+        ("wait", 0, 11),
+        ("kill", 0, 0),
+        ("create", 1, 0),
+        ("wait", 0, 31),
+        ("wait", 0, 34),
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -5,10 +5,10 @@ series is new, and it does not have the total of the former owner. It reads that
 and adds it.
 
 Invariants: two totals that are added count different points, see `joining`; and an exposed total is changed by such an
-addition only if points are missing in it. So a total that began in a grown topic is PENDING: points are added to it, but
-it is not exposed, until the former owner has withdrawn the series (`series.held` has the time). Then the newest total
-that ends before this one begins is added. If that one is PENDING too, its former total is added as well. If there is
-none, the series is new.
+addition only if points are missing in it. So a total that began in a grown topic is PENDING: points are added to it,
+but it is not exposed, until the former owner has withdrawn the series (`series.held` has the time). Then the newest
+total that ends before this one begins is added. If that one is PENDING too, its former total is added as well. If there
+is none, the series is new.
 
 If a topic grows twice within seconds, a series may visit another replica and return. Its total then has a gap on the
 first replica, and is PENDING on the second one. The first replica adds the total of the second one. The second replica
@@ -126,7 +126,7 @@ class Adoption:
         return lately
 
     def _continue(self, row: int, elsewhere: list[Kept]) -> bool:
-        """Add the former totals to a pending one, unless the series continues elsewhere; returns whether one was added."""
+        """Add former totals to a pending one, unless its series continues elsewhere; returns whether one was added."""
         columns = self._rows.columns
         if any(one.get("append_ms") > columns.append_ms[row] for one in elsewhere):
             return False

@@ -227,13 +227,18 @@ class Deltas:
         return conflicts
 
     def revoked(self, partitions: Sequence[Partition], *, lost: bool) -> None:
-        """Write the totals of partitions, unless other replicas own them already, and drop the totals."""
+        """Write the totals of partitions, unless other replicas own them already, and drop the totals.
+
+        If all replicas read everything, a partition is revoked only when its topic is deleted. Its totals then stay in
+        the snapshot. They show that the topic contains delta points, all of which are read if it is created again.
+        """
         gone = {partition.key for partition in partitions}
         if not lost:
             self._write_all({what: keys for what, keys in self._snapshots().items() if gone & set(keys)})
         for partition in partitions:
-            self._owned.pop(partition.key, None)
-            self._waiting.pop(partition.key, None)
+            unread = self._waiting.pop(partition.key, None) is not None
+            if self._policy.by_partition or unread:
+                self._owned.pop(partition.key, None)
             if self._policy.by_partition:
                 self._totals.free(self._totals.rows.of_partition(partition.number))
                 self._written.discard(name_of(partition.key))
