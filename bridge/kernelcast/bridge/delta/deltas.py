@@ -211,10 +211,7 @@ class Deltas:
         now_seconds = self._clock.monotonic()
         topic_ids = self._beginnings.topic_ids
         self._adoption.settle(self._owned, self._others, topic_ids, newest_append_ms, self._grown)
-        max_seconds = self._policy.settings.snapshot_seconds
-        for what, keys in self._snapshots().items():
-            if now_seconds >= self._due.get(what, now_seconds) and self._write(what, keys):
-                self._due[what] = now_seconds + (min(max_seconds, READ_SECONDS) if self._grown else max_seconds)
+        self._write_due(now_seconds)
         self.topics = self._bringing()
         self._count_by_producer()
         self._instruments.series.set(len(self._totals.rows))
@@ -267,6 +264,21 @@ class Deltas:
         if self._policy.by_partition:
             return {name_of(key): [key] for key in keys}
         return {ALL: keys} if keys and not self._waiting else {}
+
+    def _write_due(self, now_seconds: float) -> None:
+        """Write all snapshots when one of them is due.
+
+        A series may have moved between two of our partitions. If only the former one's snapshot were written, its total
+        would be in none.
+        """
+        snapshots = self._snapshots()
+        due = {what for what in snapshots if now_seconds >= self._due.get(what, now_seconds)}
+        if sum(self._write(what, snapshots[what]) for what in sorted(due)):
+            for what in snapshots.keys() - due:
+                self._write(what, snapshots[what])
+            max_seconds = self._policy.settings.snapshot_seconds
+            next_seconds = now_seconds + (min(max_seconds, READ_SECONDS) if self._grown else max_seconds)
+            self._due = dict.fromkeys(snapshots.keys() & self._written, next_seconds)
 
     def _write_all(self, snapshots: Mapping[str, list[Key]]) -> None:
         written = [what for what, keys in snapshots.items() if self._write(what, keys)]

@@ -219,6 +219,23 @@ def test_the_total_of_a_series_that_moved_while_no_bridge_ran_is_exposed_whole(l
     assert group.falls == []
 
 
+@pytest.mark.parametrize("killed_after_seconds", [1, 4, 7, 10])
+def test_the_total_of_a_series_that_moved_survives_its_bridge_whichever_snapshot_is_written_next(
+    killed_after_seconds: int,
+) -> None:
+    group = Group()
+    first = group.bridge(OLD)
+    group.live(5, {"gemm": OLD})
+    group.give(first, LIVE)
+    group.live(25, {"gemm": OLD, "relu": LIVE})
+    group.live(killed_after_seconds, {"gemm": LIVE, "relu": LIVE})
+    group.kill(first)
+    second = group.bridge(OLD, LIVE)
+    group.read_all()
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.falls == []
+
+
 def test_a_stopped_and_replaced_bridge_exposes_only_new_values_of_moved_series() -> None:
     group = grown(seconds_ago=20, seconds_before=30)
     group.kill(group.bridges[0])
