@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.predictor.options import Options
 from benchmarks.predictor.straggler_traces import read
-from benchmarks.predictor.stragglers import detect
+from benchmarks.predictor.stragglers import detect, run, table
 from tests.service.require import shared_data
 
 
@@ -110,3 +111,19 @@ def test_the_recorded_heavier_stage_names_no_worker() -> None:
     assert outcome.first == {}
     assert outcome.division == "stage"
     assert outcome.shares.stage == pytest.approx(0.18, abs=0.02)
+
+
+def test_the_result_of_one_file_is_the_top_level(tmp_path: Path) -> None:
+    path = saved(job(steps=12), tmp_path)
+    result = run(Options(path, 1))
+    (found,) = result["named"]
+    assert {name: found[name] for name in ("stage", "dp_rank", "ratio", "step")} == {
+        "stage": 1,
+        "dp_rank": 2,
+        "ratio": 1.5,
+        "step": 27,
+    }
+    assert result["division"] == "none"
+    strong = result["injected"][-1]["detectors"]["kernelcast"]
+    assert (strong["named_within"], strong["median_steps"]) == (1.0, 3.0)
+    assert "named at step 27" in table(result)
