@@ -50,9 +50,9 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         "heartbeat.interval.ms": "2000",
         # A full queue is checked again after this time; with librdkafka's 1 s a reader that catches up mostly waits.
         "fetch.queue.backoff.ms": "10",
-        # Read ahead of the service, all partitions together; four times as much is no faster, and is held in memory.
+        # Size of the queue of fetched messages, for all partitions together; four times as much is not faster.
         "queued.max.messages.kbytes": "16384",
-        # Only what moves is taken away when a member comes or goes; the rest goes on being read.
+        # A rebalance revokes only the partitions that move; the others are read without a pause.
         "partition.assignment.strategy": "cooperative-sticky",
     }
 )

@@ -1,1 +1,1 @@
-"""Reports of processes, added up to series that never fall."""
+"""Sums the reports of processes to series that never fall."""

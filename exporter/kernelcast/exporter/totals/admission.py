@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Final, Protocol, TypeVar
 
 RESERVE_DIVISOR: Final = 5
-"""The last fifth of the slots is kept for hot kernels that come late: an admitted kernel never leaves."""
+"""One fifth of the slots is reserved for hot kernels that come late, because an admitted kernel keeps its slot."""
 RESERVE_SHARE_DIVISOR: Final = 1000
-"""A kernel matters once it had a thousandth of the GPU time."""
+"""A kernel may use the reserve once it has had a thousandth of the GPU time."""
 
 
 class Candidate(Protocol):
@@ -14,7 +14,7 @@ class Candidate(Protocol):
 
     @property
     def signature(self) -> str:
-        """Settles ties, so that a restart admits the same kernels."""
+        """Signature of the kernel; it decides ties, so that a restart admits the same kernels."""
         ...
 
     @property
@@ -27,16 +27,16 @@ _Candidate = TypeVar("_Candidate", bound=Candidate)
 
 
 def admit(candidates: Iterable[_Candidate], *, taken: int, slots: int | None, total_ns: int) -> list[_Candidate]:
-    """Choose who gets a slot, hottest first.
+    """Choose the kernels that get a slot, hottest first.
 
     Args:
-        candidates: Those without one.
-        taken: Slots that are taken.
-        slots: Slots there are; None for no limit.
-        total_ns: GPU time of all, with a slot or without.
+        candidates: Kernels without a slot.
+        taken: Number of used slots.
+        slots: Number of slots; None for no limit.
+        total_ns: GPU time of all kernels, with a slot or without.
 
     Returns:
-        Those admitted.
+        The admitted kernels.
     """
     if slots is None:
         return list(candidates)

@@ -29,7 +29,7 @@ MAX_FINISHED: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class ProgramSamples:
-    """All samples of one program on one host at one time: they share a record key and a resource."""
+    """All samples of one program on one host at one time; they have the same record key and resource."""
 
     hostname: str
     program: str
@@ -42,14 +42,14 @@ class AggregatorCounts:
     """Counts of the aggregator since it started.
 
     Attributes:
-        reports: Reports taken in.
-        launches: Kernel launches added up.
-        copies: Copies added up.
-        fallen: Totals lower than the same process's last ones: a bug of whoever reports; ignored.
-        refused: Totals and reports that found no room within the limits.
+        reports: Processed reports.
+        launches: Kernel launches added.
+        copies: Copies added.
+        fallen: Totals lower than the same process's last ones, which are ignored; a defect of the reporting program.
+        refused: Totals and reports beyond a limit.
         late: Reports of processes that ended long ago; ignored.
         retired: Programs whose series are no longer written.
-        unmatched: Outcomes of hints of a program that is not known here.
+        unmatched: Outcomes of hints of an unknown program.
     """
 
     reports: int = 0
@@ -66,9 +66,9 @@ class ProgramOnGpu:
     """One program on one GPU: its series and the processes that feed them.
 
     Attributes:
-        series: The series that are published.
-        live: Processes by nonce, the one that reported last at the end.
-        ended: The last few that ended; should one speak again, it goes on from where it was.
+        series: The published series.
+        live: Processes by nonce; the one that reported last is at the end.
+        ended: The last few that ended; if one reports again, it continues from its last totals.
     """
 
     __slots__ = ("ended", "live", "series")
@@ -80,24 +80,24 @@ class ProgramOnGpu:
 
 
 class Aggregator:
-    """Reports in, samples out. Not thread-safe; knows no clock.
+    """Converts reports to samples. Not thread-safe; all times are passed in.
 
-    A program whose processes have all ended is written for `retire_after_seconds` more and then forgotten; if it comes
-    back, its series begin again at zero with a later start, as after any restart of a source.
+    A program whose processes have all ended is written for `retire_after_seconds` more and then forgotten. If it
+    returns, its series restart at zero with a later start time, as after any restart of a source.
 
     Args:
         max_kernels: Kernels with a series of their own, per program and GPU; None for all of them.
-        detailed_kernels: How many of those travel with histogram buckets.
+        detailed_kernels: Number of those that are sent with histogram buckets.
         retire_after_seconds: How long an ended program is still written.
-        epoch_ns: Since when this aggregator's memory reaches back, Unix nanoseconds: no series claims to have started
-            earlier. A daemon that starts without a snapshot passes its own start; a replay passes 0.
+        epoch_ns: Begin of this aggregator's memory, Unix nanoseconds: no series has an earlier start time. A daemon
+            that starts without a snapshot passes its own start; a replay passes 0.
 
     Attributes:
         members: By key.
         counts: Counts since the start.
         epoch_ns: As above; moves on when a program is retired.
-        energy: What GPUs took, and what kernels probably took of it.
-        finished: Processes that ended and are no longer kept, so that a late report is not counted twice.
+        energy: Energy of GPUs, and estimates for kernels.
+        finished: Ended processes that are no longer kept, so that a late report is not counted twice.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Aggregator:
         self.energy = EnergyMeter()
 
     def report(self, report: ProcessReport) -> None:
-        """Take in the totals of one process on one GPU."""
+        """Add the totals of one process on one GPU."""
         self.counts.reports += 1
         key = _key(report)
         nonce = report.process.nonce
@@ -132,7 +132,7 @@ class Aggregator:
         process = member.live.pop(nonce, None) or member.ended.pop(nonce, None)
         if process is None:
             if not report.final and not self._has_room(member):
-                # For good: later reports would lack the names in this one.
+                # Refused for ever: later reports would lack the names in this one.
                 self._finish(nonce, key)
                 self.counts.refused += 1
                 return
@@ -174,11 +174,11 @@ class Aggregator:
             series.measured[outcome.tunable] = outcome.measured_ratio
 
     def meter(self, devices: Iterable[Sample]) -> list[Sample]:
-        """Divide the energy that device samples tell over the kernels that ran; returns the GPUs' own energy series."""
+        """Divide the energy in device samples over the kernels that ran; returns the GPUs' own energy series."""
         return self.energy.book(devices, (member.series for member in self.members.values()))
 
     def samples(self, now_ns: int) -> Iterator[ProgramSamples]:
-        """Close the interval and show every series at `now_ns` (Unix nanoseconds), grouped by host and program."""
+        """Close the interval and return every series at `now_ns` (Unix nanoseconds), grouped by host and program."""
         self._retire(now_ns)
         groups: dict[tuple[str, str], list[Sample]] = {}
         for key, member in self.members.items():
@@ -198,7 +198,7 @@ class Aggregator:
         return member
 
     def _has_room(self, member: ProgramOnGpu) -> bool:
-        """Whether a further process may report; one that has not come back since an earlier run makes room."""
+        """Whether a further process may report; one that has not returned since an earlier run is dropped for it."""
         if len(member.live) < MAX_PROCESSES:
             return True
         absent = next((nonce for nonce, process in member.live.items() if not process.confirmed), None)
@@ -231,11 +231,11 @@ class Aggregator:
             self._finish(nonce, key)
         del self.members[key]
         self.counts.retired += 1
-        # The series of a program that comes back must start later than its points before.
+        # The series of a program that returns must start later than its earlier points.
         self.epoch_ns = max(self.epoch_ns, now_ns)
 
     def _addressee(self, outcome: Outcome) -> ProgramOnGpu | None:
-        """The program that spoke; its GPU too, where the outcome names one that is known."""
+        """Return the program of an outcome; also its GPU, if the outcome names a known one."""
         fitting = [
             (key.uuid == outcome.uuid, member)
             for key, member in self.members.items()

@@ -1,14 +1,14 @@
-"""Dividing a whole number so that the parts add up to it exactly."""
+"""Divides a whole number so that the parts add up to it exactly."""
 
 from collections.abc import Sequence
 
 
 def apportion(total: int, weights: Sequence[int]) -> list[int]:
-    """Parts of `total` in proportion to `weights`, by largest remainder (Hamilton's method).
+    """Divide `total` in proportion to `weights`, by largest remainder (Hamilton's method).
 
     Args:
-        total: From 0 on.
-        weights: From 0 on, not all 0.
+        total: At least 0.
+        weights: At least 0, not all 0.
 
     Returns:
         One part for each weight; they add up to `total`, and each differs from its exact share by less than 1.
@@ -27,11 +27,11 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def active_part(total: int, *, elapsed_ns: int, spent_ns: int) -> int:
-    """The part of an interval's total that belongs to the time in which something was known to run.
+    """Return the part of an interval's total for the time in which reported kernels ran.
 
     Args:
-        total: Of the interval.
-        elapsed_ns: Its length, above 0.
-        spent_ns: GPU time of all that ran; kernels beside each other may have more than the interval is long.
+        total: Total of the interval.
+        elapsed_ns: Length of the interval, above 0.
+        spent_ns: GPU time of all kernels; concurrent kernels may have more than the length of the interval.
     """
     return total * min(spent_ns, elapsed_ns) // elapsed_ns

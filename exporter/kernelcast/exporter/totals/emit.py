@@ -1,4 +1,4 @@
-"""Series of a program as samples under the catalogue's rows."""
+"""Converts a program's series to samples of the catalogue's rows."""
 
 from collections.abc import Collection, Iterator
 from typing import Final
@@ -29,7 +29,7 @@ COUNTERS: Final[dict[str, tuple[Metric, tuple[str, ...]]]] = {
     "region_wall_ns": (kernel.REGION_WALL, ("region",)),
     "unseen_launches": (kernel.PROBE_UNSEEN, ("reason",)),
 }
-"""Name of a counter, as `process.flatten` gives it, to its row and the labels of its key; `_ns` becomes seconds."""
+"""By name of a counter from `process.flatten`: its row, and the labels of its key. Names with `_ns` become seconds."""
 
 MICROJOULES_PER_JOULE: Final = 1_000_000
 SQUARE_NANOSECONDS_PER_SQUARE_SECOND: Final = NANOSECONDS_PER_SECOND**2
@@ -45,7 +45,7 @@ class Emitter:
         self._base = {**series.device.join_labels(key.source), "program": key.program, "rank": key.rank}
 
     def samples(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
-        """Everything there is to say; `live` are the processes that have not ended."""
+        """Return all samples; `live` are the processes that have not ended."""
         for shown in self._series.admitted:
             yield from self._kernel(shown)
         for kernel_class, totals in self._series.other.items():
@@ -80,7 +80,7 @@ class Emitter:
             yield from self._variant(self._varied(shown, variant), totals)
 
     def _own(self, shown: KernelSeries) -> Labels:
-        """Labels are sorted once for each series: sorting them every interval would cost more than all else."""
+        """Return a series' labels, sorted once and cached; sorting them every interval would be the largest cost."""
         made = shown.attributes.get("")
         if made is None:
             made = self._labels(kernel=shown.label, kernel_class=shown.kernel_class)
@@ -95,7 +95,7 @@ class Emitter:
         return made
 
     def _configured(self, shown: KernelSeries, config: KernelName) -> Labels:
-        """Of configurations only the last one is kept."""
+        """Return the labels of the launch configuration; only the last one is cached."""
         made = shown.attributes.get(config)
         if made is None:
             shown.attributes = {key: known for key, known in shown.attributes.items() if isinstance(key, str)}
@@ -105,7 +105,7 @@ class Emitter:
 
     def _launches(self, attributes: Labels, totals: LaunchTotals, *, detailed: bool) -> Iterator[Sample]:
         durations = totals.durations
-        # The samples outlive this interval on other threads, while the totals go on growing: hand out a copy.
+        # Other threads keep the samples beyond this interval, while the totals grow, so a copy is returned.
         shown = durations.copy() if detailed else DurationTotals(durations.count, durations.sum_ns)
         start_ns = self._series.start_ns
         yield Sample(kernel.DURATION, attributes, self._time_ns, shown, start_ns, detailed)
@@ -123,7 +123,7 @@ class Emitter:
             yield self._counter(energy.KERNEL_ENERGY, attributes, energy_uj / MICROJOULES_PER_JOULE)
 
     def _variant(self, attributes: Labels, totals: Timed) -> tuple[Sample, ...]:
-        """Most samples are those of variants: they are made without a detour."""
+        """Make the sample of a variant, by a short path because most samples are of this kind."""
         time_ns, start_ns = self._time_ns, self._series.start_ns
         seconds = totals.sum_ns / NANOSECONDS_PER_SECOND
         squares = totals.sum_squares_ns2 / SQUARE_NANOSECONDS_PER_SQUARE_SECOND
@@ -147,7 +147,7 @@ class Emitter:
             yield Sample(kernel.LAUNCH_GAP, self._labels(), self._time_ns, gaps, series.start_ns, detailed=True)
 
     def _coverage(self) -> Iterator[Sample]:
-        """Timed launches by all that are known of; a launch that the method cannot see is one that it did not time."""
+        """Return the share of timed launches among all known ones; launches that the method misses count as untimed."""
         series = self._series
         parts = [*(one.totals for one in series.admitted), *series.other.values()]
         launches = sum(part.launches for part in parts)
@@ -157,7 +157,7 @@ class Emitter:
             yield self._gauge(kernel.PROBE_COVERAGE, self._labels(), timed / launches)
 
     def _processes(self, live: Collection[ProcessTotals]) -> Iterator[Sample]:
-        """Samples of living processes: a state is shown once for all processes in it, pools add up."""
+        """Return the samples of live processes: one per state for all processes in it, and the sums of pools."""
         facts: set[tuple[Labels, Metric]] = set()
         pools: dict[tuple[str, str], int] = {}
         for process in live:

@@ -1,9 +1,9 @@
-"""Energy of each GPU, and what its programs' kernels probably took of it.
+"""Energy of each GPU, and estimates of its kernels' energy.
 
-The GPU measures its energy as a whole. An interval's energy is divided by time: as much of it as the share of the
-interval in which the reporting programs' kernels ran is active, the rest idle; the active part is divided over kernels
-by their GPU time. Programs that do not report, copies, and launches that a probe cannot see count as idle. Untimed
-launches of a kernel are assumed to last as long as its timed ones.
+A GPU measures its energy as a whole. An interval's energy is divided by time: the active part is the share of the
+interval in which kernels of reporting programs ran, the rest is idle. The active part is divided over kernels by their
+GPU time. Programs that do not report, copies, and launches that a probe cannot see count as idle. Untimed launches of a
+kernel are assumed to last as long as its timed ones.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from kernelcast.wire.identity import Labels, labels
 MICROJOULES_PER_MILLIJOULE: Final = 1_000
 NANOJOULES_PER_MICROJOULE: Final = 1_000
 LONGEST_POWER_NS: Final = 60_000_000_000
-"""Between two looks that are further apart, power says nothing of the energy; a counter of energy does."""
+"""Longest time between two readings for which energy is computed from power; an energy counter has no such limit."""
 MAX_GPUS: Final = 4_096
 
 
@@ -48,10 +48,10 @@ class GpuEnergy:
 
     Attributes:
         gpu: Its index.
-        start_ns: Since when, Unix nanoseconds.
-        active_uj: While kernels ran.
-        idle_uj: Otherwise.
-        last: The look that the next one is compared with; None until the first one, and after a restart.
+        start_ns: Time when it was first seen, Unix nanoseconds.
+        active_uj: Energy while kernels ran.
+        idle_uj: All other energy.
+        last: The last reading, with which the next one is compared; None before the first one, and after a restart.
     """
 
     gpu: str
@@ -62,21 +62,21 @@ class GpuEnergy:
 
 
 class EnergyMeter:
-    """Books each interval's energy to GPUs and kernels. Knows no clock.
+    """Adds each interval's energy to GPUs and kernels. Not thread-safe; all times are passed in.
 
     Attributes:
-        gpus: By key; what survives a restart.
+        gpus: Energy by GPU; it survives a restart.
     """
 
     def __init__(self) -> None:
         self.gpus: dict[GpuKey, GpuEnergy] = {}
 
     def book(self, samples: Iterable[Sample], programs: Iterable[ProgramSeries]) -> list[Sample]:
-        """Take in what GPUs say of themselves, and what programs did on them since the last call.
+        """Add the energy since the last call to GPUs and to the kernels that ran on them.
 
         Args:
             samples: Device samples of this interval.
-            programs: All that are known; their kernels' energy grows.
+            programs: All known programs; the energy of their kernels is increased.
 
         Returns:
             The energy of each GPU among the samples; for one in MIG mode the reason why there is none.
@@ -121,7 +121,7 @@ class EnergyMeter:
 
 
 def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
-    """Charge energy to the kernels that ran; returns the charges."""
+    """Add energy to the kernels that ran; returns the amounts."""
     shares = [(series, signature, ns) for series in users for signature, ns in series.spent_ns.items() if ns]
     weights = [ns for _, _, ns in shares]
     active_uj = active_part(used_uj, elapsed_ns=elapsed_ns, spent_ns=sum(weights))
@@ -134,7 +134,7 @@ def _divide(used_uj: int, elapsed_ns: int, users: list[ProgramSeries]) -> int:
 
 
 def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
-    """Energy between two looks; None where the counter fell, or there is none and no power either."""
+    """Return the energy between two readings; None if the counter fell, or there is neither a counter nor power."""
     if last.energy_mj is not None and now.energy_mj is not None:
         used_mj = now.energy_mj - last.energy_mj
         return used_mj * MICROJOULES_PER_MILLIJOULE if used_mj >= 0 else None
@@ -145,13 +145,13 @@ def _used_uj(last: EnergyReading, now: EnergyReading) -> int | None:
 
 
 def _readings(samples: Iterable[Sample]) -> tuple[dict[GpuKey, tuple[str, EnergyReading]], set[GpuKey]]:
-    """Readings by GPU, with its index; and the GPUs that are divided into instances."""
+    """Return readings by GPU, with its index; and the GPUs that are divided into instances."""
     looks: dict[GpuKey, tuple[str, EnergyReading]] = {}
     divided: set[GpuKey] = set()
     places: dict[Labels, tuple[GpuKey, str, bool]] = {}
     seen: Labels | None = None
     for sample in samples:
-        # The rows of a GPU share their labels: behind the first, only those that tell its energy say anything new.
+        # The rows of a GPU have the same labels, so only rows with power or energy matter after the first.
         if sample.attributes is seen and not _is_energy_or_power(sample.metric):
             continue
         if not sample.metric.otlp_name.startswith("DCGM_FI_"):
@@ -177,7 +177,7 @@ def _is_energy_or_power(metric: Metric) -> bool:
 
 
 def _place(attributes: Labels) -> tuple[GpuKey, str, bool]:
-    """Key and index of the GPU that these labels name, and whether they are those of one of its instances."""
+    """Return key and index of the GPU in some labels, and whether the labels are those of an instance."""
     own = dict(attributes)
     key = GpuKey(own.get("Hostname", ""), own.get("UUID", ""), own.get("source", ""))
     return key, own.get("gpu", ""), bool(own.get("GPU_I_ID"))
@@ -194,6 +194,6 @@ def _samples(key: GpuKey, known: GpuEnergy, time_ns: int) -> Iterator[Sample]:
 
 
 def _absent(key: GpuKey, index: str, time_ns: int) -> Sample:
-    """The energy of a GPU is measured as a whole; the share of an instance is unknown."""
+    """Return the sample that says why a divided GPU has no energy: an instance's share cannot be measured."""
     own = labels(**_own(key, index), field=energy.ENERGY.prometheus_name, reason="mig")
     return Sample(gpu.FIELD_ABSENT, own, time_ns, 1)

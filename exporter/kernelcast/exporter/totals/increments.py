@@ -6,7 +6,7 @@ from kernelcast.wire.frames import KernelName, KernelRow, VariantRow
 from kernelcast.wire.histogram import DurationTotals
 
 CounterKey = tuple[str, ...]
-"""A total that is not per kernel: which one (a key of `series.COUNTERS`), then the values of its labels."""
+"""Key of a total that is not per kernel: its name (a key of `series.COUNTERS`), then the values of its labels."""
 
 VariantGrowth = tuple[str, str, int, int, int]
 """Signature, variant, timed launches, their GPU time in ns, and its squares in ns²: the increment of one variant."""
@@ -14,11 +14,11 @@ VariantGrowth = tuple[str, str, int, int, int]
 
 @dataclass(slots=True)
 class LaunchTotals:
-    """Launches of a kernel, and what those that were timed add up to.
+    """Launches of a kernel, and the sums over its timed launches.
 
     Attributes:
-        launches: Timed or not.
-        durations: GPU time of the timed ones.
+        launches: Number of launches, timed or not.
+        durations: GPU time of the timed launches.
         queue_delays: Launches whose queue delay is known.
         queue_delay_ns: The sum of those delays.
         graph_launches: Launches that came from a CUDA graph.
@@ -32,7 +32,7 @@ class LaunchTotals:
 
     @classmethod
     def of(cls, row: KernelRow) -> "LaunchTotals":
-        """The totals in a row; a source may go on counting in the object it reported, so they are a copy."""
+        """Copy the totals of a row, because its source may continue to count in the same object."""
         queue = (row.queue_delays, row.queue_delay_ns, row.graph_launches)
         return cls(row.launches, row.durations.copy(), *queue)
 
@@ -43,7 +43,7 @@ class LaunchTotals:
 
     @property
     def estimated_ns(self) -> int:
-        """GPU time of all launches, had those that were not timed taken as long as those that were."""
+        """Estimated GPU time of all launches, if untimed ones take as long as timed ones."""
         timed = self.durations.count
         return self.durations.sum_ns * self.launches // timed if timed else 0
 
@@ -86,9 +86,9 @@ class Timed:
     """Sums over the timed launches of a kernel in one launch configuration: variants have no buckets.
 
     Attributes:
-        count: How many.
-        sum_ns: Their GPU time.
-        sum_squares_ns2: The sum of the squares of their GPU times.
+        count: Number of timed launches.
+        sum_ns: Sum of their GPU times.
+        sum_squares_ns2: Sum of the squares of their GPU times.
     """
 
     count: int = 0
@@ -107,13 +107,13 @@ class ReportIncrement:
     """The increment of one report to the series of its program.
 
     Attributes:
-        kernels: By normalised signature; empty for kernels whose name has not arrived.
-        variants: Of those that grew.
-        counters: By counter.
-        gaps: Idle times of the device between two things it did; None where none were reported.
-        configs: Names and launch configurations that came with it, signatures normalised.
-        fallen: Totals that were lower than the same process's last ones, and were ignored.
-        refused: Totals that were ignored because the process reports more things than are kept for one.
+        kernels: Increments by normalised signature; an empty signature for kernels whose name has not arrived.
+        variants: Increments of variants.
+        counters: Increments by counter.
+        gaps: Idle times of the device between two activities; None if none were reported.
+        configs: Names and launch configurations in the report, signatures normalised.
+        fallen: Number of totals that were lower than the same process's last ones, and were ignored.
+        refused: Number of totals that were ignored because the process exceeds a limit.
     """
 
     kernels: dict[str, LaunchTotals] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The totals that one process reported last for one GPU, from which the growth of its next report follows."""
+"""The last totals of one process on one GPU, from which the increment of its next report is computed."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,9 +11,9 @@ from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.kernels import normalise
 
 MAX_TRACKED: Final = 20_000
-"""Kernels, and (kernel, variant) pairs, that are kept for one process; real traces have 49 to 170 and 192 to 579."""
+"""Largest number of kernels and of (kernel, variant) pairs of a process; real traces have 49 to 170 and 192 to 579."""
 MAX_COUNTERS: Final = 512
-"""A `Counters` frame may have 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and three totals beside."""
+"""Largest number of totals in a `Counters` frame: 33 rows of each list, with 3 + 2 + 1 + 3 + 1 totals, and 3 more."""
 MAX_TUNABLES: Final = 64
 MAX_SIGNATURE_CHARACTERS: Final = 16_384
 
@@ -26,11 +26,11 @@ class ProcessTotals:
         rows: Kernel number to its last totals.
         variants: (kernel number, variant) to its last totals.
         counters: Counter to its last total.
-        gaps: Its last idle times between two things the device did.
-        pools: (pool, state) to bytes, as of its last report.
-        status: How it is measured right now; None where it never said.
-        tunables: As the process last claimed them.
-        method: How it measures.
+        gaps: Its last idle times between two activities of the device.
+        pools: (pool, state) to bytes, from its last report.
+        status: Its present measurement status; None if it never sent one.
+        tunables: Its last claims of tunables.
+        method: Its measurement method.
         version: Its probe's version.
         confirmed: False for a process known from a snapshot only, until it reports again.
     """
@@ -82,7 +82,7 @@ class ProcessTotals:
         return growth
 
     def signature(self, kernel: int) -> str:
-        """The normalised signature of one of the process's kernels; empty while unknown."""
+        """Return the normalised signature of one of the process's kernels; empty while unknown."""
         name = self.names.get(kernel)
         return name.signature if name else ""
 
@@ -154,11 +154,11 @@ class ProcessTotals:
 
 
 def flatten(counters: Counters, *, probe: bool) -> Iterator[tuple[CounterKey, int]]:
-    """Each total of `counters` under a key of its own; rows of the same kind are summed.
+    """Return the totals of `counters` by key; rows of the same kind are summed.
 
     Args:
-        counters: As reported.
-        probe: A probe measured them, so its cost is known; a recording has no such cost.
+        counters: The reported counters.
+        probe: Whether a probe measured them, so that its cost is known; a recording has no such cost.
     """
     totals: dict[CounterKey, int] = {}
 

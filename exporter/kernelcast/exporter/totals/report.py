@@ -14,16 +14,16 @@ class ProcessReport:
     """Cumulative totals of one process on one GPU since the process began; a later report replaces an earlier one.
 
     Attributes:
-        process: Who.
-        device: Where.
-        names: Names of the kernels; at least those that `rows` has and no earlier report had.
-        rows: Kernels whose totals changed; the others stay as last reported.
-        counters: Copies, waits, device time; None leaves them as they were.
-        variants: (kernel, variant) to totals, for kernels whose configuration is known to vary.
-        method: How the durations were measured.
-        status: How the process is measured right now; None where it says nothing new.
+        process: The process.
+        device: The GPU.
+        names: Names of the kernels; at least those in `rows` that no earlier report had.
+        rows: Kernels whose totals changed; the others are unchanged.
+        counters: Copies, waits, device time; None if unchanged.
+        variants: (kernel, variant) to totals, for kernels with several configurations.
+        method: The measurement method of the durations.
+        status: The present measurement status; None if unchanged.
         version: The probe's version; empty for replay and simulation.
-        final: The process has ended; its totals stay for ever.
+        final: Whether the process has ended; its totals do not change any more.
     """
 
     process: Process
@@ -46,7 +46,7 @@ class SourceBatch:
     Attributes:
         reports: Process totals, for the aggregator.
         samples: Device samples, ready to encode, with the host they belong to in `Hostname`.
-        done: The source has nothing more to say, ever (a replay that reached its end).
+        done: Whether the source has ended (a replay that reached its end).
     """
 
     reports: tuple[ProcessReport, ...] = ()
@@ -58,7 +58,7 @@ class Source(Protocol):
     """An input of the exporter: NVML, the probe socket, a replay, a simulation."""
 
     def poll(self, now_ns: int) -> SourceBatch:
-        """Everything new up to `now_ns` (Unix nanoseconds). Does not block; a missing value is absent, not an error."""
+        """Return everything new up to `now_ns` (Unix nanoseconds); never blocks. A missing value is no error."""
         ...
 
     def close(self) -> None:

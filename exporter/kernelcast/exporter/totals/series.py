@@ -1,4 +1,4 @@
-"""The series of one program on one GPU: sums over its processes, of which none ever falls."""
+"""The series of one program on one GPU: sums over its processes, which never fall."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ MAX_VARIANTS: Final = 8
 """Number of variants of one kernel with series of their own; the rest are summed as `other`."""
 MAX_SERIES_COUNTERS: Final = 512
 MOST: Final = 2**63
-"""OTLP's integers end here: a total that a program makes up beyond it would fail every export of the node."""
+"""Largest integer of OTLP. A greater total, which only a faulty program reports, would fail all exports of the node."""
 
 
 class SeriesKey(NamedTuple):
@@ -35,18 +35,18 @@ class KernelSeries:
     """One kernel of a program, all processes together.
 
     Attributes:
-        signature: Normalised; empty gathers the kernels whose name has not arrived.
+        signature: Normalised signature; empty for the sum of kernels whose name has not arrived.
         gpu_time_ns: GPU time since the program began; decides about admission.
-        admitted: It has a series of its own, for good.
-        detailed: Its histogram travels with buckets, for good.
-        totals: What its own series shows.
-        pending: What came since the last interval, while it is not admitted.
+        admitted: Whether it has a series of its own; never reset.
+        detailed: Whether its histogram is sent with buckets; never reset.
+        totals: Totals of its own series.
+        pending: Increments since the last interval, while it is not admitted.
         variants: Variant to totals, of an admitted kernel.
-        pending_variants: The same, of the last interval, of those that have no totals yet.
+        pending_variants: Increments of the last interval, of variants without totals yet.
         config: The launch configuration last seen.
-        attributes: Its label sets, made once when first shown, by the labels that are added to its own.
-        energy_uj: What its own series shows of the GPU's energy, in microjoules.
-        pending_energy_uj: What came since the last interval, while it is not admitted.
+        attributes: Cache of its label sets, by the labels that are added to its own.
+        energy_uj: Energy of its own series, in microjoules.
+        pending_energy_uj: Energy since the last interval, while it is not admitted.
     """
 
     signature: str
@@ -74,7 +74,7 @@ class KernelSeries:
 
     @property
     def waits(self) -> bool:
-        """It has been launched, has a name, and has no series of its own."""
+        """Whether it was launched, has a name, and has no series of its own yet."""
         return not self.admitted and bool(self.signature) and bool(self.gpu_time_ns or self.pending.launches)
 
     def settle_variants(self) -> None:
@@ -92,20 +92,20 @@ class ProgramSeries:
     """All series of one program on one GPU.
 
     Attributes:
-        key: Whose.
-        device: Where, as the first report said; its labels never change.
+        key: Labels of the program.
+        device: The GPU from the first report; its labels never change.
         start_ns: Start of the cumulative series, Unix nanoseconds.
         active_ns: The last interval in which a process was alive; 0 until the interval of its report is closed.
         kernels: By normalised signature.
         other: Sums of the kernels without a series, by kernel class.
-        counted: Launches, timed launches of variants, and gaps: together they stay below `MOST`.
+        counted: Sum of launches, timed launches of variants, and gaps; it stays below `MOST`.
         counters: Totals that are not per kernel.
-        gaps: Idle times of the GPU between two things it did; None until some process reports them.
+        gaps: Idle times of the GPU between two activities; None until a process reports them.
         spent_ns: Signature to the GPU time, timed or not, since energy was last divided.
-        metered: Its GPU's energy is known, so that its kernels' energy is shown.
+        metered: Whether its GPU's energy is known, so that its kernels' energy is exposed.
         other_energy_uj: Energy of the kernels without a series, by kernel class.
-        outcomes: (tunable, state) to how many hints became that.
-        measured: Tunable to the last ratio of kernel times measured for it.
+        outcomes: (tunable, state) to the number of hints.
+        measured: Tunable to the last measured ratio of kernel times.
     """
 
     def __init__(self, key: SeriesKey, device: Device, start_ns: int) -> None:
@@ -135,7 +135,7 @@ class ProgramSeries:
         return [kernel for kernel in self.kernels.values() if kernel.admitted]
 
     def grow(self, growth: ReportIncrement) -> int:
-        """Add the increments of a report; returns the number of totals that found no room."""
+        """Add the increments of a report; returns the number of totals beyond a limit."""
         refused = 0
         for signature, grown in growth.kernels.items():
             kernel = self._kernel(signature)
@@ -155,13 +155,13 @@ class ProgramSeries:
         return refused + self._grow_counters(growth.counters)
 
     def charge(self, signature: str, energy_uj: int) -> None:
-        """Add to the energy of a kernel that has grown."""
+        """Add to the energy of a kernel."""
         self.kernels[signature].pending_energy_uj += energy_uj
 
     def settle(self, *, max_kernels: int | None, detailed_kernels: int) -> None:
         """Admit kernels, then add the increments of the others since the last interval to `other`.
 
-        Published totals stay where they are: a kernel's own series starts with its unpublished increments only.
+        Published totals never move: a kernel's own series starts with its unpublished increments only.
         """
         total_ns = self.gpu_time_ns
         waiting = [kernel for kernel in self.kernels.values() if kernel.waits]
@@ -205,7 +205,7 @@ class ProgramSeries:
         timed.add(count, sum_ns, squares)
 
     def _kernel(self, signature: str) -> KernelSeries:
-        """The kernel's entry; beyond the limit all share the nameless one, which is never admitted."""
+        """Return the kernel's entry; beyond the limit all share the one without a name, which is never admitted."""
         kernel = self.kernels.get(signature)
         if kernel is None:
             name = signature if len(self.kernels) < MAX_TRACKED else ""
@@ -213,7 +213,7 @@ class ProgramSeries:
         return kernel
 
     def _countable(self, amount: int) -> bool:
-        """Whether all that was ever counted here still fits OTLP's integers with this added; if so, it is."""
+        """Add to `counted` if the sum still fits OTLP's integers; returns whether it did."""
         if self.counted + amount >= MOST:
             return False
         self.counted += amount

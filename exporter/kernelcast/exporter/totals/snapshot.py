@@ -1,4 +1,4 @@
-"""An aggregator as a JSON document and back: everything it needs to go on where it was."""
+"""Converts an aggregator to a JSON document and back, with everything that it needs to continue."""
 
 from collections import OrderedDict
 from itertools import chain
@@ -17,15 +17,15 @@ Document = dict[str, Any]
 _DURATION_FIELDS: Final = 5
 _NO_BUCKETS: Final[list[int]] = []
 _LARGEST: Final = 2**64 - 1
-"""The largest integer that the writer of JSON takes; a sum of squares beyond it is kept as text."""
+"""The largest integer that the JSON writer accepts; a greater sum of squares is stored as text."""
 
 
 def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
-    """The aggregator's memory; what processes say about themselves is left out, they say it again.
+    """Return the aggregator's state, without statuses and tunables, which processes send again.
 
     Args:
-        aggregator: Whose.
-        energy: Whether the GPUs' own energy is in it.
+        aggregator: The aggregator.
+        energy: Whether to include the GPUs' own energy.
     """
     gpus = aggregator.energy.gpus if energy else {}
     return {
@@ -37,10 +37,10 @@ def take(aggregator: Aggregator, *, energy: bool = True) -> Document:
 
 
 def restore(aggregator: Aggregator, document: Document) -> None:
-    """Give a new aggregator the memory of an earlier one.
+    """Restore the state of an earlier aggregator.
 
     Raises:
-        KeyError, TypeError, ValueError: The document is not one that `take` made.
+        KeyError, TypeError, ValueError: The document was not made by `take`.
     """
     epoch_ns = int(document["epoch_ns"])
     finished = OrderedDict((str(name), None) for name in document["finished"])
@@ -165,7 +165,7 @@ def _launches(totals: LaunchTotals) -> list[Any]:
 
 
 def _restored_launches(item: list[Any]) -> LaunchTotals:
-    """The totals of a kernel; state files of version 1 end with the durations."""
+    """Read the totals of a kernel; state files of version 1 end with the durations."""
     launches, durations, queue = item[0], item[1 : 1 + _DURATION_FIELDS], item[1 + _DURATION_FIELDS :]
     return LaunchTotals(int(launches), _restored_durations(durations), *map(int, queue))
 
@@ -189,12 +189,12 @@ def _restored_durations(item: list[Any]) -> DurationTotals:
 
 
 def _timed(totals: Timed) -> list[Any]:
-    """A variant in the form of durations that have no buckets."""
+    """Write a variant in the form of durations without buckets."""
     return [totals.count, totals.sum_ns, _number(totals.sum_squares_ns2), 0, _NO_BUCKETS]
 
 
 def _variant(row: VariantRow) -> list[Any]:
-    """The same, of one process."""
+    """Write a variant of one process."""
     kernel, variant, launches, sum_ns, squares = row
     return [kernel, variant, [launches, launches, sum_ns, _number(squares), 0, _NO_BUCKETS]]
 
@@ -205,11 +205,11 @@ def _restored_variant(item: list[Any]) -> VariantRow:
 
 
 def _restored_timed(item: list[Any]) -> Timed:
-    """The totals of a variant; files of before have buckets, of which nothing is shown."""
+    """Read the totals of a variant; older files have buckets, which are ignored."""
     count, sum_ns, squares = item[:3]
     return Timed(int(count), int(sum_ns), int(squares))
 
 
 def _flat(value: Device | KernelName) -> Document:
-    """The fields of a value, uncopied: `dataclasses.asdict` takes several times as long."""
+    """Return the fields of a value without copying them: `dataclasses.asdict` takes several times as long."""
     return {name: getattr(value, name) for name in value.__match_args__}

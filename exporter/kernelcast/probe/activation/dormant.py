@@ -1,12 +1,13 @@
-"""Sleeps until this process has a CUDA context, then starts the probe. What `KERNELCAST_PROBE=1` runs.
+"""Waits until this process has a CUDA context, then starts the probe; used with `KERNELCAST_PROBE=1`.
 
-Until then there is no socket, and where a sign comes by itself no thread either: pip, compile workers and data-loader
+Until then there is no socket, and no thread either if a library reports its context: pip, compile workers and
+    data-loader
 children inherit the variable and never use a GPU.
 
-* CuPy compiles nothing before it has a context: the first thing that its compiler makes wakes us.
-* PyTorch calls whoever has asked (`torch.cuda._lazy_call`) when it initialises CUDA.
-* JAX, TensorFlow, Numba and others give no sign: once one is imported a thread asks the driver, at most once a second.
-  On a machine that has no driver the thread ends after it has asked once.
+* CuPy compiles nothing before it has a context, so its first compiled module shows that there is one.
+* PyTorch calls registered functions (`torch.cuda._lazy_call`) when it initialises CUDA.
+* JAX, TensorFlow, Numba and others do not report it: once one is imported, a thread queries the driver, at most once a
+  second. On a machine without a driver the thread ends after the first query.
 
 A program that uses CUDA without any of them calls `kernelcast.probe.start()` itself.
 """
@@ -40,12 +41,12 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 
 
 class Dormant:
-    """Waits for one of the signs, and calls once.
+    """Waits for a CUDA context, and calls `begin` once. Any thread may call its methods.
 
     Args:
         begin: Starts the probe.
-        contexts: Devices on which this process has a context.
-        driver_exists: Whether this process could load CUDA's driver at all.
+        contexts: Returns the devices on which this process has a context.
+        driver_exists: Returns whether CUDA's driver can be loaded at all.
     """
 
     def __init__(
@@ -65,22 +66,22 @@ class Dormant:
 
     @property
     def asking(self) -> bool:
-        """Whether a thread asks the driver."""
+        """Whether a thread queries the driver."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Wait for a sign."""
+        """Start waiting."""
         self._watch.start()
 
     def stop(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._ended = True
         self._watch.stop()
         if self._compiler is not None and isinstance(self._compiler.function, Doorbell):
             self._compiler.function = self._compiler.function.kernelcast_real
 
     def wake(self) -> None:
-        """There is a context: start the probe, once; no error of it reaches the program."""
+        """Start the probe once, because there is a context; no error of it reaches the program."""
         if self._ended:
             return
         _guarded(self.stop)
@@ -98,7 +99,7 @@ class Dormant:
             lazily(self._torch_initialises)
 
     def _torch_initialises(self) -> None:
-        """Called within `torch.cuda.init`, where an exception would become the program's."""
+        """Handle PyTorch's call within `torch.cuda.init`, where an exception would reach the program."""
         _guarded(self._ask_from_now_on)
 
     def _ask_from_now_on(self, _module: ModuleType | None = None) -> None:
@@ -147,7 +148,7 @@ class Doorbell(ModuleType):
 
 
 class _Armed:
-    """The one that waits in this process, if any; a holder, so that the functions need no `global`."""
+    """Holds the waiting `Dormant` of this process, if any, so that the functions need no `global`."""
 
     def __init__(self) -> None:
         self.dormant: Dormant | None = None
@@ -157,14 +158,14 @@ _armed = _Armed()
 
 
 def arm(begin: Callable[[], object], environ: Mapping[str, str] = os.environ) -> None:
-    """Wait for this process's CUDA context, then call `begin`; a second call changes nothing."""
+    """Wait for this process's CUDA context, then call `begin`; a second call has no effect."""
     if _armed.dormant is None:
         _armed.dormant = Dormant(begin, _contexts, lambda: _driver_exists(environ))
         _armed.dormant.start()
 
 
 def disarm() -> None:
-    """Wait no longer: the program has started its probe itself."""
+    """Stop waiting, because the program has started its probe itself."""
     if _armed.dormant is not None:
         _armed.dormant.stop()
 
@@ -188,7 +189,7 @@ def _driver_exists(environ: Mapping[str, str]) -> bool:
 
 
 def _guarded(work: Callable[[], object]) -> None:
-    """Call something of ours within a call of the program: whatever it raises, the program's call goes on."""
+    """Call our code within a call of the program; an exception of it is caught, and the program's call continues."""
     try:
         work()
     except Exception as error:  # noqa: BLE001  the program goes on without a probe

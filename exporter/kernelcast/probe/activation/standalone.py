@@ -1,7 +1,7 @@
-"""An exporter beside the program, for a machine that has no daemon: one per user and node, shared by all ranks.
+"""Starts an exporter beside the program, for a machine without a daemon: one per user and node, shared by all ranks.
 
-Each program keeps a connection to the exporter's life line and says nothing on it. The kernel closes it however the
-program ends, `kill -9` included; when the last one is gone the exporter ends, too.
+Each program keeps a silent connection to the exporter's lifetime socket. The kernel closes it however the program ends,
+including `kill -9`. The exporter ends after the last connection is closed.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class Standalone:
 
     @property
     def held(self) -> bool:
-        """Whether the exporter knows that this program lives."""
+        """Whether this program is connected to the lifetime socket."""
         return self._line is not None
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class Standalone:
             self._warn(f"{error}")
 
     def poll(self) -> None:
-        """Take hold of the life line once the exporter has it; on the probe's own thread."""
+        """Connect to the lifetime socket once the exporter has it; called on the probe's thread."""
         if self._line is None and self._hold() and self._process is not None:
             self._show()
         if self._process is not None and self._process.poll() not in {None, 0}:
@@ -72,7 +72,7 @@ class Standalone:
             self._process = None
 
     def let_go(self) -> None:
-        """The program ends, or this is a forked child."""
+        """Close the connection, because the program ends or this is a forked child."""
         if self._line is not None:
             self._line.close()
             self._line = None
@@ -103,7 +103,7 @@ class Standalone:
             )
 
     def _show(self) -> None:
-        """Of ranks that start together each starts an exporter, and one of them stays: its own rank says where."""
+        """Print the exporter's address, if this rank's exporter is the one that remains of several started together."""
         with contextlib.suppress(OSError):
             if (self._directory / PORT).read_text() == str(self._port):
                 sys.stderr.write(f"kernelcast: this node's metrics at http://127.0.0.1:{self._port}/metrics\n")

@@ -29,7 +29,7 @@ _Self = TypeVar("_Self", bound="DeviceRecorder")
 def guarded(
     add: Callable[Concatenate[_Self, _Arguments], bool],
 ) -> Callable[Concatenate[_Self, _Arguments], None]:
-    """Whatever goes wrong is counted and stays here: nothing may reach the program."""
+    """Decorator that catches and counts all exceptions, so that none reaches the program."""
 
     @wraps(add)
     def quiet(self: _Self, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> None:
@@ -43,21 +43,21 @@ def guarded(
 
 
 class DeviceRecorder:
-    """Adds up what devices do. Every method may be called from any thread, and none raises."""
+    """Sums the activities of devices. Every method may be called from any thread, and none raises."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._devices: dict[int, DeviceTotals] = {}
         self.home: int | None = None
-        """The device that was used first; what belongs to the process as a whole is reported there."""
+        """The device that was used first; values of the whole process are reported for it."""
         self.touched = False
-        """Whether there is anything to tell; until then a program is left alone."""
+        """Whether there is anything to report; before that, no connection is made."""
         self.overhead_ns = 0
         self.dropped_records = 0
         self.current: Status | None = None
-        """How the process is measured right now."""
+        """The present measurement status."""
         self.refused = 0
-        """Calls that could not be used: a negative or endless duration, an unknown kind of argument."""
+        """Number of calls with invalid arguments, such as a negative or infinite duration."""
 
     def copy(self, kind: str, copied_bytes: int, duration_ns: int, *, pinned: str = "", device: int = 0) -> None:
         """Add one copy."""
@@ -67,7 +67,7 @@ class DeviceRecorder:
     def copies(
         self, kind: str, copied_bytes: int, operations: int, duration_ns: int, *, pinned: str = "", device: int = 0
     ) -> bool:
-        """Add copies of one kind: their bytes, how many, and the GPU time of all."""
+        """Add copies of one kind: their bytes, their number, and their total GPU time."""
         amounts = (whole(copied_bytes, MOST), whole(operations), whole(duration_ns))
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -79,14 +79,14 @@ class DeviceRecorder:
 
     @guarded
     def syncs(self, kind: str, calls: int, waited_ns: int, *, device: int = 0) -> bool:
-        """Add waits of one kind: how many, and the time of all."""
+        """Add waits of one kind: their number and their total time."""
         amounts = (whole(calls), whole(waited_ns))
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
             return increase(totals.sync, kind_text(kind), OTHER, amounts)
 
     def gap(self, duration_ns: int, device: int = 0) -> None:
-        """Add one stretch in which the device stood idle between two things that it did."""
+        """Add one idle time of the device between two activities."""
         durations = DurationTotals()
         try:
             durations.observe(whole(duration_ns))
@@ -97,7 +97,7 @@ class DeviceRecorder:
 
     @guarded
     def gaps(self, durations: DurationTotals, device: int = 0) -> bool:
-        """Add such stretches in bulk; the durations are not kept."""
+        """Add idle times in bulk; the list is not kept."""
         check_durations(durations)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -118,7 +118,7 @@ class DeviceRecorder:
 
     @guarded
     def pool(self, pool: str, state: str, size_bytes: int, device: int = 0) -> bool:
-        """Say how large a memory pool (`device`, `pinned`) is now: its bytes `used`, `free`, `total` or `limit`."""
+        """Set the size of a memory pool (`device`, `pinned`): its bytes `used`, `free`, `total` or `limit`."""
         key, size_bytes = (kind_text(pool), kind_text(state)), whole(size_bytes, MOST)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -129,7 +129,7 @@ class DeviceRecorder:
 
     @guarded
     def region(self, name: str, launches: int, gpu_ns: int, wall_ns: int, device: int = 0) -> bool:
-        """Add what happened within a region of the program: launches, their GPU time, and wall time."""
+        """Add launches, their GPU time, and wall time of a region of the program."""
         amounts = (whole(launches), whole(gpu_ns), whole(wall_ns))
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -137,7 +137,7 @@ class DeviceRecorder:
 
     @guarded
     def unseen(self, reason: str, launches: int, device: int = 0) -> bool:
-        """Add launches that are known of but can neither be timed nor named; they count against coverage."""
+        """Add launches that can neither be timed nor named; they lower the coverage."""
         amounts = (whole(launches),)
         totals = self._devices.get(device) or self._open(device)
         with self._lock:
@@ -145,7 +145,7 @@ class DeviceRecorder:
 
     @guarded
     def lost_records(self, records: int) -> bool:
-        """Add activity records that were lost before they could be added up."""
+        """Add activity records that were lost before they were processed."""
         records = whole(records)
         with self._lock:
             self.dropped_records += records
@@ -153,7 +153,7 @@ class DeviceRecorder:
 
     @guarded
     def status(self, method: str, state: str, reason: str = "", sample_ratio: float = 1.0) -> bool:
-        """Say how the process is measured from now on; alone it does not make a silent program speak."""
+        """Set the measurement status; it alone does not start reporting."""
         if not 0 <= sample_ratio <= 1:
             return False
         short = plain(str(reason)[:MAX_REASON_CHARACTERS])

@@ -1,4 +1,4 @@
-"""NVTX ranges as regions: ranges that a program marks for Nsight name its launches here, too. Off by default.
+"""NVTX ranges as regions: ranges that a program marks for Nsight also name its launches here. Off by default.
 
 CuPy's `nvtx.RangePush` and `RangePop` are functions of a module that users and CuPy's own `time_range` look up there;
 PyTorch's are `torch.cuda.nvtx.range_push` and `range_pop`. Ranges that are started and ended by handle may overlap, so
@@ -19,7 +19,7 @@ MARK: Final = "kernelcast_range"
 
 
 def watch_nvtx() -> ImportWatch:
-    """Make regions of the ranges of CuPy and PyTorch, now or when they are imported; stop the watch to give up."""
+    """Make regions of the ranges of CuPy and PyTorch, now or at their import, until the returned watch is stopped."""
     watch = ImportWatch({CUPY: _wrap_cupy, TORCH: _wrap_torch})
     watch.start()
     return watch

@@ -1,6 +1,6 @@
-"""Cumulative totals of one process, kept where the program's threads can add to them in about a microsecond.
+"""Cumulative totals of one process, to which the program's threads add in about a microsecond.
 
-Memory is fixed: each device has a limit of kernels, beyond which all count as `other`; a histogram has at most 400
+Memory is bounded: each device has a limit of kernels, beyond which all count as `other`; a histogram has at most 400
 buckets.
 """
 
@@ -122,12 +122,12 @@ class Recorder(DeviceRecorder):
         """Add a decoder's sums over many launches of one kernel.
 
         Args:
-            signature: The kernel's.
+            signature: The kernel's signature.
             device: Index into the devices of this process.
-            launches: How many, timed or not.
-            durations: Of those that were timed; not kept.
+            launches: Number of launches, timed or not.
+            durations: Durations of the timed launches; the object is not kept.
             queue_delays: Launches whose queue delay is known.
-            queue_delay_ns: The sum of those.
+            queue_delay_ns: The sum of these delays.
             graph_launches: Launches that came from a CUDA graph.
             name: The launch configuration last seen; its number and signature do not matter.
             variant: Name of the launch configuration that the timed launches share.
@@ -156,10 +156,10 @@ class Recorder(DeviceRecorder):
 
     @guarded
     def absorb_variants(self, signature: str, device: int, variants: Sequence[tuple[str, int, int, int]]) -> bool:
-        """Add to the variants of a kernel what `absorb` has taken already for the kernel as a whole.
+        """Add launches to the variants of a kernel; `absorb` has added them to the kernel already.
 
         Args:
-            signature: The kernel's.
+            signature: The kernel's signature.
             device: Index into the devices of this process.
             variants: Text, timed launches, their sum and sum of squares in nanoseconds.
         """
@@ -173,7 +173,7 @@ class Recorder(DeviceRecorder):
         return True
 
     def devices(self) -> list[int]:
-        """The devices that anything was reported for."""
+        """The devices with totals."""
         return list(self._devices)
 
     def cells(self, device: int) -> list[Cell]:
@@ -181,24 +181,24 @@ class Recorder(DeviceRecorder):
         return list(self._devices[device].by_signature.values())
 
     def take(self, cell: Cell) -> KernelRow:
-        """A kernel's totals now, and the mark that they have been taken."""
+        """Return a kernel's present totals, and mark them as sent."""
         with self._lock:
             cell.changed = False
             return cell.row()
 
     def take_variants(self, cells: Iterable[Cell]) -> tuple[VariantRow, ...]:
-        """Totals of the variants that changed since they were last taken."""
+        """Return the totals of variants that changed since the last call."""
         with self._lock:
             return tuple(row for cell in cells for row in cell.take_variants())
 
     def retell(self, cells: Iterable[Cell]) -> None:
-        """Mark these kernels as unsent: their frame was lost, or the exporter is a new one."""
+        """Mark kernels as unsent, because their frame was lost or the exporter was restarted."""
         with self._lock:
             for cell in cells:
                 cell.retell()
 
     def counters(self, device: int, *, dropped_frames: int) -> Counters:
-        """A device's counters besides kernels; the probe's own cost counts for the device used first."""
+        """Return a device's counters besides kernels; the probe's own cost is reported for the device used first."""
         totals = self._devices[device]
         home = device == self.home
         with self._lock:
@@ -215,11 +215,11 @@ class Recorder(DeviceRecorder):
             self.overhead_ns += cost_ns
 
     def forked(self) -> None:
-        """In a child: the lock may be held by a thread that exists in the parent only."""
+        """Replace the lock in a forked child, where a thread of the parent may hold it for ever."""
         self._lock = threading.Lock()
 
     def touch(self) -> None:
-        """The program runs, although nothing was measured yet."""
+        """Start reporting, although nothing was measured yet."""
         self.touched = True
 
     def spent(self, signatures: Iterable[str]) -> dict[tuple[int, str], Spent]:

@@ -9,11 +9,11 @@ Dimensions = str | int | tuple[int, ...] | None
 MAX_DIMENSIONS_CHARACTERS: Final = 64
 MAX_SIGNATURE_CHARACTERS: Final = 4096
 LONGEST_NS: Final = 2**50
-"""13 days: a longer duration is a mistake of the caller."""
+"""13 days; a longer duration is a mistake of the caller."""
 
 
 def printable(raw: str) -> str:
-    """The normalised signature as it can travel: valid UTF-8, and of a length that fits a frame."""
+    """Return the normalised signature in valid UTF-8, with a length that fits a frame."""
     signature = normalise(plain(str(raw))) or OTHER
     if len(signature) <= MAX_SIGNATURE_CHARACTERS:
         return signature
@@ -21,12 +21,12 @@ def printable(raw: str) -> str:
 
 
 def plain(text: str) -> str:
-    """A text as it can travel: valid UTF-8 without NUL."""
+    """Return a text in valid UTF-8 without NUL."""
     return text if text.isascii() and text.isprintable() else text.replace("\0", "?").encode(errors="replace").decode()
 
 
 def dimensions(value: Dimensions) -> str:
-    """`(48, 1, 1)` as `48x1x1`; a text stays as it is."""
+    """Format `(48, 1, 1)` as `48x1x1`; a text is not changed."""
     if value is None:
         return ""
     shown = "x".join(str(part) for part in value) if isinstance(value, tuple) else str(value)
@@ -34,10 +34,10 @@ def dimensions(value: Dimensions) -> str:
 
 
 def whole(value: int, limit: int = LONGEST_NS) -> int:
-    """A whole number of the standard library's own type: numpy's are no JSON.
+    """Convert to an int, because numpy's integers cannot be written as JSON.
 
     Raises:
-        ValueError: Not one from 0 to below `limit`.
+        ValueError: The number is not a whole number from 0 to below `limit`.
     """
     number = int(value)
     if not 0 <= number < limit:

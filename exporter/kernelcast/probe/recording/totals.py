@@ -1,4 +1,4 @@
-"""The recorder's data: totals of one kernel, and of one device. Fixed in size."""
+"""The recorder's data: totals of one kernel, and of one device, in bounded memory."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -14,7 +14,8 @@ MAX_NAME_CHARACTERS: Final = 64
 MAX_DEVICE_VARIANTS: Final = 4096
 """Real traces have 192 to 579 combinations of kernel, grid and block."""
 MOST: Final = 2**63
-"""A total that would outgrow the wire's 64 bits is refused: a frame that cannot be encoded would silence all others."""
+"""Largest total. A greater one would exceed the 64 bits of a frame, and a frame that cannot be encoded blocks all
+others."""
 _BUCKETS: Final = range(bucket_index(1), bucket_index(2**62) + 1)
 
 _Key = TypeVar("_Key", str, tuple[str, str])
@@ -61,7 +62,7 @@ class Cell:
         self.changed_variants: set[str] = set()
 
     def name(self) -> KernelName:
-        """The dictionary entry that rows of this kernel refer to."""
+        """The `Names` entry of this kernel, to which its rows refer."""
         return KernelName(
             self.kernel,
             self.signature,
@@ -74,7 +75,7 @@ class Cell:
         )
 
     def row(self) -> KernelRow:
-        """Its totals, as a copy."""
+        """A copy of its totals."""
         return KernelRow(
             self.kernel,
             self.launches,
@@ -85,7 +86,7 @@ class Cell:
         )
 
     def take_variants(self) -> tuple[VariantRow, ...]:
-        """The variants that changed since the last call."""
+        """Return the variants that changed since the last call."""
         changed, self.changed_variants = self.changed_variants, set()
         return tuple(
             VariantRow(self.kernel, variant, count, sum_ns, squares)
@@ -94,13 +95,13 @@ class Cell:
         )
 
     def retell(self) -> None:
-        """Everything is new to whoever listens now."""
+        """Mark everything as unsent, for a new exporter."""
         self.changed = True
         self.changed_variants = set(self.variants)
 
 
 class DeviceTotals:
-    """Everything that happened on one device."""
+    """Totals of one device."""
 
     __slots__ = (
         "by_raw",
@@ -129,7 +130,7 @@ class DeviceTotals:
         self.gaps: DurationTotals | None = None
 
     def counters(self, device: int, *, overhead_ns: int, dropped_frames: int, dropped_records: int) -> Counters:
-        """Its counters besides kernels."""
+        """Return its counters besides kernels."""
         return Counters(
             device,
             memcpy=tuple((*key, row[0], row[1], row[2]) for key, row in sorted(self.memcpy.items())),
@@ -145,7 +146,7 @@ class DeviceTotals:
         )
 
     def variant(self, cell: Cell, text: str) -> list[int]:
-        """Count, sum and sum of squares of a variant; those beyond the bounds share one."""
+        """Return count, sum and sum of squares of a variant; variants beyond the limit share one."""
         text = plain(str(text)[:MAX_VARIANT_CHARACTERS])
         if text not in cell.variants:
             told_apart = len(cell.variants) - (OTHER in cell.variants)
@@ -157,7 +158,7 @@ class DeviceTotals:
 
 
 def increase(rows: dict[_Key, list[int]], key: _Key, other: _Key, amounts: Sequence[int]) -> bool:
-    """Add to the row of a kind, to `other` where there are too many kinds; False where a total would be too large."""
+    """Add to the row of a kind, or to `other` beyond the limit; False if a total would be too large."""
     row = rows.get(key)
     if row is None:
         row = rows.setdefault(key if len(rows) < MAX_KINDS else other, [0] * len(amounts))
@@ -170,7 +171,7 @@ def increase(rows: dict[_Key, list[int]], key: _Key, other: _Key, amounts: Seque
 
 
 def check_durations(durations: DurationTotals) -> None:
-    """Raises ValueError where no durations can add up to this: the exporter would reject the whole frame."""
+    """Raise ValueError for impossible sums of durations, because the exporter would reject the whole frame."""
     numbers = (durations.count, durations.sum_ns, durations.zero_count, *durations.buckets.values())
     if set(map(type, numbers)) != {int} or min(numbers) < 0 or max(numbers) >= MOST:
         raise ValueError(numbers)
@@ -183,5 +184,5 @@ def check_durations(durations: DurationTotals) -> None:
 
 
 def kind_text(text: str) -> str:
-    """A kind of copy, wait or state as it can travel."""
+    """Make a kind of copy, wait or state valid for a frame."""
     return plain(text[:MAX_KIND_CHARACTERS])

@@ -1,4 +1,4 @@
-"""The connection to the node's exporter: never blocks, comes back by itself."""
+"""The connection to the node's exporter; it never blocks and reconnects by itself."""
 
 import contextlib
 import errno
@@ -11,7 +11,8 @@ from kernelcast.wire.frames import MAX_FRAME_BYTES
 
 FIRST_PAUSE_SECONDS: Final = 0.25
 LONGEST_PAUSE_SECONDS: Final = 2.0
-"""An attempt costs some ten microseconds; a program that ends during a longer pause could not report any more."""
+"""Longest pause between two attempts. One costs some ten microseconds, and a program that ends during a pause cannot
+report its last totals."""
 SEND_BUFFER_BYTES: Final = 4 * MAX_FRAME_BYTES
 MAX_RECEIVED: Final = 64
 
@@ -25,11 +26,11 @@ class Sent(Enum):
 
 
 class Link:
-    """A SOCK_SEQPACKET client.
+    """A SOCK_SEQPACKET client. Only the probe's thread uses it, except `abandon`.
 
     Args:
         path: The exporter's socket.
-        monotonic: Seconds that only move forward.
+        monotonic: Monotonic seconds.
     """
 
     def __init__(self, path: str, monotonic: Callable[[], float]) -> None:
@@ -39,11 +40,11 @@ class Link:
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._next_try = monotonic()
         self.failure = ""
-        """Why the last attempt to connect failed; empty after one that did not."""
+        """Reason why the last attempt to connect failed; empty after a success."""
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Whether there is a connection, as far as known."""
         return self._socket is not None
 
     def fileno(self) -> int | None:
@@ -51,7 +52,7 @@ class Link:
         return self._socket.fileno() if self._socket else None
 
     def connect(self) -> bool:
-        """Try to connect if it is time to; a failure makes the pause before the next try longer."""
+        """Try to connect if an attempt is due; each failure lengthens the pause before the next one."""
         if self._monotonic() < self._next_try:
             return False
         fresh: socket.socket | None = None
@@ -71,7 +72,7 @@ class Link:
         return True
 
     def hurry(self) -> None:
-        """Allow the next attempt at once: there will be no later one."""
+        """Allow the next attempt at once, because the program is ending."""
         self._next_try = self._monotonic()
 
     def proven(self) -> None:
@@ -79,7 +80,7 @@ class Link:
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def send(self, packet: bytes) -> Sent:
-        """Hand a packet to the kernel, or say why not."""
+        """Send a packet; returns the result."""
         if self._socket is None:
             return Sent.LOST
         try:
@@ -94,7 +95,7 @@ class Link:
         return Sent.HANDED_OVER
 
     def receive(self) -> list[bytes]:
-        """The packets that wait, 64 at most; the end of the connection closes it."""
+        """Return waiting packets, 64 at most; closes the connection if its end was read."""
         packets: list[bytes] = []
         while self._socket is not None and len(packets) < MAX_RECEIVED:
             try:
@@ -110,7 +111,7 @@ class Link:
         return packets
 
     def close(self) -> None:
-        """End the connection, if there is one, and wait before the next."""
+        """Close the connection, if there is one, and start a pause."""
         if self._socket is not None:
             self.abandon()
             self._postpone()

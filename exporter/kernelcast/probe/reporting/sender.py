@@ -36,7 +36,7 @@ from kernelcast.wire.frames import (
 
 ROWS_AT_ONCE: Final = 256
 LAST_WORD_SECONDS: Final = 0.15
-"""With the join after it, the end of a program is held up by less than 200 ms."""
+"""Time limit of the last frames; together with the join after it, a program's end is delayed by less than 200 ms."""
 RETRY_SECONDS: Final = 0.005
 
 _log = getLogger("kernelcast.probe")
@@ -46,16 +46,16 @@ class Measuring(Protocol):
     """Measures the program on the sender's thread."""
 
     def poll(self) -> None:
-        """Report to the recorder."""
+        """Add new measurements to the recorder."""
         ...
 
     def finish(self) -> None:
-        """Report the last totals, and end."""
+        """Add the last measurements, and stop."""
         ...
 
 
 class Unmeasured:
-    """The program measures itself."""
+    """Measuring for a program that measures itself: does nothing."""
 
     def poll(self) -> None:
         """Do nothing."""
@@ -82,7 +82,7 @@ class ReportSender:
         subject: The parts that are reported, and the receiver of hints.
         link: The connection.
         interval_seconds: Time between two rounds of frames.
-        hello: Makes the first frame, when there is something to say.
+        hello: Makes the first frame, once there is something to report.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ class ReportSender:
 
     @property
     def devices(self) -> tuple[DeviceClaim, ...]:
-        """The devices as they were claimed; empty before the first frame."""
+        """The claimed devices; empty before the first frame."""
         return self._hello.devices if self._hello else ()
 
     def start(self) -> None:
-        """Start the thread; where the system gives none, nothing is sent and the program runs on."""
+        """Start the thread; if that fails, nothing is sent and the program continues."""
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -218,7 +218,7 @@ class ReportSender:
     def _send_new(self) -> bool:
         if not self._greeted:
             if self._hello is None or not all(claim.uuid for claim in self._hello.devices):
-                # The program may have begun to use its GPUs since the exporter turned it away.
+                # The program may have started to use its GPUs since the exporter refused it.
                 self._hello = self._make_hello()
             self._greeted = self._send(self._hello)
         return (
