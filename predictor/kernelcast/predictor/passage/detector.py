@@ -90,7 +90,7 @@ def _step_noise(values: Floats) -> Floats:
 
 
 def _load_effect(values: Floats, load: Floats) -> Floats:
-    """The part of each block that the load explains, relative to the load of the last hour; 0 where no load is known."""
+    """The part of each block that the load explains, relative to the last hour's load; 0 where no load is known."""
     day, recent = values[:, -DAY_BLOCKS:], load[:, -DAY_BLOCKS:]
     moved, by_load = day[:, 2:] - day[:, :-2], recent[:, 2:] - recent[:, :-2]
     both = np.isfinite(moved) & np.isfinite(by_load)
