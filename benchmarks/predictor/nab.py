@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks.predictor import healthy_series, nab_peers
 from benchmarks.predictor.nab_files import Recording, load
 from benchmarks.predictor.nab_held_out import held_out
 from benchmarks.predictor.nab_scoring import PROFILES, best, score
 from benchmarks.predictor.options import Options
+from numpy.typing import NDArray
+
 from kernelcast.predictor.anomalies import AnomalyDetector, AnomalySettings
 
 FloatArray = NDArray[np.float64]

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks.predictor.nab_scoring import ScoredFile, prepare
+from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-
 from benchmarks.predictor.nab_files import Recording
 from benchmarks.predictor.nab_scoring import PROFILES, best, score
+from numpy.typing import NDArray
+
 from kernelcast.predictor.anomalies import AnomalySettings
 
 FloatArray = NDArray[np.float64]

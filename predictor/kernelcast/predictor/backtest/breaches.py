@@ -1,7 +1,7 @@
 """Breach probability, time to the threshold and alert of recorded series, by the rule that the live predictor uses.
 
-Every five minutes (`--for`) each series is evaluated from its last two days. Evaluations do not depend on each other,
-so many moments of few series are evaluated together; the alert rule then runs over them in order.
+Every five minutes (`--for`) each series is evaluated from its last two days. Evaluations do not depend on each other:
+if there are few series, several moments are evaluated at once. The alert rule then runs over them in order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.forecasting.panel import Bools, Floats
 from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, Blocks, Traits, condense
@@ -73,7 +74,7 @@ class _Clock:
         return cls(width, scale, tuple(sorted({*HORIZONS_SECONDS, asked / scale})))
 
     def column(self, batch: Batch, options: BreachOptions) -> int:
-        """Which of the horizons is that of the column."""
+        """Return the place of the column's horizon among all."""
         asked = min(options.horizon.seconds(batch.interval_seconds) / self.scale, LONGEST_SECONDS)
         return int(np.argmin(np.abs(np.array(self.horizons) - asked)))
 
@@ -132,7 +133,8 @@ def _evaluations(
         window = _blocks(
             np.concatenate([mean[:, part] for part in picked]), np.concatenate([median[:, part] for part in picked])
         )
-        found = evaluate(window, _traits(len(window.mean), options), horizons_seconds=clock.horizons)
+        traits = _traits(len(window.mean), options)
+        found = evaluate(window, traits, horizons_seconds=clock.horizons, calibration=shipped())
         for index, end in enumerate(group):
             own = slice(index * rows, (index + 1) * rows)
             yield end, found.passage.probability[own], found.passage.seconds[own, 1], found.beyond[own]

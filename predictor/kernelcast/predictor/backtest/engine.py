@@ -59,7 +59,7 @@ class Run:
             grid: Interval and season, where the user gave them.
             options: Everything else.
             scored: Whether to fill `scores`.
-            breaches: What a breach is; None for no limit.
+            breaches: Definition of a breach; None for no limit.
             progress: Called with the series that are done, and all.
 
         Raises:
