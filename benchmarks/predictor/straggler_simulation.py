@@ -22,11 +22,13 @@ KINDS: Final = (
     "link",
     "few peers, healthy",
     "few peers, slow from step k",
+    "sequence, four replicas alone",
 )
 DIVISIONS: Final = {
     "stage": "stage",
     "sequence in turn": "sequence",
     "sequence, random replica": "sequence",
+    "sequence, four replicas alone": "sequence",
     "sequence at random": "sequence",
     "link": "link",
 }
@@ -58,10 +60,15 @@ class _Draft:
 
 
 def simulate(kind: str, rng: np.random.Generator) -> Job:
-    """Draw a job: 1 to 6 stages, 4 to 12 replicas (1 or 2 for few peers), 4 to 24 microbatches."""
+    """Draw a job: 1 to 6 stages, 4 to 12 replicas (1 or 2 for few peers), 4 to 24 microbatches.
+
+    "sequence, four replicas alone" has one stage and four replicas: no other stage shows that the data were long.
+    """
     few = kind.startswith("few")
     stages = int(rng.integers(2, 7) if few or kind in {"stage", "link"} else rng.integers(1, 7))
     replicas = int(rng.integers(1, 3) if few else rng.integers(4, 13))
+    if kind.endswith("alone"):
+        stages, replicas = 1, 4
     draft = _healthy(rng, stages, replicas, int(rng.integers(4, 25)))
     slow = _slow_workers(kind, rng, draft)
     _uneven(kind, rng, draft)
@@ -101,7 +108,7 @@ def _uneven(kind: str, rng: np.random.Generator, draft: _Draft) -> None:
     elif kind == "sequence in turn":
         turn = np.arange(steps) % replicas
         draft.times[np.arange(steps), :, turn] *= rng.uniform(1.3, 2.0)
-    elif kind == "sequence, random replica":
+    elif kind in {"sequence, random replica", "sequence, four replicas alone"}:
         draft.times[np.arange(steps), :, rng.integers(0, replicas, steps)] *= rng.uniform(1.3, 2.0)
     elif kind == "sequence at random":
         lengths = rng.normal(0, rng.uniform(0.25, 0.5), (steps, 1, replicas, units))
