@@ -48,7 +48,7 @@ PROFILES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ScoredFile:
-    """What every row of one file is worth.
+    """The score of a detection at every row of one file.
 
     Attributes:
         window: int64, shape (rows,), the row's window; -1 outside of windows.
@@ -64,7 +64,7 @@ class ScoredFile:
 
 
 def prepare(rows: int, windows: Sequence[tuple[int, int]]) -> ScoredFile:
-    """Work out what a detection at each row is worth.
+    """Computes the score of a detection at each row.
 
     Args:
         rows: How many rows the file has.

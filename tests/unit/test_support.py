@@ -11,7 +11,7 @@ from tests.support.once import once, run_directory
 from tests.support.ports import free_ports
 
 
-def test_ports_lie_below_those_that_the_kernel_gives_out() -> None:
+def test_ports_are_below_those_that_the_kernel_assigns() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20
     assert max(ports) < int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

@@ -99,7 +99,7 @@ def test_machine_code_that_was_not_kept_is_an_error(disk: Disk, capsys: pytest.C
     assert "1 functions were compiled and could not be written" in capsys.readouterr().err
 
 
-def test_a_part_that_fails_is_an_error_with_what_its_process_said(
+def test_a_part_that_fails_is_an_error_with_its_processs_message(
     disk: Disk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     disk.fails = "deltas"

@@ -123,7 +123,7 @@ def test_mig_instances_are_counted_and_a_pending_change_is_named() -> None:
     assert "reset" in waiting.remedy
 
 
-def test_without_a_driver_nothing_is_said_twice() -> None:
+def test_without_a_driver_nothing_is_logged_twice() -> None:
     assert not list(rows.check_rows(nvml(nvmlInit=raising(NVMLError("not found")))))
 
 

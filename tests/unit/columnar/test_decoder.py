@@ -154,7 +154,7 @@ def test_a_refused_message_leaves_no_identity_behind(decoder: Decoder) -> None:
     assert decoder.decode([good]).numbers.series.tolist() == [0]
 
 
-def test_text_that_is_not_utf8_is_refused_wherever_it_stands(decoder: Decoder) -> None:
+def test_text_that_is_not_utf8_is_refused_everywhere(decoder: Decoder) -> None:
     for text in (b"gpu", b"node1", b"DCGM_FI_DEV_GPU_TEMP", b"spoken"):
         message = gauge(gpu="0", description="spoken").replace(text, b"\xff" * len(text))
         assert len(decoder.decode([message]).failures) == 1, text

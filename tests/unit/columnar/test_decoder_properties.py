@@ -125,7 +125,7 @@ def test_identities_read_together_are_those_read_one_by_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 0, 1, 2**31 - 1])
-def test_numbers_that_stand_for_nothing_have_no_identities(number: int) -> None:
+def test_unused_numbers_have_no_identities(number: int) -> None:
     decoder = Decoder()
     decoder.decode([request(random.Random(1)).SerializeToString()])
     decoder.forget(np.arange(100, dtype=np.int32))

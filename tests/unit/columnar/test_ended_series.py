@@ -9,7 +9,7 @@ def info(value: str) -> Sample:
     return Sample(kernel.TUNABLE_INFO, (("program", "p"), ("value", value)), 10, 1)
 
 
-def test_a_state_that_is_no_longer_said_ends_once() -> None:
+def test_a_state_that_is_no_longer_reported_ends_once() -> None:
     ended: EndedSeries[str] = EndedSeries()
     assert ended.complete("p", [info("48")], 10) == [info("48")]
     second = ended.complete("p", [info("128")], 20)

@@ -16,7 +16,7 @@ def brought_in(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", columnar.__all__)
-def test_every_public_name_is_found_where_it_is_said_to_be(name: str) -> None:
+def test_every_public_name_is_found_in_its_module(name: str) -> None:
     home = import_module(f"kernelcast.columnar.{columnar._HOMES[name]}")
     assert getattr(columnar, name) is getattr(home, name)
     assert name in dir(columnar)

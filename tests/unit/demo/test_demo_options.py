@@ -35,9 +35,7 @@ def test_a_value_that_makes_no_sense_is_named_with_its_option(
 
 
 @pytest.mark.parametrize("option", ["--directory", "--summary"])
-def test_a_place_that_cannot_be_written_is_said_at_once(
-    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_path_is_refused_at_once(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     place = tmp_path / "file" / "below"
     assert run(["demo", "--source", "simulate", option, str(place)]) == 2

@@ -57,7 +57,7 @@ def test_a_real_gpu_is_found_and_named() -> None:
 
 
 @pytest.mark.parametrize(("count", "reason"), [(0, "sees no GPU"), (None, "Driver Not Loaded")])
-def test_without_a_gpu_the_reason_is_said(count: int | None, reason: str) -> None:
+def test_without_a_gpu_the_reason_is_printed(count: int | None, reason: str) -> None:
     found, said = find_gpu(FakeNvml(count))
     assert not found
     assert reason in said
@@ -88,7 +88,7 @@ def test_the_exposition_is_read_into_kernels_gpus_and_predictions() -> None:
     assert snapshot.degradations[0][1] == 0.93
 
 
-def test_quantiles_lie_within_a_rung_of_the_raw_values() -> None:
+def test_quantiles_are_within_a_bucket_of_the_raw_values() -> None:
     totals, values = DurationTotals(), [1000 * (number + 1) for number in range(1000)]
     for value in values:
         totals.observe(value)

@@ -212,7 +212,7 @@ def test_it_is_not_ready_before_its_first_interval_nor_while_kafka_is_away() -> 
     assert made.daemon.healthy()[0]
 
 
-def test_a_loop_that_stands_still_is_not_healthy() -> None:
+def test_a_loop_that_has_stopped_is_not_healthy() -> None:
     made = Assembled(interval_seconds=1)
     made.daemon.interval()
     made.clock.seconds += STUCK_SECONDS

@@ -124,7 +124,7 @@ def test_dashboards_link_to_each_other_with_time_and_variables(board: dict[str, 
     assert link["asDropdown"]
 
 
-def test_panels_lie_side_by_side_on_the_grid(board: dict[str, Any]) -> None:
+def test_panels_are_side_by_side_on_the_grid(board: dict[str, Any]) -> None:
     taken: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         place = panel["gridPos"]
@@ -163,7 +163,7 @@ def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
         assert panel["fieldConfig"]["defaults"]["noValue"], "nothing predicted is good news, not missing data"
 
 
-def test_the_largest_series_stand_first_in_a_legend(board: dict[str, Any]) -> None:
+def test_the_largest_series_are_first_in_a_legend(board: dict[str, Any]) -> None:
     """A legend shows some three lines of many, so these are the largest."""
     for panel in panels(board):
         if panel["type"] == "timeseries":

@@ -190,7 +190,7 @@ def test_the_licence_travels_with_the_code(wheel: Path) -> None:
     assert b"Apache License" in metadata(wheel, "licenses/LICENSE")
 
 
-def test_a_bare_install_brings_nothing_else(wheel: Path) -> None:
+def test_a_bare_install_has_no_dependencies(wheel: Path) -> None:
     assert "" not in requirements(wheel)
 
 
@@ -208,7 +208,7 @@ def test_the_extras_are_the_promised_ones_and_all_is_everything_that_needs_no_gp
     ("extra", "absent"),
     [("exporter", {"numba", "numpy", "opentelemetry-proto"}), ("replay", {"numba", "opentelemetry-proto", "protobuf"})],
 )
-def test_what_only_encodes_brings_no_compiler(wheel: Path, extra: str, absent: set[str]) -> None:
+def test_a_process_that_only_encodes_imports_no_compiler(wheel: Path, extra: str, absent: set[str]) -> None:
     names = requirements(wheel)[extra]
     assert "confluent-kafka" in names
     assert names & absent == set()
@@ -225,7 +225,7 @@ def test_what_only_encodes_brings_no_compiler(wheel: Path, extra: str, absent: s
         ),
     ],
 )
-def test_commands_import_only_what_their_extra_brings(absent: str, modules: str) -> None:
+def test_commands_import_only_packages_of_their_extra(absent: str, modules: str) -> None:
     program = f"import importlib, sys; sys.modules |= dict.fromkeys({absent.split()!r}); " + "; ".join(
         f"importlib.import_module('kernelcast.{name}')" for name in modules.split()
     )

@@ -108,7 +108,7 @@ def test_the_pid_is_the_one_the_kernel_knows() -> None:
     assert Node().join(peer=Peer(0, 1000)).process.pid == 99
 
 
-def test_tunables_stand_with_every_device_in_use_and_name_its_model() -> None:
+def test_tunables_are_reported_for_every_device_in_use_with_its_model() -> None:
     session = Node().join()
     session.take(named(1))
     session.take(rows(0, 1))
@@ -289,7 +289,7 @@ def test_a_hello_as_json_with_wrong_types_is_refused() -> None:
         decode(packet)
 
 
-def test_outcomes_name_program_rank_host_and_gpu_whatever_the_program_says() -> None:
+def test_outcomes_have_program_rank_host_and_gpu_of_the_connection() -> None:
     node = Node()
     session = node.join()
     session.take(named(1))

@@ -76,7 +76,7 @@ def test_too_few_values_give_no_interval() -> None:
 
 
 @given(st.lists(st.floats(-3, 3), min_size=6, max_size=40))
-def test_an_interval_lies_around_the_median(values: list[float]) -> None:
+def test_an_interval_contains_the_median(values: list[float]) -> None:
     low, high = median_interval(values)
     ordered = sorted(values)
     assert low <= ordered[(len(values) - 1) // 2]

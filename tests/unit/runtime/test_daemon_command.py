@@ -101,7 +101,7 @@ def test_checking_finds_what_only_starting_would(tmp_path: Path, text: str, word
     assert words in checked.stderr
 
 
-def test_the_version_is_printed_whatever_else_is_wrong() -> None:
+def test_the_version_is_printed_even_with_wrong_settings() -> None:
     shown = run("--log.level", "loud", "--version")
 
     assert shown.exit_code == 0

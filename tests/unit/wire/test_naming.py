@@ -155,7 +155,7 @@ def test_a_unit_becomes_prometheus_words(unit: str, expected: str) -> None:
     assert unit_words(unit, Kind.COUNTER) == expected
 
 
-def test_a_unit_that_the_name_contains_already_is_not_said_twice() -> None:
+def test_a_unit_that_the_name_contains_is_not_repeated() -> None:
     assert translate("io.bytes.per.second", "By/s", Kind.GAUGE) == "io_bytes_per_second"
     assert translate("io.bytes", "By/s", Kind.GAUGE) == "io_bytes_per_second"
 

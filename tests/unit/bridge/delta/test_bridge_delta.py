@@ -140,7 +140,7 @@ def test_a_snapshot_of_another_topic_of_the_same_name_is_not_used() -> None:
     assert world.own("beginnings_total", cause="other_log") == 1
 
 
-def test_a_snapshot_that_is_too_old_is_not_used_and_said_so() -> None:
+def test_a_snapshot_that_is_too_old_is_not_used_and_logged() -> None:
     world = World()
     world.start()
     world.produce(1)
@@ -208,7 +208,7 @@ def test_a_replica_reads_an_added_partition_from_its_first_message_if_others_hol
     assert second.own("kernelcast_bridge_delta_points_total", outcome="added") == 2
 
 
-def test_a_snapshot_that_cannot_be_read_is_not_used_and_said_so() -> None:
+def test_an_unreadable_snapshot_is_not_used_and_logged() -> None:
     world = World()
     world.start()
     world.produce(1)
@@ -313,7 +313,7 @@ def test_a_batch_that_failed_half_way_is_in_no_snapshot(monkeypatch: pytest.Monk
     assert values(world.site.store, ORDERS) == [3]
 
 
-def test_series_that_lie_in_several_partitions_are_one_total_where_all_are_read() -> None:
+def test_series_in_several_partitions_are_one_total_where_all_are_read() -> None:
     world = World(grouped=False)
     world.start(P0, P1)
     for i in range(20):
@@ -343,7 +343,7 @@ ACTIONS = ("produce", "lose", "late", "again", "wait", "step", "crash", "move", 
 
 
 @given(st.lists(st.sampled_from(ACTIONS), min_size=10, max_size=60), st.integers(0, 2**32), st.booleans())
-def test_totals_are_exact_and_never_fall_whatever_happens(actions: list[str], seed: int, grouped: bool) -> None:  # noqa: FBT001  hypothesis
+def test_totals_are_exact_and_never_fall_in_any_schedule(actions: list[str], seed: int, grouped: bool) -> None:  # noqa: FBT001  hypothesis
     choose = random.Random(seed)
     world = World(grouped=grouped)
     partitions = (P0,) if grouped else (P0, P1)

@@ -76,7 +76,7 @@ def test_the_page_is_one_that_prometheus_own_parser_reads_without_repetition() -
     assert len(samples(site.body())) == site.body().count("\n") - 2 * site.body().count("# HELP")
 
 
-def test_a_summarys_quantiles_sum_and_count_stand_together_under_one_type() -> None:
+def test_a_summarys_quantiles_sum_and_count_are_together_under_one_type() -> None:
     site = Site()
     site.send(collector_message())
     [family] = [one for one in text_string_to_metric_families(site.body()) if one.name == "gc_pause_seconds"]

@@ -71,7 +71,7 @@ def test_integers_keep_every_digit_and_floats_the_shortest_text() -> None:
     assert shown == ["9007199254740993", "0.1", "1e+300", "NaN", "+Inf", "-Inf", "3", "-0.0"]
 
 
-def test_each_family_stands_once_under_one_header_in_the_order_of_names() -> None:
+def test_each_family_is_written_once_under_one_header_in_the_order_of_names() -> None:
     store = exposed_store()
     identities = [gauge(name, attributes=(("i", str(i)),)) for i, name in enumerate(["b", "a", "b", "a", "c"])]
     store.apply(decoded([Point(i, 1.0, 1) for i in range(5)]), come_from(), Known(identities.__getitem__))
@@ -80,7 +80,7 @@ def test_each_family_stands_once_under_one_header_in_the_order_of_names() -> Non
     assert [line[0] for line in lines if not line.startswith("#")] == ["a", "a", "b", "b", "c"]
 
 
-def test_help_and_type_come_from_the_catalogue_whatever_the_producer_claims() -> None:
+def test_help_and_type_come_from_the_catalogue_not_from_the_producer() -> None:
     store = exposed_store()
     claimed = gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", description="lies\nand \\ more")
     free = gauge("free", description="two\nlines and a \\")

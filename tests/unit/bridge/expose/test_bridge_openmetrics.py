@@ -140,7 +140,7 @@ def test_a_start_is_not_exposed_if_it_is_unknown_or_the_name_is_taken() -> None:
     assert written(taken.snapshot(), created=True).count("a_created{") == 1
 
 
-def test_exemplars_stand_at_counters_and_buckets_and_are_escaped() -> None:
+def test_exemplars_are_at_counters_and_buckets_and_are_escaped() -> None:
     exemplar = Exemplar((("trace_id", "q\\\n"), ("span_id", "s")), 1.5, 12_000_000_345)
     store = exposed_store()
     store.apply(decoded([Point(0, 5, 1)]), come_from(), Known(lambda _: counter("a")))

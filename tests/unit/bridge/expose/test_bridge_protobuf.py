@@ -176,7 +176,7 @@ def marked(store: SeriesStore, *exemplars: Exemplar) -> StoreSnapshot:
     return replace(store.snapshot(), exemplars_by_slot={0: exemplars})
 
 
-def test_exemplars_stand_in_counters_in_their_buckets_and_beside_native_ones() -> None:
+def test_exemplars_are_in_counters_in_their_buckets_and_beside_native_ones() -> None:
     store = exposed_store()
     store.apply(decoded([Point(0, 9, 1)]), come_from(), Known(lambda _: counter()))
     old = Exemplar((("trace_id", "a"),), 1.0, 1_500_000_000)

@@ -69,7 +69,7 @@ def test_a_producers_clock_in_the_future_expires_nothing_where_kafka_stamps_no_m
 
 
 @given(st.lists(st.integers(1, 20), min_size=10, max_size=30), st.sampled_from([-600, -5, 0, 5, 9, 60, 600]))
-def test_points_sent_again_in_any_order_change_nothing_whatever_their_producers_clock(
+def test_points_sent_again_in_any_order_change_nothing_with_any_producers_clock(
     delays: list[int], ahead_seconds: int
 ) -> None:
     site = Site()

@@ -201,7 +201,7 @@ def test_an_attribute_cannot_pose_as_job_in_target_info() -> None:
     assert fleet.info() == [{"job": "api", "instance": "a", "exported_job": "mine"}]
 
 
-def test_target_info_that_a_stranger_brings_is_left_to_it() -> None:
+def test_target_info_of_a_foreign_producer_is_kept_unchanged() -> None:
     fleet = Fleet()
     mine = {"job": "api", "instance": "a", "host_name": "n1"}
     stranger = gauge("target.info", resource=(), attributes=sorted(mine.items()))
@@ -226,7 +226,7 @@ def test_a_foreign_producer_cannot_write_the_bridges_metrics_of_producers() -> N
 # limits
 
 
-def test_one_producer_over_its_limit_leaves_room_to_the_others_and_it_is_said_which() -> None:
+def test_one_producer_over_its_limit_leaves_room_to_the_others_and_is_named() -> None:
     fleet = Fleet(SeriesStore(SeriesLimits(series_per_producer=3), producers=ProducerRules()))
     loud = [gauge(resource=resource("loud"), attributes=(("i", str(i)),)) for i in range(10)]
     outcomes = fleet.send(*loud, gauge(resource=resource("quiet")), append_ms=10_000)

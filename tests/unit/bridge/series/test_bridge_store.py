@@ -41,7 +41,7 @@ def put(store: SeriesStore, identity: SeriesIdentity, point: Point, **origin: An
     return store.apply(decoded([point]), come_from(**origin), Known(lambda _: identity))
 
 
-def test_the_newest_point_of_a_series_is_shown_whatever_order_points_come_in() -> None:
+def test_the_newest_point_of_a_series_is_exposed_for_any_order_of_points() -> None:
     store = exposed_store()
     put(store, gauge(), Point(0, 1.5, 20))
     put(store, gauge(), Point(0, 9.5, 10), offset=1)

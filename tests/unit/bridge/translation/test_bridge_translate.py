@@ -95,7 +95,7 @@ def test_a_number_claimed_for_a_histogram_of_the_catalogue_is_a_conflict_and_a_g
 
 
 @pytest.mark.parametrize("suffix", ["bucket", "sum", "count"])
-def test_a_stranger_cannot_keep_a_histogram_of_the_catalogue_out_by_taking_one_of_its_names(suffix: str) -> None:
+def test_a_foreign_producer_cannot_block_a_histogram_of_the_catalogue_by_using_its_name(suffix: str) -> None:
     assert place(gauge(f"cuda.kernel.duration.seconds.{suffix}")) == TYPE_CONFLICT
 
 
@@ -192,7 +192,7 @@ def test_a_points_own_attribute_wins_over_a_promoted_one() -> None:
     assert labels_of(translated(identity, promote_resource_attributes="all"))["k8s_pod_name"] == "own"
 
 
-def test_what_somebody_promotes_by_name_stands_on_the_catalogues_metrics_too_and_all_does_not() -> None:
+def test_attributes_promoted_by_name_are_on_the_catalogues_metrics_too_and_all_does_not_apply() -> None:
     identity = gauge("DCGM_FI_DEV_GPU_TEMP", resource=RESOURCE_OF_A_POD)
     assert labels_of(translated(identity, promote_resource_attributes=["k8s.pod.name"]))["k8s_pod_name"] == "p1"
     assert labels_of(translated(identity, promote_resource_attributes="all")) == {"job": "api"}

@@ -171,7 +171,7 @@ def test_a_missing_job_directory_is_counted(tmp_path: Path) -> None:
     assert node.errors == ["jobs"]
 
 
-def test_an_answer_stands_until_it_is_too_old() -> None:
+def test_an_answer_is_used_until_it_is_too_old() -> None:
     now = [100.0]
     answers: list[str | Exception] = ["pods", OSError("gone"), OSError("gone")]
 
@@ -194,7 +194,7 @@ def test_an_answer_stands_until_it_is_too_old() -> None:
     assert (value.value, value.age_seconds, len(errors)) == ("", 60.5, 2)
 
 
-def test_what_may_be_said_of_many_is_what_all_agree_on() -> None:
+def test_several_users_have_only_their_common_labels() -> None:
     assert agreed([]) == {}
     assert agreed([{"pod": "a", "namespace": "n"}]) == {"pod": "a", "namespace": "n"}
     assert agreed([{"pod": "a", "namespace": "n"}, {"pod": "b", "namespace": "n", "vgpu": "1"}]) == {"namespace": "n"}

@@ -21,7 +21,7 @@ class TwoJobs:
         return {}
 
 
-def test_every_series_of_a_gpu_with_two_jobs_stands_once_for_each() -> None:
+def test_every_series_of_a_gpu_with_two_jobs_is_written_once_for_each() -> None:
     node = NodeReading(time_ns=1_000, gpus=GPUS)
     samples = to_samples(node, hostname="n", start_of=CounterStarts(10), users=TwoJobs())
     found = [(sample.metric.otlp_name, sample.value, dict(sample.attributes).get("hpc_job")) for sample in samples]

@@ -117,7 +117,7 @@ def test_a_gpu_that_pods_share_keeps_only_the_labels_on_which_they_agree(kubelet
     assert node.labels(GPU_0) == ({"namespace": "ml"},)
 
 
-def test_with_shared_gpus_each_series_stands_once_for_each_container_and_its_share(
+def test_with_shared_gpus_each_series_is_written_once_for_each_container_and_its_share(
     kubelet: FakeKubelet, tmp_path: Path
 ) -> None:
     kubelet.answer = pod("train-0", "ml", container("torch", ("nvidia.com/gpu", f"{UUID_0}::0"))) + pod(
@@ -146,7 +146,7 @@ def test_a_gpu_by_resource_claim_carries_the_claim_too(kubelet: FakeKubelet, tmp
     assert node.labels(GPU_0) == ({},)
 
 
-def test_the_last_answer_stands_while_the_kubelet_restarts_and_the_failure_is_counted(
+def test_the_last_answer_is_used_while_the_kubelet_restarts_and_the_failure_is_counted(
     kubelet: FakeKubelet, tmp_path: Path
 ) -> None:
     given(kubelet, ("nvidia.com/gpu", UUID_0))

@@ -357,7 +357,7 @@ STEPS = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.sampled_from([0, 500, BIG]))
-def test_whatever_happens_nothing_is_lost_and_firsts_come_in_order(
+def test_no_message_is_lost_in_any_schedule_and_firsts_arrive_in_order(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]], memory_bytes: int
 ) -> None:
     node = Node(tmp_path_factory.mktemp("spool"), memory_bytes=memory_bytes)

@@ -16,7 +16,7 @@ def two_jobs(_gpu: GpuReading) -> tuple[Mapping[str, str], ...]:
     return ({"pod": "a", "hpc_job": "1", "vgpu": "0"}, {"pod": "a", "hpc_job": "2", "vgpu": "1"})
 
 
-def test_each_gpu_or_instance_stands_once_in_base_units_with_what_its_users_agree_on() -> None:
+def test_each_gpu_or_instance_is_written_once_in_base_units_with_its_users_common_labels() -> None:
     node = NodeReading(time_ns=7, gpus=(WHOLE, PARENT, INSTANCE, BARE))
     samples = list(accelerator_samples(node, hostname="n", used_by=two_jobs))
     found = [(one.metric.prometheus_name.removeprefix("kernelcast_accelerator_"), one.value) for one in samples]

@@ -74,7 +74,7 @@ def test_what_cannot_be_given_is_named_with_its_line_and_the_rest_is_used(
     assert "DCGM_FI_DEV_SM_CLOCK" in made.rows
 
 
-def test_a_field_that_stands_twice_counts_once_by_its_later_line(tmp_path: Path) -> None:
+def test_a_field_on_two_lines_counts_once_by_its_later_line(tmp_path: Path) -> None:
     made = read_table(table(tmp_path, "DCGM_FI_DEV_SM_CLOCK, gauge, A\nDCGM_FI_DEV_SM_CLOCK, gauge, B\n"))
     assert made.rows["DCGM_FI_DEV_SM_CLOCK"].help == "B"
     assert "stands twice" in made.warnings[0]
@@ -135,7 +135,7 @@ def test_a_mounted_config_map_is_read_again_when_its_link_moves(tmp_path: Path) 
     assert set(counters.table.rows) == {"DCGM_FI_DEV_MEM_CLOCK"}
 
 
-def test_a_file_that_became_wrong_is_said_once_and_the_old_table_stays(tmp_path: Path) -> None:
+def test_a_file_that_became_wrong_is_logged_once_and_the_old_table_stays(tmp_path: Path) -> None:
     path = table(tmp_path, "DCGM_FI_DEV_SM_CLOCK, gauge, Clock\n")
     counters = CountersFile(path)
     path.write_text("nonsense\n")

@@ -89,7 +89,7 @@ def test_those_who_use_a_gpu_and_its_source_are_on_every_series() -> None:
         assert list(sample.attributes) == sorted(sample.attributes)
 
 
-def test_labels_of_every_series_stand_in_the_catalogue() -> None:
+def test_labels_of_every_series_are_in_the_catalogue() -> None:
     logged = {rows.KERNEL_LOG_XIDS.otlp_name, rows.KERNEL_LOG_XID_LAST.otlp_name}  # perhaps under another driver
     for row in rows.ROWS:
         assert ("DCGM_FI_DRIVER_VERSION" in row.labels) is (row.otlp_name not in logged)

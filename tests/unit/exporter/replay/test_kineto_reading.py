@@ -53,7 +53,7 @@ def test_every_kind_of_gpu_event_becomes_a_column(tmp_path: Path) -> None:
     assert (trace.start_ns, trace.end_ns) == (1_000, 21_000)
 
 
-def test_times_are_microseconds_since_the_base_whatever_the_display_unit(tmp_path: Path) -> None:
+def test_times_are_microseconds_since_the_base_with_any_display_unit(tmp_path: Path) -> None:
     document = {
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 1_700_000_000_000_000_000,
@@ -166,7 +166,7 @@ def test_a_trace_beyond_the_limit_is_refused_before_it_is_parsed(tmp_path: Path)
         kineto.read(path, max_bytes=1000)
 
 
-def test_a_missing_file_is_said_so(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="No such file"):
         kineto.read(tmp_path / "absent.json")
 
@@ -200,7 +200,7 @@ STRANGE_EVENT = st.fixed_dictionaries(
     head=st.dictionaries(st.sampled_from(["baseTimeNanoseconds", "distributedInfo", "deviceProperties"]), ANYTHING),
 )
 @parser_examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_events_hold_a_trace_is_read_and_replayed(
+def test_a_trace_with_any_events_is_read_and_replayed(
     tmp_path: Path, events: list[dict[str, Any]], head: dict[str, Any]
 ) -> None:
     trace = kineto.read(write(tmp_path, {**head, "traceEvents": events}))

@@ -102,7 +102,7 @@ def test_kernels_of_a_graph_in_a_kineto_trace_are_graph_launches_without_a_delay
     assert (counters.launch_gaps.count, counters.launch_gaps.sum_ns) == (3, 15_000)
 
 
-def test_steps_of_the_profiler_are_one_region_and_their_kernels_lie_in_it(tmp_path: Path) -> None:
+def test_steps_of_the_profiler_are_one_region_with_their_kernels(tmp_path: Path) -> None:
     events = [event("user_annotation", f"ProfilerStep#{number}", 100 * number, 50) for number in range(1, 4)]
     for number in range(1, 4):
         events.append(event("cuda_runtime", "cudaLaunchKernel", 100 * number + 10, 5, correlation=number))

@@ -102,7 +102,7 @@ def test_a_stopped_replay_prints_its_totals_so_far() -> None:
     assert "stopped before its end" in account.summary_line("x", "host:1")
 
 
-def test_messages_that_kafka_does_not_acknowledge_are_said_to_be_lost() -> None:
+def test_unacknowledged_messages_are_reported_as_lost() -> None:
     outbox = Outbox(answers=2)
     account = publish(source(), RunSettings(), outbox=outbox, ticks=every_second(100), progress=Silent())
     assert (account.outstanding, account.lost) == (2, 2)
@@ -126,7 +126,7 @@ def test_a_broker_that_never_answers_ends_the_replay(small_backlog: None) -> Non
     assert account.lost == account.messages > BACKLOG
 
 
-def test_the_outbox_is_closed_whatever_happens() -> None:
+def test_the_outbox_is_closed_after_every_error() -> None:
     def broken() -> Iterator[int]:
         yield NOW
         raise KeyboardInterrupt
@@ -205,7 +205,7 @@ def test_replay_of_a_trace_without_gpu_activity_says_so_and_exits_with_0(tmp_pat
     assert outbox.messages == []
 
 
-def test_a_trace_of_another_accelerator_is_said_to_be_one(tmp_path: Path, outbox: Outbox) -> None:
+def test_a_trace_of_another_accelerator_is_named_as_such(tmp_path: Path, outbox: Outbox) -> None:
     events = [
         {**KERNEL, "cat": category} for category in ("mtia_ccp_events", "MTIA_runtime", "mtia_ccp_events", "none")
     ]

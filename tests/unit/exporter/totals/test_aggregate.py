@@ -482,7 +482,7 @@ def test_a_living_program_is_never_retired_however_quiet() -> None:
 
 
 @pytest.mark.parametrize("start_ns", [0, NOW_NS + SECOND_NS])
-def test_a_start_that_cannot_be_is_brought_back_to_now(start_ns: int) -> None:
+def test_an_impossible_start_is_set_to_now(start_ns: int) -> None:
     aggregator = Aggregator()
     aggregator.report(report({"gemm": [1]}, of=process(start_ns=start_ns)))
     assert {sample.start_ns for sample in shown(aggregator) if sample.start_ns} == {NOW_NS}

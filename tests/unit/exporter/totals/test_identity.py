@@ -170,7 +170,7 @@ def test_a_killed_process_keeps_its_totals_and_its_successor_adds_to_them() -> N
     assert not [one for one in states if one.metric is kernel.PROBE_STATE]
 
 
-def test_a_nonce_is_the_process_whatever_its_pid_and_connection() -> None:
+def test_a_nonce_identifies_the_process_with_any_pid_and_connection() -> None:
     node = Node()
     process = Process("n1")
     process.launch(5)
@@ -263,7 +263,7 @@ class History:
 
 
 @given(events)
-def test_whatever_order_processes_come_and_go_in_every_launch_is_counted_once(steps: list[tuple[str, int]]) -> None:
+def test_every_launch_is_counted_once_in_any_order_of_starts_and_ends(steps: list[tuple[str, int]]) -> None:
     history = History()
     for name, place in steps:
         getattr(history, name)(place)

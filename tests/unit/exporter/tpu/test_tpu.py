@@ -87,7 +87,7 @@ def absent(samples: list[Sample]) -> dict[str, str]:
     return {row["metric"]: row["reason"] for row in rows}
 
 
-def test_gauges_stand_in_base_units_per_chip_and_under_the_names_that_gpus_share(runtime: FakeRuntime) -> None:
+def test_gauges_are_written_in_base_units_per_chip_and_under_the_names_that_gpus_share(runtime: FakeRuntime) -> None:
     runtime.metrics = {
         HBM_USED: gauge(of_device(0), 2**30) + gauge(of_device(1), 3 * 2**30),
         HBM_TOTAL: gauge(of_device(0), 16 * 2**30) + gauge(of_device(1), 16 * 2**30),
@@ -295,7 +295,7 @@ numbers = st.floats(width=64) | st.sampled_from([0.0, -1.0, 1e308, math.inf, mat
     finite=st.integers(-(2**31), 2**31 - 1),
     counts=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
 )
-def test_whatever_a_runtime_answers_is_a_value_that_can_be_sent_or_none(
+def test_any_answer_of_a_runtime_is_a_value_that_can_be_sent_or_none(
     count: int, numbers: tuple[float, ...], finite: int, counts: list[int]
 ) -> None:
     mean, deviation, growth, scale = numbers

@@ -188,7 +188,7 @@ def test_a_python_without_kernelcast_says_so_in_one_line_with_the_remedy(tmp_pat
     assert f"{PYTHON} -m pip install kernelcast" in line
 
 
-def test_processes_below_one_that_has_said_it_are_silent(tmp_path: Path) -> None:
+def test_processes_below_one_that_has_warned_do_not_warn(tmp_path: Path) -> None:
     again = "subprocess.run([*again, 'import sitecustomize'])"
     assert len(unmeasured(f"{again}; {again}", tmp_path).stderr.splitlines()) == 1
 

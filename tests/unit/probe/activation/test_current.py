@@ -49,7 +49,7 @@ def test_a_stopped_probe_makes_room_for_a_new_process_identity(running: probe.Pr
     assert second.nonce != running.nonce
 
 
-def test_whatever_a_program_says_of_itself_can_travel(tmp_path: Path) -> None:
+def test_any_text_of_a_program_about_itself_can_be_encoded(tmp_path: Path) -> None:
     running = probe.start(socket_path=tmp_path / "none.sock", code_version="\ud800" * 500, method="m" * 500)  # type: ignore[arg-type]
     settings = running.settings
     probe.stop()

@@ -58,7 +58,7 @@ _INTERVAL = st.tuples(st.sampled_from("kcn"), st.integers(0, 400), st.integers(0
 
 @parser_examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(intervals=st.lists(_INTERVAL, min_size=1, max_size=60), seed=st.integers(0, 2**16))
-def test_a_devices_time_is_the_union_of_its_activities_in_whatever_order_they_come(
+def test_a_devices_time_is_the_union_of_its_activities_in_any_order(
     intervals: list[tuple[str, int, int]], seed: int, built: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder, packer = tmp_path_factory.mktemp("own"), Packer()

@@ -53,7 +53,7 @@ def test_no_rate_gives_nothing() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2, 16, 500])
-def test_samples_are_a_stride_apart_on_average_and_stand_for_all_launches(stride: int) -> None:
+def test_samples_are_a_stride_apart_on_average_and_represent_all_launches(stride: int) -> None:
     traced, random = Traced("k", 0), Random(7)
     traced.stride, traced.sample_at = stride, 1
     weights = []

@@ -85,7 +85,7 @@ def cupy() -> Iterator[Cupy]:
         yield double
 
 
-def test_before_there_is_a_context_nothing_is_said_or_sent() -> None:
+def test_before_there_is_a_context_nothing_is_logged_or_sent() -> None:
     rig = Rig()
     rig.contexts = ()
     rig.ladder.begin()
@@ -118,7 +118,7 @@ def test_a_program_that_measures_itself_is_left_alone(cupy: Cupy) -> None:
         assert cupy.modules["cupy.cuda.compiler"].function is before
 
 
-def test_where_nothing_can_be_seen_that_is_said() -> None:
+def test_a_method_that_sees_nothing_reports_the_reason() -> None:
     rig = Rig()
     rig.modules["torch"] = ModuleType("torch")
     rig.libraries = frozenset({"libcublas.so.12", "libnccl.so.2", "libc.so.6"})
@@ -256,7 +256,7 @@ def test_loaded_libraries_are_read_from_the_processs_own_map() -> None:
 
 
 @pytest.mark.parametrize("variable", ["NVTX_INJECTION64_PATH", "NV_COMPUTE_PROFILER_PERFWORKS_DIR"])
-def test_events_are_kept_out_of_whatever_trace_is_recorded(variable: str) -> None:
+def test_events_are_kept_out_of_every_recorded_trace(variable: str) -> None:
     assert variable in other_profiler({variable: "/opt/tool"}, frozenset(), {})
 
 

@@ -110,7 +110,7 @@ class NoInteger:
         return 32
 
 
-def test_whatever_was_reported_can_be_encoded_and_is_believed_by_the_exporter() -> None:
+def test_any_report_can_be_encoded_and_is_accepted_by_the_exporter() -> None:
     recorder = Recorder()
     recorder.observe("k", 5, grid=("\ud800",), block="\0" * 500, registers=NoInteger())  # type: ignore[arg-type]
     recorder.observe("k", 5, block=(10**300, 1, 1), shared_memory_bytes=2**70)

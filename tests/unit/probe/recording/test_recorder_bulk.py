@@ -108,7 +108,7 @@ def test_a_batch_that_the_exporter_would_refuse_is_refused_here_and_changes_noth
     assert row(recorder) == KernelRow(row(recorder).kernel, 1, summed([9]))
 
 
-def test_no_call_makes_a_program_fail_whatever_it_passes_in() -> None:
+def test_no_call_raises_for_any_arguments() -> None:
     recorder = Recorder()
     calls: list[tuple[Any, ...]] = [
         (recorder.copies, "h2d", -1, 1, 1),
@@ -151,7 +151,7 @@ def filled() -> Recorder:
     return recorder
 
 
-def test_whatever_was_reported_travels_and_is_believed_by_the_exporter() -> None:
+def test_any_report_can_be_sent_and_is_accepted_by_the_exporter() -> None:
     recorder = filled()
     (cell,) = recorder.cells(0)
     assert recorder.current
@@ -225,7 +225,7 @@ def test_only_variants_that_changed_are_taken_and_all_of_them_for_somebody_new()
     assert [one.variant for one in recorder.take_variants(cells)] == ["a", "b"]
 
 
-def test_a_pool_is_as_large_as_was_said_last() -> None:
+def test_a_pool_has_its_last_reported_size() -> None:
     recorder = Recorder()
     recorder.pool("device", "used", 100)
     recorder.pool("device", "used", 70)

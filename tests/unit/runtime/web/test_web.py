@@ -279,7 +279,7 @@ def test_a_client_that_never_finishes_its_request_loses_its_connection(beginning
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", ":0", "[::1]:0"])
-def test_a_connection_is_recognised_by_its_addresses_whatever_their_family(address: str) -> None:
+def test_a_connection_is_recognised_by_its_addresses_of_any_family(address: str) -> None:
     """Else its first deadline would cut off an answer that takes longer."""
     if not socket.has_ipv6:
         pytest.skip("no IPv6 here")

@@ -183,7 +183,7 @@ def test_of_the_authoritys_clients_only_those_with_an_allowed_name_get_in(
         assert ask(server, trusting(folder / "server.crt")) == 0
 
 
-def test_certificate_key_and_authority_can_stand_in_the_file(folder: Path) -> None:
+def test_certificate_key_and_authority_can_be_text_in_the_file(folder: Path) -> None:
     client = self_signed(folder, "client")
     texts = {"cert": "server.crt", "key": "server.key", "client_ca": "client.crt"}
     lines = ["tls_server_config:", "  client_auth_type: RequireAndVerifyClientCert"]

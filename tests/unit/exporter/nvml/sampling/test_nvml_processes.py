@@ -55,7 +55,7 @@ def test_memory_and_shares_by_process_with_the_programs_name(tmp_path: Path) -> 
     )
 
 
-def test_a_process_in_several_lists_stands_once_and_its_memory_too() -> None:
+def test_a_process_in_several_lists_is_written_once_with_its_memory() -> None:
     read = reading(
         nvmlDeviceGetMPSComputeRunningProcesses=[process(7)],
         nvmlDeviceGetComputeRunningProcesses=[process(7), process(8)],
@@ -81,7 +81,7 @@ def test_the_newest_sample_counts_and_only_samples_since_the_last_look() -> None
     assert [use.sm_percent for use in read.uses(12)] == [30]
 
 
-def test_asked_sooner_than_the_driver_samples_the_last_answer_stands() -> None:
+def test_the_last_answer_is_used_until_the_driver_samples_again() -> None:
     read = reading(nvmlDeviceGetComputeRunningProcesses=[process(7)], nvmlDeviceGetProcessUtilization=[share(7, 90)])
     assert [use.sm_percent for use in read.uses(10)] == [90]
     assert [use.sm_percent for use in read.made.read(read.gpus[0], 10 * SECOND_NS + 1)] == [90]
