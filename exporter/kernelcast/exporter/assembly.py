@@ -1,4 +1,4 @@
-"""Puts the daemon together from its settings, and takes it apart again in order."""
+"""Assembles the daemon from its settings, and closes its parts in order."""
 
 import gc
 import platform
@@ -50,12 +50,12 @@ _log = logging.get_logger(__name__)
 
 
 def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], ExporterSettings]) -> None:
-    """Run the daemon until asked to stop.
+    """Run the daemon until a stop is requested.
 
     Args:
-        settings: How.
-        shutdown: Ends it, or has it read its settings again.
-        reload: Reads the settings; raises ConfigurationError where they are wrong, and the old ones stay.
+        settings: The daemon's settings.
+        shutdown: Signals for stopping and reloading.
+        reload: Reads the settings again; raises ConfigurationError if they are invalid, and the old ones stay in use.
 
     Raises:
         ConfigurationError: An address, a directory or a property cannot be used.
@@ -64,7 +64,7 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
     connect.check(settings.kafka)
     with assembled(settings, shutdown) as (daemon, web, changeable):
         shutdown.on_reload(lambda: reloading.reload(changeable, settings, reload))
-        # Objects of the start live as long as the process: the garbage collector need not traverse them again.
+        # Objects made at start live as long as the process, so the garbage collector need not traverse them again.
         gc.collect()
         gc.freeze()
         _log.info("exporter runs", metrics=f"{web.url}/metrics", socket=str(settings.socket_path))
@@ -75,7 +75,7 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
 def assembled(
     settings: ExporterSettings, shutdown: Shutdown
 ) -> Iterator[tuple[Daemon, WebServer, reloading.Changeable]]:
-    """The daemon with all its parts started, ready for its loop; all are stopped at the end of the block."""
+    """Start all parts and yield the daemon, ready for its loop; all parts are stopped at the end of the block."""
     hostname = settings.hostname or platform.node()
     registry = CollectorRegistry()
     counts = DaemonCounts(registry)
@@ -93,7 +93,7 @@ def assembled(
         stack.callback(sampler.close)
         nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error, counters=counters)
         users = stack.enter_context(CurrentUsers(settings, registry))
-        # A recording's GPUs and pids are another machine's, whose pods are not here.
+        # A recording's GPUs and pids belong to another machine, whose pods are not here.
         if nvml is not None and settings.nvml_recording is None:
             nvml.users = users
         server = _probe_server(settings, hostname, nvml, registry, state)
@@ -115,7 +115,7 @@ def assembled(
         for source in sources:
             stack.callback(source.close)
         out = stack.enter_context(kafka_output(settings, hostname, registry))
-        # A recording's GPUs are another machine's.
+        # A recording's GPUs belong to another machine.
         own_boot_id = boot_id() if settings.nvml_recording is None else ""
         publisher = SamplePublisher(out.sender, hostname_label=settings.hostname_label, boot_id=own_boot_id)
         exposition = IntervalExposition(registry, hostname_label=settings.hostname_label)
@@ -207,7 +207,7 @@ def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
 
 @contextmanager
 def _reading(reader: HintReader, shutdown: Shutdown) -> Iterator[None]:
-    """Reads hints on a thread of its own."""
+    """Read hints on a separate thread, for the duration of the block."""
     thread = threading.Thread(target=reader.run, name="hints", daemon=True)
     thread.start()
     try:

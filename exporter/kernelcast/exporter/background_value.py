@@ -1,4 +1,4 @@
-"""A value that a thread of its own keeps up to date, so that readers never wait."""
+"""A value that a background thread keeps up to date, so that readers never wait."""
 
 import threading
 import time
@@ -20,9 +20,9 @@ class RefreshPolicy:
     """Interval between fetches, and the time for which an answer is valid.
 
     Attributes:
-        interval_seconds: Between two fetches.
-        keep_seconds: How long an answer stands while none follows.
-        monotonic: Seconds.
+        interval_seconds: Time between two fetches.
+        keep_seconds: How long an answer is valid if no newer one follows.
+        monotonic: Monotonic seconds.
     """
 
     interval_seconds: float
@@ -31,7 +31,7 @@ class RefreshPolicy:
 
 
 class Refreshed(Generic[_Value]):
-    """Fetches a value at intervals, and earlier when asked; a value that is too old is not returned.
+    """Fetches a value at intervals, and earlier on request; a value that is too old is not returned. Thread-safe.
 
     Args:
         source: Its name in metrics and logs.
@@ -63,18 +63,18 @@ class Refreshed(Generic[_Value]):
         self._thread = threading.Thread(target=self._run, name=f"{source}-refresh", daemon=True)
 
     def start(self) -> None:
-        """Begin to fetch."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Fetch no more; a fetch under way is not waited for long. Safe to call twice."""
+        """Stop fetching, with a short wait for a fetch in progress; safe to call twice."""
         self._stopping.set()
         self._asked.set()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
 
     def wait_for_first(self, seconds: float) -> None:
-        """Wait for the first fetch, within a time limit: at the start of the daemon, never later."""
+        """Wait for the first fetch, within a time limit; used only at the start of the daemon."""
         self._tried.wait(seconds)
 
     @property
@@ -92,11 +92,11 @@ class Refreshed(Generic[_Value]):
         return None if answer is None else self._pace.monotonic() - answer[0]
 
     def soon(self) -> None:
-        """Fetch before the interval is over, because the last answer lacks an entry."""
+        """Request an early fetch, because the last answer lacks an entry."""
         self._asked.set()
 
     def refresh(self) -> None:
-        """Fetch once; a failure is counted, and logged where the last fetch had not failed alike."""
+        """Fetch once; a failure is counted, and logged unless the last fetch failed in the same way."""
         try:
             value = self._fetch()
         except Exception as error:  # noqa: BLE001  whatever a service answers, the node's other metrics go on

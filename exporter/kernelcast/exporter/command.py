@@ -61,4 +61,4 @@ def _say(warning: str) -> None:
 
 
 def _leave_it_to_the_log(_warning: str) -> None:
-    """The daemon logs it when it begins."""
+    """Ignore a problem at this point; the daemon logs it when it starts."""

@@ -5,7 +5,7 @@ class KeyedStarts:
     """Keeps the last value and the start of each counter. Only one thread uses it.
 
     Args:
-        boot_ns: Since when the counters run, Unix nanoseconds.
+        boot_ns: Time of the boot, Unix nanoseconds.
     """
 
     def __init__(self, boot_ns: int) -> None:
@@ -13,7 +13,7 @@ class KeyedStarts:
         self._counters: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def __call__(self, key: tuple[str, ...], value: float, now_ns: int) -> int:
-        """The start of a counter that is at `value` now, Unix nanoseconds; a fall means that it began again."""
+        """Return the start time of a counter with a present value, Unix nanoseconds; a fall means that it restarted."""
         before, start_ns = self._counters.get(key, (0, min(self._boot_ns, now_ns)))
         if value < before:
             start_ns = now_ns

@@ -19,11 +19,11 @@ from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import exporter as rows
 
 NVML_CALLS: Final = (*CALL_NAMES, *labels.CALL_NAMES, PEER_CALL, LINKS_CALL, STATE_CALL)
-"""Every name under which errors of NVML are counted."""
+"""All label values under which errors of NVML are counted."""
 
 
 class DaemonCounts:
-    """The collectors; every known label value is there from the start, at 0.
+    """The collectors; every known label value starts at 0.
 
     Args:
         registry: Where they are registered.
@@ -54,19 +54,19 @@ class DaemonCounts:
         self._seen: dict[Counter, int] = {}
 
     def hint(self, outcome: str) -> None:
-        """A hint was read."""
+        """Count a hint that was read."""
         self._hints[outcome].inc()
 
     def outcome(self, outcome: str) -> None:
-        """An outcome came from a program."""
+        """Count an outcome of a program."""
         self._outcomes[outcome].inc()
 
     def nvml_error(self, call: str, _error: str) -> None:
-        """An NVML call failed."""
+        """Count a failed NVML call."""
         self._nvml_errors[call].inc()
 
     def nvml(self, sampler: IsolatedSampler) -> None:
-        """Show the state of the process that calls NVML."""
+        """Set the state of the process that calls NVML."""
         self._follow(self._nvml_starts, sampler.starts)
         self._follow(self._nvml_crashes, sampler.crashes)
         self._follow(self._nvml_hangs, sampler.hangs)
@@ -75,14 +75,14 @@ class DaemonCounts:
             self._nvml_hung.labels(sampler.hanging).set(1)
 
     def device_metrics(self, *, off: str) -> bool:
-        """Show why device metrics are not written, empty where they are; whether they are."""
+        """Set whether device metrics are written, and the reason if not; the reason is empty if they are."""
         self._device_metrics_off.clear()
         if off:
             self._device_metrics_off.labels(off).set(1)
         return not off
 
     def interval(self, tick: Tick, lateness: Lateness, duration_seconds: float) -> None:
-        """An interval was completed."""
+        """Count a completed interval."""
         self.ticks.inc()
         self.points.inc(tick.points)
         self.ticks_missed.inc(lateness.missed)
@@ -90,7 +90,7 @@ class DaemonCounts:
         self._duration.set(duration_seconds)
 
     def aggregation(self, aggregator: Aggregator) -> None:
-        """Show the aggregator's counts and its number of series."""
+        """Set the aggregator's counts and its number of series."""
         counts = aggregator.counts
         self._follow(self._ignored["fallen"], counts.fallen)
         self._follow(self._ignored["refused"], counts.refused)
@@ -103,14 +103,14 @@ class DaemonCounts:
         self._other.set(len(kernels) - admitted)
 
     def state(self, state: StateFile) -> None:
-        """Show the state file's counts."""
+        """Set the state file's counts."""
         self._follow(self._saves, state.saves)
         self._follow(self._state_errors["save"], state.errors)
         self._follow(self._state_errors["load"], state.refused)
         self._follow(self._state_errors["final"], state.final_reports.errors)
 
     def _follow(self, shown: Counter, total: int) -> None:
-        """Bring a counter up to a total that is kept elsewhere."""
+        """Increase a counter to a total that is kept elsewhere."""
         shown.inc(total - self._seen.get(shown, 0))
         self._seen[shown] = total
 

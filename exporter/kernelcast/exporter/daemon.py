@@ -1,4 +1,4 @@
-"""The node daemon: samples everything at each deadline, until asked to stop."""
+"""The node daemon: samples everything at each deadline, until a stop is requested."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from kernelcast.runtime.logging import get_logger
 
 STUCK_INTERVALS: Final = 5
 STUCK_SECONDS: Final = 30.0
-"""Without an interval completed for the longer of the two the daemon is not healthy."""
+"""The daemon is unhealthy if no interval is completed for this time, or for a multiple of a longer interval."""
 
 ReadyCheck = Callable[[], tuple[bool, str]]
 
@@ -28,13 +28,13 @@ class DaemonParts:
     """The parts of the daemon's loop.
 
     Attributes:
-        pipeline: Sources to Kafka.
-        aggregator: The pipeline's.
-        exposition: Shows each interval on `/metrics`.
+        pipeline: Pipeline from the sources to Kafka.
+        aggregator: The pipeline's aggregator.
+        exposition: Exposes each interval on `/metrics`.
         counts: The daemon's own metrics.
-        state: The pipeline's; None where no state is kept.
-        kafka_ready: Whether Kafka takes what we send.
-        after: Called after each interval, to show what else there is to count.
+        state: The pipeline's state file; None without a state.
+        kafka_ready: Returns whether Kafka accepts our messages.
+        after: Called after each interval, to update further metrics.
     """
 
     pipeline: Pipeline
@@ -47,14 +47,14 @@ class DaemonParts:
 
 
 class Daemon:
-    """The loop.
+    """The daemon's loop; one thread runs it.
 
     Args:
         parts: The parts.
-        interval_seconds: Between two deadlines.
+        interval_seconds: Time between two deadlines.
         clock: Unix nanoseconds.
         monotonic: Monotonic seconds.
-        phase: Where in each interval the deadlines lie; see `Schedule`.
+        phase: Position of the deadlines in each interval; see `Schedule`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Daemon:
             self._parts.state.save(self._parts.aggregator, final=True)
 
     def interval(self) -> None:
-        """Sample, publish and show; an input that fails costs this interval, not the daemon."""
+        """Sample, publish and expose; a failing input costs this interval, but does not end the daemon."""
         parts, began = self._parts, self._monotonic()
         lateness = self._schedule.begin()
         now_ns = self._clock()
@@ -107,19 +107,19 @@ class Daemon:
         parts.after()
 
     def change_interval(self, interval_seconds: float) -> None:
-        """Go on with another interval."""
+        """Change the interval."""
         self._interval_seconds = interval_seconds
         self._schedule.change(interval_seconds)
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether the loop turns."""
+        """Return whether the loop runs; if not, the reason."""
         limit = max(STUCK_INTERVALS * self._interval_seconds, STUCK_SECONDS)
         last = self._completed_at if self._completed_at is not None else self._started_at
         silent = self._monotonic() - last
         return silent <= limit, f"no interval was completed for {silent:.0f} s; the limit is {limit:.0f} s"
 
     def ready(self) -> tuple[bool, str]:
-        """Whether the last interval was complete, and Kafka takes it."""
+        """Return whether the last interval was complete and Kafka accepts messages; if not, the reason."""
         if self._trouble:
             return False, self._trouble
         return self._parts.kafka_ready()

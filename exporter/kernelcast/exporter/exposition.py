@@ -1,6 +1,6 @@
-"""The last interval's samples as Prometheus text, for sites that scrape the exporter and run no Kafka.
+"""Exposes the last interval's samples as Prometheus text, for sites that scrape the exporter and run no Kafka.
 
-Written here and not with prometheus_client, whose counters all end in `_total`: DCGM's do not. Format: text 0.0.4.
+prometheus_client is not used, because its counters all end with `_total`, and DCGM's do not. Format: text 0.0.4.
 """
 
 import threading
@@ -21,11 +21,11 @@ from kernelcast.wire.histogram import LADDER_BOUNDS_SECONDS, DurationTotals, lad
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.INFO: "gauge", Kind.COUNTER: "counter", Kind.HISTOGRAM: "histogram"}
 _BOUNDS: Final = tuple(repr(bound).removesuffix(".0") for bound in LADDER_BOUNDS_SECONDS)
-"""As exporters in Go write them in this format (`1`, where OpenMetrics has `1.0`), and the bridge."""
+"""Texts of bounds, as exporters in Go and the bridge write them in this format (`1`; OpenMetrics has `1.0`)."""
 
 
 class IntervalExposition:
-    """Answers `/metrics` with the samples of the last interval and the daemon's own metrics.
+    """Answers `/metrics` with the samples of the last interval and the daemon's own metrics. Thread-safe.
 
     Args:
         registry: The daemon's own metrics.
@@ -40,7 +40,7 @@ class IntervalExposition:
         self._rendered = b""
 
     def show(self, tick: Tick) -> None:
-        """Answer with this interval from now on; the first scrape renders it."""
+        """Expose this interval from now on; the first scrape renders it."""
         with self._lock:
             self._tick = tick
 
@@ -59,7 +59,7 @@ class IntervalExposition:
 
 
 def render(samples: Iterable[Sample]) -> bytes:
-    """Samples as text 0.0.4, family by family; what travels only is left out."""
+    """Format samples as text 0.0.4, by family; rows that are only sent through Kafka are left out."""
     families: dict[Metric, list[Sample]] = {}
     for sample in samples:
         if sample.metric.exposed and sample.value is not None:
@@ -92,7 +92,7 @@ def _lines(sample: Sample) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Integers digit by digit, floats in the fewest digits that read back as the same value."""
+    """Format a number: integers exactly, floats with the fewest digits that are read as the same value."""
     return repr(value)
 
 

@@ -1,4 +1,4 @@
-"""Sources to aggregator to Kafka, one interval at a time."""
+"""Pipeline from sources through the aggregator to Kafka, one interval at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class StateStore(Protocol):
     """Saves the aggregator's totals, so that they survive a crash."""
 
     def save(self, aggregator: Aggregator) -> None:
-        """Make the totals durable; does not raise."""
+        """Write the totals to disk; does not raise."""
         ...
 
 
@@ -22,7 +22,7 @@ class OutcomeSource(Protocol):
     """Relays the outcomes of hints."""
 
     def relay(self, now_ns: int) -> None:
-        """Count and pass on the outcomes since the last call."""
+        """Count and forward the outcomes since the last call."""
         ...
 
 
@@ -31,11 +31,11 @@ class Tick:
     """The result of one interval.
 
     Attributes:
-        time_ns: When, Unix nanoseconds.
-        programs: Samples of programs, as published.
-        devices: Device samples, as published.
-        points: Data points sent.
-        done: No source has anything more to say.
+        time_ns: Its time, Unix nanoseconds.
+        programs: Published samples of programs.
+        devices: Published device samples.
+        points: Number of sent data points.
+        done: Whether all sources have ended.
     """
 
     time_ns: int
@@ -46,14 +46,14 @@ class Tick:
 
 
 class Pipeline:
-    """Joins sources, aggregator and publisher; `tick` once per interval, from one thread.
+    """Connects sources, aggregator and publisher; one thread calls `tick` once per interval.
 
     Args:
         sources: Polled in this order.
-        aggregator: Adds up what programs report.
+        aggregator: Sums the reports of programs.
         publisher: Writes to Kafka.
-        state: Saved before anything that it holds is published, so that no series falls after a crash.
-        outcomes: Passed on once the reports are in: a program may have answered a hint before its first report.
+        state: Saved before its totals are published, so that no series falls after a crash.
+        outcomes: Relayed after the reports: a program may have answered a hint before its first report.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Pipeline:
         self._outcomes = outcomes
 
     def tick(self, now_ns: int) -> Tick:
-        """Poll every source, then publish every series as of `now_ns`.
+        """Poll every source, then publish every series at `now_ns`.
 
         Raises:
-            SourceError: A source cannot go on.
+            SourceError: A source cannot continue.
         """
         devices, done = self._poll(now_ns)
         if self._outcomes is not None:

@@ -28,7 +28,7 @@ RELOADED: Final = (
     "kubernetes_api_url",
     "kubernetes_node_name",
 )
-"""Settings that are taken over. The others name sockets, files and topics that are held, or tables with totals."""
+"""Settings that can change while running. The others name open sockets, files and topics, or sizes of tables."""
 
 _log = logging.get_logger(__name__)
 
@@ -52,7 +52,7 @@ class Changeable:
     users: CurrentUsers
 
     def change(self, settings: ExporterSettings) -> None:
-        """Go on with other settings; on the daemon's own thread.
+        """Apply other settings; called on the daemon's own thread.
 
         Raises:
             MissingExtraError: `exporter.kubernetes` is on now, and grpcio is not installed; nothing has changed.
@@ -68,12 +68,12 @@ class Changeable:
 
 
 def reload(parts: Changeable, started: ExporterSettings, read: Callable[[], ExporterSettings]) -> None:
-    """Take over what can change while running, and name what cannot; wrong settings change nothing.
+    """Apply the settings that can change while running, and log those that cannot; invalid settings change nothing.
 
     Args:
-        parts: What changes.
-        started: The settings of the daemon's start.
-        read: Reads them again; raises ConfigurationError where they are wrong.
+        parts: The parts that change.
+        started: The settings at the daemon's start.
+        read: Reads the settings again; raises ConfigurationError if they are invalid.
     """
     try:
         settings = read()
@@ -87,6 +87,6 @@ def reload(parts: Changeable, started: ExporterSettings, read: Callable[[], Expo
 
 
 def restart_needed(started: ExporterSettings, now: ExporterSettings) -> tuple[str, ...]:
-    """The settings that have changed, and are only read at a start."""
+    """Return the changed settings that are only read at a start."""
     others = [name for name in ExporterSettings.model_fields if name not in RELOADED]
     return tuple(name for name in others if getattr(now, name) != getattr(started, name))

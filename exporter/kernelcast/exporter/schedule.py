@@ -1,4 +1,4 @@
-"""Deadlines a fixed interval apart, so that a slow interval delays no later one."""
+"""Deadlines at fixed intervals, so that a slow interval does not delay later ones."""
 
 import time
 import zlib
@@ -11,8 +11,8 @@ class Lateness:
     """The start of an interval: its time and lateness.
 
     Attributes:
-        seconds: How long after its deadline.
-        missed: Deadlines that had passed in the meantime, and are left out.
+        seconds: Time since its deadline.
+        missed: Number of deadlines that had passed in the meantime and are skipped.
     """
 
     seconds: float
@@ -20,7 +20,7 @@ class Lateness:
 
 
 def phase_of(hostname: str) -> float:
-    """A host's own moment within every interval, as a share of it: the same at each start, another on another host."""
+    """Return a host's phase within every interval, as a share of it: constant per host, different between hosts."""
     return zlib.crc32(hostname.encode(errors="replace")) / 2**32
 
 
@@ -28,11 +28,11 @@ class Schedule:
     """Deadlines on a monotonic clock; the first is now.
 
     Args:
-        interval_seconds: Between two deadlines.
+        interval_seconds: Time between two deadlines.
         clock: Monotonic seconds.
-        phase: Where in each interval of Unix time the deadlines after the first lie, as a share of it, so that a fleet
-            that was started at once does not sample, send and save its state at once; None lets them follow the first.
-        unix: Unix seconds, looked at when the phase is sought.
+        phase: Position of the deadlines after the first in each interval of Unix time, as a share of it, so that a
+            fleet that was started together does not sample, send and save at the same time; None counts from the first.
+        unix: Unix seconds, used to compute the phase.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Schedule:
         self._deadline = clock()
 
     def wait_seconds(self) -> float:
-        """Seconds until the next deadline; 0 where it has passed."""
+        """Return the seconds until the next deadline; 0 if it has passed."""
         return max(0.0, self._deadline - self._clock())
 
     def begin(self) -> Lateness:
-        """Begin an interval; the next deadline is the first one that has not passed."""
+        """Start an interval; the next deadline is the first one that has not passed."""
         late = max(0.0, self._clock() - self._deadline)
         missed = int(late // self._interval_seconds)
         self._deadline += (missed + 1) * self._interval_seconds
@@ -64,13 +64,13 @@ class Schedule:
         return Lateness(late, missed)
 
     def change(self, interval_seconds: float) -> None:
-        """Go on with another interval, from the last deadline."""
+        """Change the interval, counted from the last deadline."""
         self._deadline += interval_seconds - self._interval_seconds
         self._interval_seconds = interval_seconds
         self._in_phase = self._phase is None
 
     def _find_phase(self) -> None:
-        """Move the next deadline to the host's moment that is nearest to it."""
+        """Move the next deadline to the nearest time with the host's phase."""
         self._in_phase = True
         unix_deadline = self._unix() + self._deadline - self._clock()
         ahead = ((self._phase or 0.0) * self._interval_seconds - unix_deadline) % self._interval_seconds

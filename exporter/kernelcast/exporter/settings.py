@@ -28,7 +28,7 @@ def _as_pattern(value: str) -> str:
 
 
 def _as_switch(value: Any) -> Any:
-    """YAML reads a bare `on` as true."""
+    """Convert true and false to `on` and `off`, because YAML reads a bare `on` as true."""
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
@@ -44,14 +44,14 @@ class SpoolSettings(Section):
     """Settings of the spool, which keeps messages while Kafka is away.
 
     Attributes:
-        directory: On disk; a relative one is below `state_directory`. null, or a relative one without
-            `state_directory`, keeps them in memory alone, and loses what finds no room there.
-        max_bytes: Limit on disk; over it the oldest messages are dropped and counted.
-        max_age_seconds: Older ones are dropped, and counted.
-        memory_bytes: What Kafka has not confirmed of a topic may take in memory; then it is written to disk.
-        memory_seconds: For how long it stays in memory alone: what `kill -9` may cost.
-        replay_bytes_per_second: How quickly each topic follows once Kafka is back, beside as much as comes in.
-        replay_jitter_seconds: Each node begins after a wait of up to this, so that a fleet does not begin as one.
+        directory: Directory on disk; a relative path is below `state_directory`. With null, or a relative path without
+            `state_directory`, messages are kept in memory only, and lost if there is no room.
+        max_bytes: Size limit on disk; beyond it the oldest messages are dropped and counted.
+        max_age_seconds: Older messages are dropped and counted.
+        memory_bytes: Size limit in memory of a topic's unconfirmed messages; beyond it they are written to disk.
+        memory_seconds: How long messages stay in memory only; `kill -9` may lose these.
+        replay_bytes_per_second: Replay speed of each topic after Kafka has returned, in addition to new messages.
+        replay_jitter_seconds: Longest random wait before a replay, so that a fleet does not start at the same time.
     """
 
     directory: Path | None = Path("spool")
@@ -64,45 +64,46 @@ class SpoolSettings(Section):
 
 
 class ExporterSettings(ServiceSettings):
-    """The node daemon.
+    """Settings of the node daemon.
 
     Attributes:
         interval_seconds: Time between two samples of everything.
-        hostname: The node's name on every series; empty takes the system's.
-        hostname_label: What dcgm-exporter's dashboards here call it: `Hostname` up to 4.8.2, `hostname` after.
-        socket_path: Where programs hand over their kernels.
-        allowed_uids: Users whose programs may report; null lets every user of the node.
-        state_directory: Where totals survive a crash; null keeps none, and a crash resets every counter.
-        spool: Where messages wait while Kafka is away.
-        kernels: Kernels with a series of their own per program and GPU; None, written `all`, for every one.
-        detailed_kernels: How many of those have histogram buckets.
-        retire_after_seconds: How long a program that has ended is still written.
-        nvml: Whether to read the GPUs; `auto` goes on without a driver.
-        nvml_timeout_seconds: What takes NVML longer hangs; its process is replaced then.
-        to_kafka: Whether to write to Kafka and hear hints from it; `off` leaves `/metrics` as the only way out.
-        device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter that answers here.
-        dcgm_exporter_url: Where to look for one.
-        counters_file: Which device rows are written, in dcgm-exporter's format; null takes our own table.
+        hostname: The node's name on every series; if empty, the system's host name.
+        hostname_label: Label name in the site's dcgm-exporter dashboards: `Hostname` up to 4.8.2, `hostname` after.
+        socket_path: Socket on which programs report their kernels.
+        allowed_uids: Users whose programs may report; null allows every user of the node.
+        state_directory: Directory of totals that survive a crash; with null, a crash resets every counter.
+        spool: Messages that wait while Kafka is away.
+        kernels: Number of kernels with a series of their own per program and GPU; None, written `all`, for no limit.
+        detailed_kernels: Number of those with histogram buckets.
+        retire_after_seconds: How long an ended program is still written.
+        nvml: Whether to read the GPUs; `auto` continues without a driver.
+        nvml_timeout_seconds: Time limit of an NVML call; beyond it the process that calls NVML is replaced.
+        to_kafka: Whether to write to Kafka and read hints from it; with `off`, `/metrics` is the only output.
+        device_metrics: Whether to write NVML's metrics; `auto` leaves them to a dcgm-exporter if one answers here.
+        dcgm_exporter_url: URL of that dcgm-exporter.
+        counters_file: Table of the device rows to write, in dcgm-exporter's format; null uses our own table.
         xid_count_window_seconds: Window of `DCGM_EXP_XID_ERRORS_COUNT`; dcgm-exporter's `--xid-count-window-size`.
         clock_events_count_window_seconds: Window of `DCGM_EXP_CLOCK_EVENTS_COUNT`, likewise.
-        nvlink_links: Of each NVLink whether it is up (`state`), or its traffic and errors too (`all`).
-        process_metrics: Whether to write what each process uses of a GPU.
-        nvml_recording: Plays a recording of NVML in place of it, with `source="replayed"`; for machines without a GPU.
-        kubernetes: Whether to ask the kubelet which pod has which GPU; `auto` does where its socket is.
-        pod_resources_socket: The kubelet's.
+        nvlink_links: Metrics of each NVLink: whether it is up (`state`), or also its traffic and errors (`all`).
+        process_metrics: Whether to write each process's use of a GPU.
+        nvml_recording: Recording of NVML to replay instead, with `source="replayed"`; for machines without a GPU.
+        kubernetes: Whether to query the kubelet for the pods of GPUs; `auto` does so if its socket exists.
+        pod_resources_socket: The kubelet's socket.
         kubernetes_virtual_gpus: Writes the series of a GPU that containers share once for each of them, as
             dcgm-exporter does under the same name; otherwise once, with the labels on which all agree.
         kubernetes_pod_label_allowlist_regex: Labels of pods whose keys match one of these become labels of their GPUs'
-            series; none asks for none. Needs the right to list pods.
-        kubernetes_api_url: Where the API server is; empty takes the address that every pod has in its environment.
-        kubernetes_node_name: The node's name in Kubernetes; empty takes `hostname`.
-        kernel_log: Whether to count XIDs in the kernel's log too, also those of the time without an exporter; needs a
-            right that is not given by default.
-        infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has too.
-        infiniband_directory: Where the kernel lists them; another place where a container has the node's /sys there.
-        tpu: Whether to ask programs that have TPUs; `auto` does where the node has some.
-        tpu_ports: Where such programs listen; empty takes TPU_RUNTIME_METRICS_PORTS, or 8431.
-        job_mapping_directory: Where a scheduler's prolog says which jobs run on which GPU, as for dcgm-exporter.
+            series; empty for none. Needs the right to list pods.
+            kubernetes_api_url: URL of the API server; if empty, the address in every pod's environment.
+            kubernetes_node_name: The node's name in Kubernetes; if empty, `hostname`.
+            kernel_log: Whether to count XIDs in the kernel's log as well, including those without a running exporter;
+                needs a right that is not given by default.
+            infiniband: Whether to write the counters of InfiniBand and RoCE ports, which node_exporter has as well.
+            infiniband_directory: The kernel's directory of ports; differs in a container with the node's /sys
+                elsewhere.
+            tpu: Whether to query programs that use TPUs; `auto` does so if the node has any.
+            tpu_ports: Ports of such programs; if empty, TPU_RUNTIME_METRICS_PORTS, or 8431.
+            job_mapping_directory: Directory in which a scheduler's prolog lists each GPU's jobs, as for dcgm-exporter.
     """
 
     web: WebSettings = WebSettings(listen_address=":19400")

@@ -1,7 +1,7 @@
-"""The aggregator's memory on disk, written before anything it holds is published: no series falls after a crash.
+"""The aggregator's state on disk, saved before its totals are published, so that no series falls after a crash.
 
-The file is a header line (format, version, SHA-256 and length of the rest) and a JSON document. It is replaced as a
-whole: written beside, synced, renamed, and the directory synced.
+The file is a header line (format, version, SHA-256 and length of the rest) and a JSON document. It is replaced
+atomically: a new file is written, synced and renamed, and the directory is synced.
 """
 
 import fcntl
@@ -24,14 +24,14 @@ from kernelcast.wire.errors import ConfigurationError
 FORMAT: Final = b"kernelcast-exporter-state"
 VERSION: Final = b"2"
 READABLE: Final = (VERSION, b"1")
-"""Versions that can be read; an older exporter refuses a newer file and starts afresh."""
+"""Versions that can be read; an older exporter refuses a newer file and starts without state."""
 FILE_NAME: Final = "exporter.state"
 _FINAL_REPORTS: Final = "final_reports"
-"""In the document: up to which record of `FinalReports` it holds them; older exporters neither write nor read it."""
+"""Key of the first record of `FinalReports` that the document does not include; older exporters do not use it."""
 _SEPARATORS: Final = (",", ":")
 
 _HINT_RECEIVERS: Final = "hint_receivers"
-"""In the document, likewise."""
+"""Key of the receivers of hints; older exporters do not use it."""
 
 Listener = Callable[[], None]
 
@@ -39,18 +39,18 @@ _log = get_logger(__name__)
 
 
 class StateFile:
-    """Keeps one exporter's memory in a directory of its own.
+    """Keeps one exporter's state in a separate directory. Only the daemon's thread uses it.
 
     Args:
-        directory: The exporter's own; made if it is not there.
+        directory: The exporter's own directory; created if needed.
 
     Attributes:
-        final_reports: What programs reported last, which the state may not hold yet.
-        hint_receivers: Which users' processes got which hint; stored in the state.
-        after_save: Called when the state on disk holds the reports of the last poll.
-        saves: Snapshots written.
-        errors: Snapshots that could not be written.
-        refused: Files found that were corrupt or foreign; they are renamed, never deleted.
+        final_reports: Last reports of programs, which the state may not include yet.
+        hint_receivers: The users whose processes got each hint; stored in the state.
+        after_save: Called after the state on disk includes the reports of the last poll.
+        saves: Number of written snapshots.
+        errors: Number of snapshots that could not be written.
+        refused: Number of corrupt or foreign files; they are renamed, never deleted.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -65,10 +65,10 @@ class StateFile:
         self.refused = 0
 
     def open(self) -> "StateFile":
-        """Make the directory, and keep other exporters out of it until `close`.
+        """Create the directory, and lock it until `close`.
 
         Raises:
-            ConfigurationError: It cannot be made or written, or another exporter uses it.
+            ConfigurationError: It cannot be created or written, or another exporter uses it.
         """
         directory = self.path.parent
         try:
@@ -89,14 +89,14 @@ class StateFile:
         return self
 
     def close(self) -> None:
-        """Let others in; safe to call twice."""
+        """Unlock the directory; safe to call twice."""
         self.final_reports.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def load(self, aggregator: Aggregator) -> bool:
-        """Give a new aggregator the memory that was saved; False where there is none that can be used."""
+        """Restore the saved state to a new aggregator; False if there is none that can be used."""
         document = self._load(aggregator)
         since = document.get(_FINAL_REPORTS) if document is not None else None
         restored = self.final_reports.restore(aggregator, since if isinstance(since, int) else None)
@@ -122,16 +122,16 @@ class StateFile:
         return document
 
     def save(self, aggregator: Aggregator, *, final: bool = False) -> None:
-        """Write the aggregator's memory; a failure is counted and logged, and the old file is taken away.
+        """Write the aggregator's state; a failure is counted and logged, and the old file is removed.
 
-        A snapshot that lags behind published points would let series fall after a crash; without one the exporter
-        starts afresh, with a later start time, which every reader knows how to take. A GPU's energy grows all the time:
-        to keep it would mean to write at every interval of an idle node. It is kept at the end only, and starts afresh
-        after a crash.
+        A snapshot that is older than published points would let series fall after a crash. Without one the exporter
+        starts at zero with a later start time, which every reader can handle. A GPU's energy grows all the time, so
+        storing it would cause a write at every interval of an idle node. It is stored at the end only, and restarts at
+        zero after a crash.
 
         Args:
-            aggregator: Whose memory.
-            final: Nothing is published after this.
+            aggregator: The aggregator.
+            final: Whether this is the last save, after which nothing is published.
         """
         beside = {
             _FINAL_REPORTS: self.final_reports.polled,
@@ -185,7 +185,7 @@ class StateFile:
 
 
 def _serialised(document: snapshot.Document) -> bytes:
-    """The document as JSON; only programs that make up totals beyond 64 bits need the slower writer."""
+    """Format the document as JSON; totals beyond 64 bits, which only faulty programs report, need the slower writer."""
     try:
         return orjson.dumps(document)
     except orjson.JSONEncodeError:
