@@ -55,10 +55,12 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Line:
+    """A line through the newest points; `begin` and `step` are blocks since its start and since a step, 0 for none."""
+
     slope: Floats
     error: Floats
     time_constant: Floats
-    points: Ints
+    begin: Ints
     step: Ints
 
 
@@ -75,12 +77,15 @@ def estimate(values: Floats, since: Ints, *, resolution: Floats, settling: Ints)
     noise, correlation = _noise(values, resolution)
     masked = np.where(np.arange(length) >= since[:, None], values, np.nan)
     short, long = (_line(masked, stride, noise, correlation, resolution) for stride in STRIDES)
-    starts = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
-    start = np.maximum(since, np.maximum(*starts))
-    chosen = _choose(short, long)
-    age = np.where(start > 0, length - start, length).astype(np.int64)
-    quiet = age < np.maximum(settling, LEAST_POINTS)
-    slope = np.where(quiet | ~np.isfinite(chosen.slope), 0.0, chosen.slope)
+    steps = [np.where(line.step > 0, length - line.step, 0) for line in (short, long)]
+    start = np.maximum(since, np.maximum(*steps))
+    least = np.maximum(settling, LEAST_POINTS)
+    ages = [np.minimum(np.where(line.begin > 0, line.begin, length), length - since) for line in (short, long)]
+    # The long line holds while a bend in the short one is too young to judge, unless the bend is a step.
+    crossed = (short.step > 0) & (np.where(long.begin > 0, long.begin, length) > short.step + STRIDES[1])
+    chosen = _choose(_usable(short, ages[0] >= least), _usable(long, (ages[1] >= least) & ~crossed))
+    age = np.minimum(np.where(np.isfinite(chosen.slope), chosen.begin, length), length - start).astype(np.int64)
+    slope = np.where(np.isfinite(chosen.slope), chosen.slope, 0.0)
     recent: Floats = masked[:, -6:] - slope[:, None] * (np.arange(6.0) - 5.0)
     recent = np.where(np.arange(length)[-6:] >= start[:, None], recent, np.nan)
     level = row_medians(recent)
@@ -127,8 +132,8 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resol
     sigma = noise * inflation / np.sqrt(stride) if stride > 1 else noise * inflation
     step = _step(points, noise * np.sqrt(inflation))
     kept = np.where(np.arange(POINTS) >= step[:, None], points, np.nan)
-    step = np.maximum(step, _hinge(kept, noise))
-    kept = np.where(np.arange(POINTS) >= step[:, None], points, np.nan)
+    begin = np.maximum(step, _hinge(kept, noise))
+    kept = np.where(np.arange(POINTS) >= begin[:, None], points, np.nan)
     count = np.isfinite(kept).sum(axis=1)
     slope = theil_sen(kept)
     error = sigma * np.sqrt(12.0 / np.maximum(count.astype(np.float64), 1.0) ** 3)
@@ -137,8 +142,19 @@ def _line(masked: Floats, stride: int, noise: Floats, correlation: Floats, resol
     enough = count >= LEAST_POINTS
     slope, error = np.where(enough, slope, np.nan), np.where(enough, error, np.inf)
     slope, time_constant = _damped(kept, slope, error, count)
-    found = np.where(step > 0, (POINTS - step) * stride, 0)
-    return _Line(slope / stride, error / stride, time_constant * stride, count, found.astype(np.int64))
+    ages = [np.where(first > 0, (POINTS - first) * stride, 0).astype(np.int64) for first in (begin, step)]
+    return _Line(slope / stride, error / stride, time_constant * stride, ages[0], ages[1])
+
+
+def _usable(line: _Line, which: Bools) -> _Line:
+    """The same line without the slopes of other rows."""
+    return _Line(
+        np.where(which, line.slope, np.nan),
+        np.where(which, line.error, np.inf),
+        np.where(which, line.time_constant, np.inf),
+        line.begin,
+        line.step,
+    )
 
 
 def _step(points: Floats, noise: Floats) -> Ints:
@@ -234,7 +250,7 @@ def _choose(short: _Line, long: _Line) -> _Line:
         np.where(use_short, short.slope, long.slope),
         np.where(use_short, short.error, long.error),
         np.where(use_short, short.time_constant, long.time_constant),
-        np.where(use_short, short.points, long.points),
+        np.where(use_short, short.begin, long.begin),
         np.maximum(short.step, long.step),
     )
 
