@@ -36,6 +36,27 @@ class Baseline:
     since: Ints
 
 
+def learn_some(blocks: Blocks, which: Bools, *, below: Bools) -> Baseline:
+    """Learn the usual values of some of the series; the others have none, no first minutes, and one regime.
+
+    Args:
+        blocks: The series.
+        which: Shape (n,).
+        below: Shape (n,), whether lower is worse.
+    """
+    rows, length = blocks.median.shape
+    found = learn(blocks.rows(which), below=below[which])
+    value, opening = np.full(rows, np.nan), np.zeros(rows, dtype=np.bool_)
+    openings, since = np.zeros((rows, length), dtype=np.bool_), np.zeros(rows, dtype=np.int64)
+    value[which], opening[which], openings[which], since[which] = (
+        found.value,
+        found.opening,
+        found.openings,
+        found.since,
+    )
+    return Baseline(value, opening, openings, since)
+
+
 def learn(blocks: Blocks, *, below: Bools) -> Baseline:
     """Learn the usual value of the present regime of each series.
 

@@ -51,8 +51,8 @@ def evaluate(
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
     """
-    learnt = baseline.learn(blocks, below=traits.below)
     own = np.isnan(traits.limit)
+    learnt = baseline.learn_some(blocks, own, below=traits.below)
     limit = np.where(own, traits.baseline_ratio * learnt.value, traits.limit)
     scale = np.where(np.isfinite(limit) & (limit != 0), np.abs(limit), 1.0)
     sign = np.where(traits.below, -1.0, 1.0)
@@ -60,13 +60,13 @@ def evaluate(
     # The first minutes of a process are not its usual speed: they belong to no trend.
     # A gauge that rounds is averaged; a duration has spikes.
     robust = np.where(traits.resolution[:, None] > 0, blocks.mean, blocks.median)
-    values = np.where(own[:, None] & learnt.openings, np.nan, direction * robust)
+    values = np.where(learnt.openings, np.nan, direction * robust)
     offset = row_medians(direction * (blocks.mean - robust)[:, -24:])
     adjusted = values - _load_effect(values, blocks.load)
-    since = np.maximum(np.where(own, learnt.since, 0), _load_step(blocks.load))
+    since = np.maximum(learnt.since, _load_step(blocks.load))
     trend = estimate(adjusted, since, resolution=traits.resolution / scale, settling=traits.settling_blocks)
     target = sign * np.where(np.isfinite(limit), np.sign(limit), np.nan)
-    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~(own & learnt.opening)
+    beyond = (direction[:, 0] * blocks.mean[:, -1] >= target - 1e-9) & ~learnt.opening
     quick = np.minimum(trend.noise, np.maximum(_step_noise(values), RESOLUTION_NOISE * traits.resolution / scale))
     returns = ~own & refilling(values, quick, target)
     trend = replace(
@@ -76,7 +76,7 @@ def evaluate(
         noise=np.where(returns, quick, trend.noise),
     )
     level = np.where(returns, values[:, -1], trend.level) + np.nan_to_num(offset)
-    headroom = np.where(own & learnt.opening, np.nan, target - level)
+    headroom = np.where(learnt.opening, np.nan, target - level)
     passage = first_passage(trend, headroom, beyond, horizons_seconds=horizons_seconds, calibration=calibration)
     return Evaluation(passage, limit, learnt.opening, beyond, trend)
 
@@ -126,7 +126,7 @@ def limit_passed(values: Floats, process: Ints, found: Evaluation, traits: Trait
     own = np.isnan(traits.limit)
     # The limit of a new process is learnt after its first minutes.
     replaced = (process[:, 1:] != process[:, :1]).any(axis=1)
-    silent = own & (found.opening | replaced)
+    silent = found.opening | (own & replaced)
     mean = values.mean(axis=1)
     sign = np.where(traits.below, -1.0, 1.0)
     passed: Bools = (sign * mean >= sign * found.limit - 1e-9 * np.abs(found.limit)) & ~silent
