@@ -83,6 +83,7 @@ class Replica:
         """Start a bridge."""
         if self.site is not None:
             return
+        self.cluster.joined_seconds = self.cluster.clock.seconds
         grouped = self.mode == "group"
         share = Share(self.number, self.count) if self.mode == "sharded" else None
         owner = f"sharded-{self.number}" if self.mode == "sharded" else self.mode

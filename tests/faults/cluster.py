@@ -32,6 +32,9 @@ class Cluster:
         leaderless: Partitions that can be neither read nor written.
         answers: Whether any broker can be reached.
         moves: How keys have moved between partitions.
+        made_seconds: By topic, when it was made.
+        grown_seconds: By topic, when partitions were last added.
+        joined_seconds: When a bridge was last started.
         away_seconds: By partition, when it could last not be reached.
         state: The topic of snapshots.
     """
@@ -45,6 +48,9 @@ class Cluster:
     pending: list[tuple[Key, bytes, bytes]] = field(default_factory=list)
     notes: dict[str, dict[Key, str]] = field(default_factory=lambda: defaultdict(dict))
     moves: Moves = field(default_factory=Moves)
+    made_seconds: dict[str, float] = field(default_factory=dict)
+    grown_seconds: dict[str, float] = field(default_factory=dict)
+    joined_seconds: float = 0.0
     away_seconds: dict[Key, float] = field(default_factory=dict)
     _made: int = 0
 
@@ -56,6 +62,9 @@ class Cluster:
         if topic not in self.ids:
             self._made += 1
             self.ids[topic] = self._made
+            self.made_seconds[topic] = self.clock.seconds
+        else:
+            self.grown_seconds[topic] = self.clock.seconds
         for number in range(partitions):
             self.logs.setdefault((topic, number), [])
 

@@ -186,10 +186,13 @@ class Watcher:
 
         With one replica all totals follow, and with several where the partition was added: that a topic has grown is
         what a replica can know. But a series that missed a point shortly before it moved may be exposed by its former
-        owner for longer than its new one waits.
+        owner for longer than its new one waits; and a bridge that joins cannot see that a young topic has grown.
         """
-        moves, key = self.producers[named[1]].cluster.moves, (DELTAS, self.producers[named[1]].key)
-        if len(self.replicas) == 1 or (key in moves.to_added and key not in moves.uneven):
+        cluster, key = self.producers[named[1]].cluster, (DELTAS, self.producers[named[1]].key)
+        moves, joined = cluster.moves, cluster.joined_seconds
+        young = joined - cluster.made_seconds.get(DELTAS, joined) < self.lifetime_seconds
+        seen = not young or joined < cluster.grown_seconds.get(DELTAS, joined)
+        if len(self.replicas) == 1 or (seen and key in moves.to_added and key not in moves.uneven):
             return False
         return self._excused(named, *(one.number for one in self.replicas))
 

@@ -40,6 +40,7 @@ class RealCluster:
         tag: Ends the names of topics and of the group.
         moves: How keys have moved between partitions.
         ids: By topic that exists, a number that no other topic has had.
+        made_seconds, grown_seconds, joined_seconds: Empty: no bridge that joins is excused.
         away_seconds: Empty: which partitions could not be reached is not known here.
     """
 
@@ -49,6 +50,9 @@ class RealCluster:
     moves: Moves = field(default_factory=Moves)
     ids: dict[str, int] = field(default_factory=dict)
     away_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
+    made_seconds: dict[str, float] = field(default_factory=dict)
+    grown_seconds: dict[str, float] = field(default_factory=dict)
+    joined_seconds: float = 0.0
     _counts: dict[str, int] = field(default_factory=dict)
     _made: int = 0
 
