@@ -13,6 +13,7 @@ from kernelcast.bridge.clock import Clock, SystemClock
 from kernelcast.bridge.compilation import Compilation
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.background import run_on_thread
 from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.expose import http_sd
 from kernelcast.bridge.expose.exposition import Exposition
@@ -203,7 +204,7 @@ class Bridge:
             by_partition=grouped,
             hold_seconds=settings.ttl_floor_seconds,
         )
-        return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock)
+        return Deltas(policy, state, DeltaInstruments(self._instruments.registry), clock, starter=run_on_thread)
 
     def _made_intake(self, dead_letters: DeadLetters, clock: Clock, share: Share | None) -> Intake:
         settings = self._settings

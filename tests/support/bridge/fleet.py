@@ -16,6 +16,7 @@ from tests.support.bridge.list_kafka import ListKafka, ManualClock, Shelf, State
 
 from kernelcast.bridge.delta.deltas import DeltaPolicy, Deltas
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
 from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.expose.formats import text
@@ -164,6 +165,7 @@ class Site:
     state: StateLog | None = None
     deltas: DeltaSettings | None = None
     rules: Rules = DEFAULT_RULES
+    starter: Starter = run_at_once
 
     def __post_init__(self) -> None:
         self.selection = Selection(self.decoder, self.formats)
@@ -181,6 +183,7 @@ class Site:
             StateTopic("group", self.state, self.state.open, now_ns=self.clock.now_ns),
             DeltaInstruments(self.registry),
             self.clock,
+            starter=self.starter,
         )
         parts = IntakeParts(self.kafka, self.selection, self.store, self.shelf, self.instruments, self.clock, totals)
         self.intake = Intake(parts, policy)

@@ -6,6 +6,7 @@ from tests.support.bridge.delta_streams import Delta, sums
 from tests.support.bridge.fleet import LAUNCHES, Site, launches, page, samples
 from tests.support.bridge.list_kafka import ListKafka, ManualClock, StateLog
 
+from kernelcast.bridge.delta.persistence.background import Starter, run_at_once
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.intake.consume import Policy
 
@@ -37,7 +38,7 @@ class Group:
     def __post_init__(self) -> None:
         self.state = StateLog(self.clock)
 
-    def bridge(self, *partitions: int, at_once: int = 1000) -> Site:
+    def bridge(self, *partitions: int, at_once: int = 1000, starter: Starter = run_at_once) -> Site:
         """Start a bridge that is given some partitions."""
         site = Site(
             kafka=ListKafka(
@@ -51,6 +52,7 @@ class Group:
             state=self.state,
             policy=Policy(self.ttl_seconds, grouped=self.grouped),
             deltas=DeltaSettings(snapshot_seconds=10),
+            starter=starter,
         )
         self.bridges.append(site)
         self.give(site, *partitions)

@@ -27,12 +27,12 @@ import structlog
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.columns import PENDING, RESTING
 from kernelcast.bridge.delta.joining import Columns, adopt, alone, fill, precedes
+from kernelcast.bridge.delta.persistence.background import SnapshotReads
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
-from kernelcast.bridge.delta.persistence.state import StateTopic
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.partitions.partition import Key
 from kernelcast.bridge.tables.columns import Int64Array
-from kernelcast.wire.errors import BrokerError, WireError
+from kernelcast.wire.errors import WireError
 
 READ_SECONDS: Final = 10.0
 """Interval between two reads of other replicas' snapshots, and between two writes while a topic has grown recently."""
@@ -54,24 +54,25 @@ class Kept(NamedTuple):
 class Adoption:
     """Finds the former totals of pending rows in other replicas' snapshots. Only the consuming thread uses it."""
 
-    def __init__(self, rows: TotalRows, state: StateTopic, clock: Clock, *, hold_seconds: float) -> None:
+    def __init__(self, rows: TotalRows, reads: SnapshotReads, clock: Clock, *, hold_seconds: float) -> None:
         """Start with nothing pending.
 
         Args:
             rows: The totals.
-            state: The topic to which other replicas write their totals.
+            reads: Read the snapshots of other replicas.
             clock: Schedules the reads.
             hold_seconds: Shortest time after which a former owner has withdrawn a series.
         """
-        self._rows, self._state, self._clock = rows, state, clock
+        self._rows, self._reads, self._clock = rows, reads, clock
         self._hold_ms = round(hold_seconds * 1e3)
         self._due = 0.0
+        self._topics: set[str] = set()
         self._log = structlog.stdlib.get_logger("bridge.delta")
 
     def settle(
         self,
         owned: Mapping[Key, int],
-        others: Iterable[Key],
+        others: Collection[Key],
         topic_ids: Mapping[str, str],
         newest_append_ms: int,
         grown: Collection[int],
@@ -85,29 +86,33 @@ class Adoption:
             newest_append_ms: The newest append time known.
             grown: Numbers of our partitions of topics that have grown.
         """
-        if self._clock.monotonic() < self._due:
-            return
+        found, now_seconds = self._reads.take(), self._clock.monotonic()
         overdue, gapped = self._overdue(newest_append_ms), self._gapped(grown)
-        if not len(overdue) and not len(gapped):
+        if found is None and now_seconds >= self._due and len(overdue) + len(gapped):
+            self._due = now_seconds + READ_SECONDS
+            topic_of = {number: topic for (topic, _), number in owned.items()}
+            numbers = self._rows.columns.partition[np.concatenate([overdue, gapped])]
+            self._topics = {topic_of.get(number, "") for number in numbers.tolist()}
+            self._reads.begin(key for key in others if key[0] in self._topics)
+            found = self._reads.take()
+        if found is None:
             return
-        self._due = self._clock.monotonic() + READ_SECONDS
-        waiting = np.concatenate([overdue, gapped])
-        topic_of = {number: topic for (topic, _), number in owned.items()}
-        topics = {topic_of.get(number, "") for number in self._rows.columns.partition[waiting].tolist()}
-        try:
-            snapshots = self._snapshots([key for key in others if key[0] in topics], topic_ids)
-        except BrokerError as error:
-            self._log.warning("totals of other replicas not read", reason=str(error))
-            return
-        elsewhere = _by_row(self._rows, waiting, snapshots)
-        continued = sum(self._continue(row, elsewhere.get(row, [])) for row in overdue.tolist())
-        continued += sum(self._fill(row, elsewhere.get(row, [])) for row in gapped.tolist())
-        if continued:
-            self._log.info("totals of delta series continued from other replicas", series=continued)
+        # A partition that has been assigned to this bridge since then has been restored, with its totals.
+        present = {key: one for key, one in found.items() if key in others and _of_topic(one, key[0], topic_ids)}
+        read = [number for (topic, _), number in owned.items() if topic in self._topics]
+        self._join(present, *(rows[np.isin(self._rows.columns.partition[rows], read)] for rows in (overdue, gapped)))
 
     def give_up(self, rows: Int64Array) -> None:
         """Expose pending totals, with or without a former total."""
         self._rows.columns.flags[rows] &= np.uint8(255 - PENDING)
+
+    def _join(self, present: Mapping[Key, TotalsSnapshot], overdue: Int64Array, gapped: Int64Array) -> None:
+        """Add the totals of snapshots to rows that wait for them."""
+        elsewhere = _by_row(self._rows, np.concatenate([overdue, gapped]), present.values())
+        continued = sum(self._continue(row, elsewhere.get(row, [])) for row in overdue.tolist())
+        continued += sum(self._fill(row, elsewhere.get(row, [])) for row in gapped.tolist())
+        if continued:
+            self._log.info("totals of delta series continued from other replicas", series=continued)
 
     def _overdue(self, newest_append_ms: int) -> Int64Array:
         """Return pending totals that have waited long enough, except those whose series has ended."""
@@ -145,26 +150,21 @@ class Adoption:
         visits = [one for one in elsewhere if one.get("flags") & PENDING]
         return sum(_filled(self._rows, row, visit) for visit in visits) > 0
 
-    def _snapshots(self, keys: list[Key], topic_ids: Mapping[str, str]) -> list[Columns]:
-        names = {f"{topic}/{number}": topic for topic, number in keys}
-        found = self._state.read(list(names), lambda _one: True) if names else {}
-        present = [
-            snapshot.columns
-            for name, snapshot in found.items()
-            if isinstance(snapshot, TotalsSnapshot)
-            and snapshot.topic_ids.get(names[name]) == topic_ids.get(names[name], snapshot.topic_ids.get(names[name]))
-        ]
-        return [columns for columns in present if len(columns["kind"])]
+
+def _of_topic(snapshot: TotalsSnapshot, topic: str, topic_ids: Mapping[str, str]) -> bool:
+    """Return whether a snapshot is of the present topic of that name, as far as Kafka's ids are known."""
+    written = snapshot.topic_ids.get(topic)
+    return written == topic_ids.get(topic, written)
 
 
-def _by_row(rows: TotalRows, waiting: Int64Array, snapshots: list[Columns]) -> dict[int, list[Kept]]:
+def _by_row(rows: TotalRows, waiting: Int64Array, snapshots: Iterable[TotalsSnapshot]) -> dict[int, list[Kept]]:
     """Return, by row, the totals of its series in snapshots."""
     digests = {rows.columns.digest[row].tobytes(): row for row in waiting.tolist()}
     found: dict[int, list[Kept]] = {}
-    for columns in snapshots:
-        for i, digest in enumerate(map(bytes, columns["digest"])):
+    for snapshot in snapshots:
+        for i, digest in enumerate(map(bytes, snapshot.columns["digest"])):
             if digest in digests:
-                found.setdefault(digests[digest], []).append(Kept(columns, i))
+                found.setdefault(digests[digest], []).append(Kept(snapshot.columns, i))
     return found
 
 

@@ -21,18 +21,13 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.joining import restore
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
-from kernelcast.bridge.delta.persistence.state import StateTopic
+from kernelcast.bridge.delta.persistence.state import StateTopic, name_of
 from kernelcast.bridge.delta.rows import TotalRows
 from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.wire.errors import BrokerError, WireError
 
 ALL: Final = "all"
 """Name of the snapshot of all partitions."""
-
-
-def name_of(key: Key) -> str:
-    """Return the name of the snapshot of one partition."""
-    return f"{key[0]}/{key[1]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
-from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings, name_of
+from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings
 from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
 from kernelcast.bridge.delta.instruments import DeltaInstruments
+from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
 from kernelcast.bridge.delta.persistence.freeze import freeze
 from kernelcast.bridge.delta.persistence.snapshot import TotalsSnapshot
-from kernelcast.bridge.delta.persistence.state import IDENTITY_BYTES, StateTopic
+from kernelcast.bridge.delta.persistence.state import IDENTITY_BYTES, StateTopic, name_of
 from kernelcast.bridge.delta.sequence import Order
 from kernelcast.bridge.delta.settings import DeltaSettings
 from kernelcast.bridge.partitions.partition import Key, Partition
@@ -69,8 +70,24 @@ class Deltas:
         topics: Topics that have had delta points; no message of them may be skipped.
     """
 
-    def __init__(self, policy: DeltaPolicy, state: StateTopic, instruments: DeltaInstruments, clock: Clock) -> None:
-        """Start without partitions."""
+    def __init__(
+        self,
+        policy: DeltaPolicy,
+        state: StateTopic,
+        instruments: DeltaInstruments,
+        clock: Clock,
+        *,
+        starter: Starter = run_at_once,
+    ) -> None:
+        """Start without partitions.
+
+        Args:
+            policy: How totals are kept.
+            state: The topic of snapshots.
+            instruments: Metrics of delta points and snapshots.
+            clock: Schedules snapshots.
+            starter: Runs reads of other replicas' snapshots.
+        """
         settle_ms = round(policy.ttl_seconds * 1e3) if policy.by_partition else 0
         self._policy, self._state, self._instruments, self._clock = policy, state, instruments, clock
         self._totals = Accumulator(
@@ -85,7 +102,8 @@ class Deltas:
             most_age_seconds=policy.settings.snapshot_max_age_seconds,
         )
         self._kept_ms = max(0, round((policy.settings.snapshot_max_age_seconds - policy.ttl_seconds) * 1e3))
-        self._adoption = Adoption(self._totals.rows, state, clock, hold_seconds=policy.hold_seconds)
+        reads = SnapshotReads(state.apart(), starter)
+        self._adoption = Adoption(self._totals.rows, reads, clock, hold_seconds=policy.hold_seconds)
         self._others: frozenset[Key] = frozenset()
         self._grown: frozenset[int] = frozenset()
         self._owned: dict[Key, int] = {}

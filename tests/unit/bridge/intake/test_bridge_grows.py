@@ -1,6 +1,6 @@
 """A topic that grows while several bridges of a group run: a series moves from one bridge's partition to another's."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -254,6 +254,20 @@ def test_a_total_waits_while_the_snapshots_of_other_replicas_cannot_be_read() ->
     group.state.answers = True
     group.live(11, AFTER)
     assert group.shown(second, ORDERS) == group.sold
+    assert group.drops == []
+
+
+def test_a_bridge_goes_on_reading_messages_while_snapshots_of_other_replicas_are_read() -> None:
+    group, _, _ = growing(seconds_before=400)
+    reads: list[Callable[[], None]] = []
+    grow(group, NEW)
+    third = group.bridge(NEW, starter=reads.append)
+    group.live(HELD_SECONDS + 20, AFTER)
+    assert (group.shown(third), group.shown(third, ORDERS)) == ({"gemm": 498}, {})
+    (read,) = reads
+    read()
+    group.live(2, AFTER)
+    assert (group.shown(third), group.shown(third, ORDERS)) == ({"gemm": 500}, {"gemm": 500})
     assert group.drops == []
 
 

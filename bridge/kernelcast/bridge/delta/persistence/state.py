@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import structlog
 from confluent_kafka import OFFSET_BEGINNING
 
-from kernelcast.bridge.delta.persistence.snapshot import SnapshotPart, TotalsSnapshot, load
+from kernelcast.bridge.delta.persistence.snapshot import Key, SnapshotPart, TotalsSnapshot, load
 from kernelcast.runtime.kafka.producer import DeliveryListener
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError
@@ -82,6 +82,11 @@ class _Writing:
     others: set[bytes] = field(default_factory=set)
 
 
+def name_of(key: Key) -> str:
+    """Return the name of the snapshot of one partition."""
+    return f"{key[0]}/{key[1]}"
+
+
 class StateTopic:
     """Writes and reads the snapshots of one owner: a consumer group, or all replicas of a mode without one.
 
@@ -109,6 +114,10 @@ class StateTopic:
         self._partitions = 0
         self._known: dict[str, _Writing] = {}
         self._log = structlog.stdlib.get_logger("bridge.delta.state")
+
+    def apart(self) -> "StateTopic":
+        """Return another object for the same snapshots, which another thread may use."""
+        return StateTopic(self._owner, self._producer, self._open_reader, now_ns=self._now_ns)
 
     def write(self, what: str, snapshot: TotalsSnapshot, settled: Callable[[str | None], None]) -> int:
         """Queue a snapshot; it replaces the one before the last.

@@ -1,0 +1,59 @@
+"""Reads snapshots of other replicas while the consuming thread goes on reading messages."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from kernelcast.bridge.delta.persistence.snapshot import Key, TotalsSnapshot
+from kernelcast.bridge.delta.persistence.state import StateTopic, name_of
+from kernelcast.wire.errors import BrokerError
+
+Starter = Callable[[Callable[[], None]], None]
+"""Runs a function, at once or on another thread."""
+
+
+def run_at_once(function: Callable[[], None]) -> None:
+    """Run a function and wait for it."""
+    function()
+
+
+def run_on_thread(function: Callable[[], None]) -> None:
+    """Run a function on a thread of its own."""
+    threading.Thread(target=function, name="delta-snapshots", daemon=True).start()
+
+
+class SnapshotReads:
+    """Reads snapshots, one read at a time. The consuming thread starts a read and takes its result later."""
+
+    def __init__(self, state: StateTopic, starter: Starter) -> None:
+        """Start without a read.
+
+        Args:
+            state: The topic of snapshots; no other thread uses this object.
+            starter: Runs a read.
+        """
+        self._state, self._starter = state, starter
+        self._running = False
+        self._found: dict[Key, TotalsSnapshot] | None = None
+        self._log = structlog.stdlib.get_logger("bridge.delta")
+
+    def begin(self, keys: Iterable[Key]) -> None:
+        """Start to read the snapshots of partitions, unless a read is running."""
+        if not self._running:
+            self._running, wanted = True, {name_of(key): key for key in keys}
+            self._starter(lambda: self._read(wanted))
+
+    def take(self) -> dict[Key, TotalsSnapshot] | None:
+        """Return the snapshots of a read that has ended since the last call; None if none has, or if it failed."""
+        found, self._found = self._found, None
+        return found
+
+    def _read(self, wanted: dict[str, Key]) -> None:
+        try:
+            found = self._state.read(list(wanted), lambda _one: True) if wanted else {}
+            self._found = {wanted[name]: one for name, one in found.items() if isinstance(one, TotalsSnapshot)}
+        except BrokerError as error:
+            self._log.warning("totals of other replicas not read", reason=str(error))
+        finally:
+            self._running = False
