@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.straggler_peers import PEERS
-from benchmarks.predictor.straggler_simulation import KINDS, simulate
-from benchmarks.predictor.straggler_tables import text
-from benchmarks.predictor.straggler_traces import Trace, files, read
+from benchmarks.predictor.traces.peers import PEERS
+from benchmarks.predictor.traces.reading import Trace, files, read
+from benchmarks.predictor.traces.simulation import KINDS, simulate
+from benchmarks.predictor.traces.tables import text
 from numpy.typing import NDArray
 
 from kernelcast.predictor.peers import PeerDetector, Shares, WorkerFinding

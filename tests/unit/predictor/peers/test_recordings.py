@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.straggler_traces import read
 from benchmarks.predictor.stragglers import detect, run, table
+from benchmarks.predictor.traces.reading import read
 from tests.service.require import shared_data
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from benchmarks.predictor.straggler_transfers import transfer_times
+from benchmarks.predictor.traces.transfers import transfer_times
 from numpy.typing import NDArray
 
 from kernelcast.predictor.peers import Links, PeerGroups, PeerStep

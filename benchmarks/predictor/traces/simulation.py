@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from benchmarks.predictor.straggler_traces import Trace
+from benchmarks.predictor.traces.reading import Trace
 from numpy.typing import NDArray
 
 from kernelcast.predictor.peers import Links, PeerStep

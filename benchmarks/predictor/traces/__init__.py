@@ -1,0 +1,1 @@
+"""Recorded and simulated traces of training jobs, for the benchmark of stragglers."""
