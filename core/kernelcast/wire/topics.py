@@ -76,7 +76,7 @@ BASELINES = Topic(
 STATE = Topic(
     "kernelcast.state",
     "service + partition",
-    "snapshot with the offset up to which it is valid",
+    "snapshot with the offset it stands at",
     "compact",
     "for a quick restart",
     # A restart reads all of it, and Kafka does not compact the segment being written: by default 1 GiB or seven days.
