@@ -4,7 +4,8 @@ A detection inside a window earns up to 1, the more the earlier; of several in o
 detection outside costs the more, the farther it is behind the last window. A window without a detection costs a
 penalty. The sums are normalised so that a detector without detections has 0 and a perfect one 100.
 
-Source: Lavin and Ahmad, "Evaluating Real-time Anomaly Detection Algorithms - the Numenta Anomaly Benchmark", ICMLA 2015.
+Source: Lavin and Ahmad, "Evaluating Real-time Anomaly Detection Algorithms - the Numenta Anomaly Benchmark",
+ICMLA 2015.
 """
 
 from collections.abc import Sequence

@@ -69,7 +69,8 @@ class AnomalyDetector:
         self._settings = settings or AnomalySettings()
         intervals = _DAY_SECONDS / np.asarray(interval_seconds, np.float64)
         scale = np.log10(np.maximum(intervals, 1) / self._settings.false_alarms_per_day)
-        self._scale: Float32s = np.broadcast_to(scale, (rows,)).astype(np.float32)
+        self._scale: Float32s = np.broadcast_to(scale, (rows,)).astype(np.float32)  # -log10 of a probability at score 1
+        self._intervals_per_day: Float32s = np.broadcast_to(intervals, (rows,)).astype(np.float32)
         seasons = np.broadcast_to(np.asarray(season, np.int64), (rows,))
         self._seasons = grouped(seasons, self._settings)
         self._season: Float32s = seasons.astype(np.float32)
@@ -129,11 +130,12 @@ class AnomalyDetector:
 
     def _step_block(self, rows: slice, interval: Interval, weight: Float32s) -> tuple[Float32s, Float32s]:
         """Score and onset of a block of series."""
-        evidence, signed = self._evidence.gather(rows, interval)
-        scale = self._scale[rows]
+        evidence, peaks = self._evidence.gather(rows, interval)
+        learnt = np.minimum(interval.count / self._intervals_per_day[rows], 1)
+        scale = self._scale[rows] * (1 + np.float32(self._settings.first_day) * (1 - learnt))
         score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale)
         self._describe(rows, evidence)
-        self._evidence.learn(rows, interval, signed, weight)
+        self._evidence.learn(rows, interval, peaks, weight)
         return score, onset
 
     def _describe(self, rows: slice, evidence: Evidence) -> None:

@@ -10,14 +10,13 @@ from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.levels import FEATURES, JUMP, SEASON, SHIFT, Levels
 from kernelcast.predictor.anomalies.runs import RunModel
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.anomalies.tails import TailModel
+from kernelcast.predictor.anomalies.tails import Peaks, TailModel
 
 Floats: TypeAlias = NDArray[np.float64]
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
 Bools: TypeAlias = NDArray[np.bool_]
 
-_CYCLES: Final = 2  # seasons until deviations from the profile count
 _LARGEST_MISSING_RARITY: Final = 1.3  # per interval: four in a row are needed however reliable the series was
 _LARGEST_CONSTANT_RARITY: Final = 0.4
 
@@ -44,7 +43,8 @@ class Interval:
 
     def unchanged(self) -> Bools:
         """Where the value equals the one before."""
-        return self.known & (self.values == self.latest)
+        unchanged: Bools = self.known & (self.values == self.latest)
+        return unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,60 +75,55 @@ class EvidenceModel:
         self._missing = RunModel(rows, _LARGEST_MISSING_RARITY)
         self._constant = RunModel(rows, _LARGEST_CONSTANT_RARITY)
 
-    def gather(self, rows: slice, interval: Interval) -> tuple[Evidence, Float32s]:
-        """The evidence of an interval, and the features that `learn` takes afterwards.
+    def gather(self, rows: slice, interval: Interval) -> tuple[Evidence, list[Peaks]]:
+        """The evidence of an interval, and the peaks that `learn` takes afterwards.
 
         Args:
             rows: Which series.
             interval: Their newest interval.
         """
-        signed = _both_signs(self.levels.features(rows, interval.values, interval.count))
         smallest = self.levels.smallest(rows)
-        every, new = self._tails.surprise(rows, signed, smallest, interval.count)
+        peaks = [self._tails.peaks(rows, self.levels.features(rows, interval.values, interval.count))]
+        every, new = self._tails.surprise(peaks[0], smallest, interval.count)
         if interval.deviation is not None:
-            more = self._season_tails.surprise(rows, _both_signs(interval.deviation[None]), smallest, interval.count)
-            ready = (interval.season > 1) & (interval.count >= _CYCLES * interval.season)
+            peaks.append(self._season_tails.peaks(rows, interval.deviation[None]))
+            more = self._season_tails.surprise(peaks[1], smallest, interval.count)
+            ready = (interval.season > 1) & (interval.count >= self._settings.cycles * interval.season)
             every, new = (np.concatenate([a, b * ready], axis=1) for a, b in zip((every, new), more, strict=True))
-        every *= interval.known
-        new *= interval.known
         warm = interval.count >= self._settings.warm_up
-        missing = self._missing.surprise(rows, ~interval.known) * warm
-        constant = self._constant.surprise(rows, interval.unchanged()) * warm
-        return _strongest(every * warm, new * warm, missing, constant), signed
+        missing = self._missing.surprise(rows, ~interval.known & warm)
+        constant = self._constant.surprise(rows, interval.unchanged() & warm)
+        usable = interval.known & warm
+        return _strongest(every * usable, new * usable, missing, constant), peaks
 
-    def learn(self, rows: slice, interval: Interval, signed: Float32s, weight: Float32s) -> None:
+    def learn(self, rows: slice, interval: Interval, peaks: list[Peaks], weight: Float32s) -> None:
         """Move all models on.
 
         Args:
             rows: Which series.
             interval: Their newest interval.
-            signed: From `gather`.
+            peaks: From `gather`.
             weight: Shape (n,), factor on learning, 0 where the value is missing.
         """
         count, known = interval.count, interval.known.astype(np.float32)
         self.levels.learn(rows, interval.values, count, known, weight)
-        self._tails.learn(rows, signed, count, weight)
+        self._tails.learn(rows, peaks[0], count, weight)
         if interval.deviation is not None:
             since = count - interval.season
             seasonal = weight * ((since >= 0) & (interval.season > 1))
-            self._season_tails.learn(rows, _both_signs(interval.deviation[None]), np.maximum(since, 0), seasonal)
+            self._season_tails.learn(rows, peaks[1], np.maximum(since, 0), seasonal)
         self._missing.learn(rows, ~interval.known, count, np.ones_like(count))
         self._constant.learn(rows, interval.unchanged(), count, weight)
-
-
-def _both_signs(features: Float32s) -> Float32s:
-    """Features and their negatives; (k, n) becomes (2, k, n)."""
-    return np.stack([features, -features])
 
 
 def _strongest(every: Float32s, new: Float32s, missing: Float32s, constant: Float32s) -> Evidence:
     """Merge the evidence of all features, each of shape (2, k, n), and of both runs, (n,)."""
     runs = np.maximum(missing, constant)
-    most_every, most_new = every.max(axis=(0, 1)), new.max(axis=(0, 1))
+    sides = new.reshape(2 * new.shape[1], -1)
+    most_every, most_new = every.reshape(sides.shape).max(axis=0), sides.max(axis=0)
     direction, kind = np.zeros((2, len(runs)), np.int8)
     rows = np.flatnonzero(most_new > 0)
-    sides = new[:, :, rows].reshape(2 * new.shape[1], len(rows))
-    at = sides.argmax(axis=0)
+    at = sides[:, rows].argmax(axis=0)
     sign, feature = np.divmod(at, new.shape[1])
     direction[rows] = 1 - 2 * sign
     jumps = every[sign, JUMP, rows] > 0

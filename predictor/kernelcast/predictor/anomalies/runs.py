@@ -35,8 +35,10 @@ class RunModel:
     def surprise(self, rows: slice, event: Bools) -> Float32s:
         """-log10 of the probability of the run that the event continues; 0 without the event. Shapes (n,)."""
         run = (self._run[rows] + 1) * event
-        rarity: Float32s = run * np.abs(np.log10(np.maximum(self._share[rows], self._least_share)))
-        return np.where(run > _RECORD_FACTOR * self._longest[rows] + 1, rarity, np.float32(0))
+        rarity = np.zeros_like(run)
+        long = np.flatnonzero(run > _RECORD_FACTOR * self._longest[rows] + 1)
+        rarity[long] = run[long] * np.abs(np.log10(np.maximum(self._share[rows][long], self._least_share)))
+        return rarity
 
     def learn(self, rows: slice, event: Bools, count: Float32s, weight: Float32s) -> None:
         """Take the newest interval. A run is learnt when it has ended, so that a fault does not excuse itself.

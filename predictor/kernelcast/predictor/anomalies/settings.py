@@ -13,7 +13,9 @@ class AnomalySettings:
         smallest_ratio: A deviation below this share of the level never counts; 0 makes the score independent of
             the zero point of the unit.
         warm_up: Values before the first score above 0.
-        notice: Score at which an episode opens. Its onset is below 1 until somebody should act.
+        first_day: The bar is higher by this share at the first value, and falls to its height within a day.
+        cycles: Seasons that a series must have had before deviations from its profile count.
+        notice: Score at which an episode opens; its onset is then below 1.
         hysteresis: An episode goes on while the score is at least this.
         calm: An episode ends after this many rows below `hysteresis`.
         refractory: Rows after an onset in which no other onset is reported; the score stays visible.
@@ -22,7 +24,7 @@ class AnomalySettings:
             excursion that was seen before is normal for the series.
         record_decay: Share of a record that is forgotten per row.
         fast: Weight of the level from which jumps are measured.
-        short: Weight of the mean that is compared with the slow level: three observations make up half of it.
+        short: Weight of the mean that is compared with the slow level; three values after a step it has moved by 42 %.
         slow: Weight of the slow level.
         seasonal_short: Weight of the mean of deviations from the season.
         frozen: Factor on all learning inside an episode.
@@ -32,6 +34,8 @@ class AnomalySettings:
     false_alarms_per_day: float = 0.02
     smallest_ratio: float = 0.02
     warm_up: int = 100
+    first_day: float = 0.5
+    cycles: int = 3
     notice: float = 0.75
     hysteresis: float = 0.5
     calm: int = 12

@@ -1,14 +1,15 @@
 """Tail probabilities of features, learnt online: peaks over a quantile with a generalised Pareto tail.
 
 How rare a value is follows from the past of the same feature of the same series, so that heavy tails, bursts and
-autocorrelation raise the bar by themselves: the tail's scale and shape come from the excesses over a high quantile, and
-its rate from the *clusters* of excesses, so that a slow feature, which stays above its quantile for long, is not counted
-once per row.
+autocorrelation raise the bar by themselves. The tail's scale and shape come from the excesses over a high quantile. Its
+rate comes from the *clusters* of excesses, so that a slow feature, which stays above its quantile for long, is not
+counted once per row. A record is updated when a cluster has ended: a slow rise does not excuse itself.
 
 Source: Siffer et al., "Anomaly Detection in Streams with Extreme Value Theory", KDD 2017 (there with a batch fit;
 here with moments); Leadbetter, "On a basis for peaks over threshold modeling", 1991 (clusters).
 """
 
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from kernelcast.predictor.anomalies.settings import AnomalySettings
 
 Float32s: TypeAlias = NDArray[np.float32]
 Bools: TypeAlias = NDArray[np.bool_]
+Ints: TypeAlias = NDArray[np.int64]
 
 _EARLY: Final = 30  # rows in which the largest value so far serves as the quantile
 _QUANTILE_WEIGHT: Final = 1 / 3000
@@ -28,104 +30,152 @@ _SHAPE_PRIOR: Final = 0.15
 _SHAPE_PRIOR_COUNT: Final = 40.0
 _SEEN: Final = 20
 _SHAPE_LIMITS: Final = (0.02, 0.6)
+_SCALE_SHARE: Final = 0.25  # of the smallest deviation that matters: the smallest scale of a tail
+_CLUSTER_PRIOR: Final = 200  # values that the first rate of clusters counts for
+_LARGEST_RATIO: Final = np.float32(1e9)
+_EARLY_EXCESS: Final = np.float32(0.3)  # of the largest value: the first guess of the mean excess
 _TINY: Final = np.float32(1e-30)
 
 
-class TailModel:
-    """Upper tails of `features` and of their negatives, per series; arrays of shape (2, features, rows).
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """Excesses of a block of series over their quantiles.
 
-    Invariant: all state is float32 and has the scale of the feature or none.
+    Attributes:
+        start: The block's first series.
+        signed: Shape (2, features, n): the features and their negatives.
+        above: Shape (2 * features, n), where there is an excess.
+        side: Shape (peaks,), row of `above`: feature, or number of features + feature for the negative.
+        row: Shape (peaks,), series within the block.
+        excess: Shape (peaks,), above 0.
+    """
+
+    start: int
+    signed: Float32s
+    above: Bools
+    side: Ints
+    row: Ints
+    excess: Float32s
+
+
+class TailModel:
+    """Upper tails of `features` and of their negatives, per series; state of shape (2 * features, rows).
+
+    Invariant: all state is float32 and has the unit of the feature or none.
     """
 
     def __init__(self, features: int, rows: int, settings: AnomalySettings) -> None:
-        self._settings = settings
+        self._features = features
+        self._margin = np.float32(1 + settings.record_margin)
+        self._keep = np.float32(1 - settings.record_decay)
         self._above_share = np.float32(1 - settings.quantile)
-        self.quantile: Float32s = np.zeros((2, features, rows), np.float32)
-        self.excess: Float32s = np.zeros((2, features, rows), np.float32)
-        self.record: Float32s = np.zeros((2, features, rows), np.float32)
-        self.shape: Float32s = np.full((features, rows), 2.0, np.float32)  # mean squared excess by squared mean
-        self.clusters: Float32s = np.full((features, rows), self._above_share / 2, np.float32)
-        self.above: Bools = np.zeros((2, features, rows), np.bool_)
+        sides = 2 * features
+        self._quantile: Float32s = np.zeros((sides, rows), np.float32)
+        self._excess: Float32s = np.zeros((sides, rows), np.float32)
+        self._record: Float32s = np.zeros((sides, rows), np.float32)
+        self._pending: Float32s = np.zeros((sides, rows), np.float32)  # largest of the present cluster
+        self._above: Bools = np.zeros((sides, rows), np.bool_)
+        self._shape: Float32s = np.full((features, rows), 2.0, np.float32)  # mean squared excess by squared mean
+        self._clusters: Float32s = np.full((features, rows), self._above_share / 2, np.float32)
 
-    def surprise(self, rows: slice, signed: Float32s, smallest: Float32s, count: Float32s) -> tuple[Float32s, Float32s]:
+    def peaks(self, rows: slice, features: Float32s) -> Peaks:
+        """Find the excesses of the features, shape (features, n)."""
+        signed = np.concatenate([features, -features])
+        quantile = self._quantile[:, rows]
+        above = signed > quantile
+        side, row = np.divmod(np.flatnonzero(above), signed.shape[1])
+        excess = signed[side, row] - quantile[side, row]
+        return Peaks(rows.start, signed, above, side, row, excess)
+
+    def surprise(self, peaks: Peaks, smallest: Float32s, count: Float32s) -> tuple[Float32s, Float32s]:
         """How improbable the features are, as -log10 of the probability per row.
 
         Args:
-            rows: Which series.
-            signed: Shape (2, features, n): the features and their negatives.
+            peaks: Of a block of series.
             smallest: Shape (n,), the smallest deviation that matters.
             count: Shape (n,), values that the series has had before.
 
         Returns:
-            The same for every excess over the quantile, and for new records alone; 0 elsewhere. Shape of `signed`.
+            The same for every peak, and for new records alone; 0 elsewhere. Shape (2, features, n).
         """
-        every = np.zeros_like(signed)
-        quantile = self.quantile[:, :, rows]
-        candidate = (signed > quantile) & (signed > smallest)
-        sign, feature, row = np.nonzero(candidate)
-        value = signed[sign, feature, row]
-        scale = np.maximum(self.excess[:, :, rows][sign, feature, row], smallest[row]) + _TINY
-        shape = self._tail_shape(self.shape[:, rows][feature, row], self._above_share * count[row])
-        excess = value - quantile[sign, feature, row]
-        ratio = excess / (scale * (1 - shape))
-        cluster_rate = self.clusters[:, rows][feature, row]
-        rarity = np.log10(1 + shape * ratio) / shape - np.log10(cluster_rate)
-        every[sign, feature, row] = rarity
-        new = np.zeros_like(signed)
-        fresh = value > self.record[:, :, rows][sign, feature, row] * (1 + self._settings.record_margin)
-        new[sign[fresh], feature[fresh], row[fresh]] = rarity[fresh]
-        return every, new
+        every, new = np.zeros((2, *peaks.signed.shape), np.float32)
+        value = peaks.signed[peaks.side, peaks.row]
+        chosen = np.flatnonzero(value > smallest[peaks.row])
+        side, row, value = peaks.side[chosen], peaks.row[chosen], value[chosen]
+        feature, series = side % self._features, row + peaks.start
+        scale = np.maximum(self._excess[side, series], _SCALE_SHARE * smallest[row]) + _TINY
+        shape = _tail_shape(self._shape[feature, series], self._above_share * count[row])
+        ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), _LARGEST_RATIO)
+        rarity = np.log10(1 + shape * ratio) / shape - np.log10(self._clusters[feature, series])
+        every[side, row] = rarity
+        new[side, row] = np.where(value > self._margin * self._record[side, series], rarity, np.float32(0))
+        return every.reshape(2, self._features, -1), new.reshape(2, self._features, -1)
 
-    def learn(self, rows: slice, signed: Float32s, count: Float32s, weight: Float32s) -> None:
+    def learn(self, rows: slice, peaks: Peaks, count: Float32s, weight: Float32s) -> None:
         """Move the tails on.
 
         Args:
             rows: Which series.
-            signed: Shape (2, features, n).
+            peaks: The peaks of these series.
             count: Shape (n,), values that the series has had before; 0 where the feature is not there yet.
             weight: Shape (n,), 0 where nothing is to be learnt, 1 for full speed.
         """
-        quantile, mean, record = self.quantile[:, :, rows], self.excess[:, :, rows], self.record[:, :, rows]
-        above = signed > quantile
-        self._learn_clusters(rows, above, count, weight)
-        self._learn_excesses(rows, signed, above, count, weight * (count >= _EARLY))
+        self._learn_records(rows, peaks, weight)
+        self._learn_clusters(rows, peaks.above, count, weight)
+        quantile, mean = self._quantile[:, rows], self._excess[:, rows]
         rate = np.maximum(np.float32(_QUANTILE_WEIGHT), 1 / (count + 10)) * weight / self._above_share
-        quantile += rate * np.maximum(mean, _TINY) * (above - self._above_share)
-        np.maximum(record * np.float32(1 - self._settings.record_decay), signed, out=record, where=weight > 0)
+        quantile += (peaks.above - self._above_share) * rate * np.maximum(mean, _TINY)
+        self._learn_excesses(peaks, count, weight * (count >= _EARLY))
         early = np.flatnonzero((count < _EARLY) & (weight > 0))
         if len(early):
-            largest = record[:, :, early]
-            quantile[:, :, early] = largest
-            mean[:, :, early] = 0.3 * np.abs(largest)
+            record = self._record[:, rows]
+            largest = np.maximum(record[:, early], peaks.signed[:, early])
+            record[:, early] = quantile[:, early] = largest
+            mean[:, early] = _EARLY_EXCESS * np.abs(largest)
+
+    def _learn_records(self, rows: slice, peaks: Peaks, weight: Float32s) -> None:
+        """A cluster's largest value becomes a record when the cluster has ended."""
+        learnt = weight > 0
+        before, record = self._above[:, rows], self._record[:, rows]
+        record *= self._keep
+        side, row = np.divmod(np.flatnonzero(before & ~peaks.above & learnt), peaks.signed.shape[1])
+        series = row + peaks.start
+        self._record[side, series] = np.maximum(self._record[side, series], self._pending[side, series])
+        side, row = peaks.side, peaks.row
+        series = row + peaks.start
+        old = self._pending[side, series]
+        largest = np.maximum(old * before[side, row], peaks.signed[side, row])
+        self._pending[side, series] = np.where(learnt[row], largest, old)
 
     def _learn_clusters(self, rows: slice, above: Bools, count: Float32s, weight: Float32s) -> None:
         """Share of rows on which a feature rises above its quantile, mean of both sides."""
-        starts = (above & ~self.above[:, :, rows]).sum(axis=0, dtype=np.float32) / 2
-        np.copyto(self.above[:, :, rows], above, where=weight > 0)
-        clusters = self.clusters[:, rows]
-        clusters += np.maximum(np.float32(_CLUSTER_WEIGHT), 1 / (count + 200)) * weight * (starts - clusters)
+        before = self._above[:, rows]
+        starts = (above & ~before).reshape(2, self._features, -1).sum(axis=0, dtype=np.float32) / 2
+        np.copyto(before, above, where=weight > 0)
+        clusters = self._clusters[:, rows]
+        clusters += np.maximum(np.float32(_CLUSTER_WEIGHT), 1 / (count + _CLUSTER_PRIOR)) * weight * (starts - clusters)
 
-    def _learn_excesses(self, rows: slice, signed: Float32s, above: Bools, count: Float32s, weight: Float32s) -> None:
-        """Mean and shape of excesses, on the rows that have one."""
-        sign, feature, row = np.nonzero(above & (weight > 0))
-        mean = self.excess[:, :, rows][sign, feature, row]
-        excess = signed[sign, feature, row] - self.quantile[:, :, rows][sign, feature, row]
-        excess = np.minimum(excess, _LARGEST_EXCESS * np.maximum(mean, _TINY))
+    def _learn_excesses(self, peaks: Peaks, count: Float32s, weight: Float32s) -> None:
+        """Mean and shape of excesses, of the series that have one."""
+        chosen = np.flatnonzero(weight[peaks.row] > 0)
+        side, row = peaks.side[chosen], peaks.row[chosen]
+        feature, series = side % self._features, row + peaks.start
+        mean = self._excess[side, series]
+        excess = np.minimum(peaks.excess[chosen], _LARGEST_EXCESS * np.maximum(mean, _TINY))
         seen = self._above_share * count[row]
         step = np.maximum(np.float32(_EXCESS_WEIGHT), 1 / (seen + _SEEN)) * weight[row]
         moved = mean + step * (excess - mean)
-        self.excess[:, :, rows][sign, feature, row] = moved
-        shape = self.shape[:, rows][feature, row]
+        self._excess[side, series] = moved
+        shape = self._shape[feature, series]
         relative = excess / np.maximum(moved, _TINY)
-        self.shape[:, rows][feature, row] = shape + step * (relative * relative - shape)
+        self._shape[feature, series] = shape + step * (relative * relative - shape)
 
-    @staticmethod
-    def _tail_shape(squares: Float32s, seen: Float32s) -> Float32s:
-        """The tail's shape by moments: 0 is exponential, 0.33 that of Student's t with three degrees.
 
-        With few excesses `seen` it is drawn towards the prior.
-        """
-        raw = 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
-        least, most = _SHAPE_LIMITS
-        drawn = (raw * seen + _SHAPE_PRIOR * _SHAPE_PRIOR_COUNT) / (seen + _SHAPE_PRIOR_COUNT)
-        return np.clip(drawn, least, most).astype(np.float32)
+def _tail_shape(squares: Float32s, seen: Float32s) -> Float32s:
+    """The tail's shape by moments: 0 is exponential, 0.33 that of Student's t with three degrees.
+
+    With few excesses `seen` it is drawn towards the prior.
+    """
+    raw = 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
+    drawn = (raw * seen + _SHAPE_PRIOR * _SHAPE_PRIOR_COUNT) / (seen + _SHAPE_PRIOR_COUNT)
+    return np.clip(drawn, *_SHAPE_LIMITS).astype(np.float32)
