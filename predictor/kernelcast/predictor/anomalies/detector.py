@@ -23,14 +23,14 @@ Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
 Bools: TypeAlias = NDArray[np.bool_]
 
-_BLOCK_ROWS: Final = 8192  # what a block of rows needs fits into the processor's cache
+_BLOCK_ROWS: Final = 8192  # the arrays of such a block fit into the processor's cache
 _DAY_SECONDS: Final = 86_400.0
 _SHIFT_AGE: Final = 3  # rows after which a spike that has not gone is a level shift
 
 
 @dataclass(frozen=True, slots=True)
 class AnomalyStep:
-    """What the detector says of one interval; each of shape (n,).
+    """Result of one interval; each of shape (n,).
 
     Attributes:
         score: float64, 0 or more; 1 means act. Stays at 1 or more while a value is off.

@@ -41,8 +41,8 @@ class Episodes:
 
         Args:
             rows: Which series.
-            every: Shape (n,), the score of what the series has now.
-            new: Shape (n,), the same where it exceeds what the series has shown before; else 0.
+            every: Shape (n,), the score of the present evidence.
+            new: Shape (n,), the same where it exceeds all earlier evidence of the series; else 0.
 
         Returns:
             The published score, which stays at least 1 within an acute episode while the value is off; the onset.

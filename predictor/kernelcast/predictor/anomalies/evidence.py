@@ -42,18 +42,18 @@ class Interval:
     season: Float32s
 
     def unchanged(self) -> Bools:
-        """Where the value equals the one before."""
+        """Return the series whose value equals the one before."""
         unchanged: Bools = self.known & (self.values == self.latest)
         return unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """How improbable an interval is, as -log10 of the probability; shapes (n,).
+    """Improbability of an interval, -log10 of its probability; shapes (n,).
 
     Attributes:
-        every: Of what the series has now.
-        new: The same where it exceeds what the series has shown before; else 0.
+        every: Of the present values.
+        new: The same where it exceeds all earlier evidence of the series; else 0.
         direction: int8, the sign of the strongest evidence; 0 for missing and constant values.
         kind: int8, the `AnomalyKind` of the strongest evidence.
     """

@@ -53,7 +53,7 @@ class Levels:
         return np.maximum(level * self._settings.smallest_ratio, level * 1e-12).astype(np.float32)
 
     def expected(self, rows: slice) -> Floats:
-        """Shape (n,), the fast level: what a missing value is replaced with."""
+        """Shape (n,), the fast level, which replaces a missing value."""
         return self._fast[rows]
 
     def learn(self, rows: slice, values: Floats, count: Float32s, known: Float32s, weight: Float32s) -> None:

@@ -1,4 +1,4 @@
-"""Seasonal profiles: what a series is at the same time of day, or of week, on average."""
+"""Seasonal profiles: the mean of a series at each time of the day, or of the week."""
 
 from typing import Final, TypeAlias
 

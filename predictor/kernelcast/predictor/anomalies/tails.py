@@ -88,7 +88,7 @@ class TailModel:
         return Peaks(rows.start, signed, above, side, row, excess)
 
     def surprise(self, peaks: Peaks, smallest: Float32s, count: Float32s) -> tuple[Float32s, Float32s]:
-        """How improbable the features are, as -log10 of the probability per row.
+        """Improbability of the features, -log10 of the probability per row.
 
         Args:
             peaks: Of a block of series.

@@ -37,7 +37,9 @@ def test_silence_scores_0_and_the_first_row_of_every_window_100(profile: Profile
     perfect = [detections(500), detections(), detections(200, 400)]
     assert score(files, silent, 1.0, profile) == 0.0
     assert score(files, perfect, 1.0, profile) == pytest.approx(100.0)
-    assert best(files, perfect, profile) == (1.0, pytest.approx(100.0))
+    threshold, highest = best(files, perfect, profile)
+    assert threshold == 1.0
+    assert highest == pytest.approx(100.0)
 
 
 @pytest.mark.parametrize("profile", PROFILES)
