@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor import passage_run
+from benchmarks.predictor.breaches import passage_run
+from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.reliability import Claims, draw_claims, reliability
 from benchmarks.predictor.simulation.generate import PER_CLASS, generate
 from benchmarks.predictor.simulation.scenario import CONTENTION, DRIFTS, NEGATIVES, Scenarios
 

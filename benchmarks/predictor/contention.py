@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from benchmarks.predictor import passage_run
+from benchmarks.predictor.breaches import passage_run
+from benchmarks.predictor.breaches.detection import score
+from benchmarks.predictor.breaches.rules_of_thumb import RULES
 from benchmarks.predictor.degradation import OURS, SEEDS
-from benchmarks.predictor.detection import score
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.rules_of_thumb import RULES
 from benchmarks.predictor.simulation.generate import generate
 
 COUNTS: Final = {"contention": 120, "deploy": 60, "restart": 60, "healthy-kernel": 120}

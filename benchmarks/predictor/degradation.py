@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor import passage_run, silent_cases
-from benchmarks.predictor.detection import score
+from benchmarks.predictor.breaches import passage_run, silent_cases
+from benchmarks.predictor.breaches.detection import score
+from benchmarks.predictor.breaches.rules_of_thumb import RULES
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.rules_of_thumb import RULES
 from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.scenario import CONTENTION, Scenarios
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from benchmarks.predictor import passage_run
+from benchmarks.predictor.breaches import passage_run
 from benchmarks.predictor.simulation.generate import generate
 from benchmarks.predictor.simulation.scenario import CONTENTION, NEVER, Bools, Floats, Scenarios
 from numpy.typing import NDArray

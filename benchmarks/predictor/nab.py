@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor import healthy_series, nab_peers
-from benchmarks.predictor.nab_files import Recording, load
-from benchmarks.predictor.nab_held_out import held_out
-from benchmarks.predictor.nab_scoring import PROFILES, best, score
+from benchmarks.predictor.numenta import healthy_series
+from benchmarks.predictor.numenta import peers as nab_peers
+from benchmarks.predictor.numenta.files import Recording, load
+from benchmarks.predictor.numenta.held_out import held_out
+from benchmarks.predictor.numenta.scoring import PROFILES, best, score
 from benchmarks.predictor.options import Options
 from numpy.typing import NDArray
 

@@ -5,7 +5,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from benchmarks.predictor import calibration, contention, degradation, passage_run, silent_cases
+from benchmarks.predictor import calibration, contention, degradation
+from benchmarks.predictor.breaches import passage_run, silent_cases
 from benchmarks.predictor.fit_calibration import isotonic
 from benchmarks.predictor.options import Options
 from benchmarks.predictor.simulation.generate import generate

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from benchmarks.predictor.detection import detect, score
-from benchmarks.predictor.reliability import Claims, draw_claims, reliability
-from benchmarks.predictor.rules_of_thumb import lasting, predict_linear
+from benchmarks.predictor.breaches.detection import detect, score
+from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability
+from benchmarks.predictor.breaches.rules_of_thumb import lasting, predict_linear
 from benchmarks.predictor.simulation.scenario import NEVER, Scenarios, breaches, first_breach
 
 _HISTORY, _LENGTH = 60, 180

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.predictor.nab_scoring import PROFILES, Profile, best, normalised, prepare, score
+from benchmarks.predictor.numenta.scoring import PROFILES, Profile, best, normalised, prepare, score
 from hypothesis import given
 from hypothesis import strategies as st
 

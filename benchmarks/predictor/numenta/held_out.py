@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor.nab_files import Recording
-from benchmarks.predictor.nab_scoring import PROFILES, best, score
+from benchmarks.predictor.numenta.files import Recording
+from benchmarks.predictor.numenta.scoring import PROFILES, best, score
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies import AnomalySettings

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from benchmarks.predictor.passage_run import run
+from benchmarks.predictor.breaches.passage_run import run
 from benchmarks.predictor.simulation.classes import USUAL_C
 from benchmarks.predictor.simulation.generate import observe
 from benchmarks.predictor.simulation.profile import HOUR, Grid, Profile

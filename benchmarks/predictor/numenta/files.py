@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from benchmarks.predictor.nab_scoring import ScoredFile, prepare
+from benchmarks.predictor.numenta.scoring import ScoredFile, prepare
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]

@@ -1,0 +1,1 @@
+"""Files, scoring and other detectors of the Numenta Anomaly Benchmark."""
