@@ -45,7 +45,8 @@ def table(result: dict[str, Any]) -> str:
     lines = ["simulated; calibrated from simulation (other seeds)"]
     for population, ways in result["populations"].items():
         for way, one in ways.items():
-            holds = "all bins with 50 series hold" if one["holds"] else "NOT all bins with 50 series hold"
+            judged = f"{one['judged_bins']} bins have 50 series"
+            holds = f"{judged}, {'all hold' if one['holds'] else 'NOT all hold'}"
             counts = f"{one['claims']} claims, {one['came']} came"
             score = f"Brier {one['brier']}, skill {one['skill']}"
             lines += ["", f"{population}, {way}: {counts}, {score}; {holds}"]
