@@ -1,7 +1,7 @@
 """Runs the predictor's passage detector over simulated series, as a live predictor would evaluate them."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from benchmarks.predictor.simulation.generate import METRICS
@@ -13,9 +13,7 @@ from kernelcast.predictor.passage.detector import evaluate, limit_passed
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Traits, build
 from kernelcast.wire.catalogue.devices import device
-
-_SETTLING_BLOCKS: Final = {"temperature": 15, "memory": 12, "load": 8, "kernel": 8}
-_RESOLUTION: Final = {"temperature": 1.0, "memory": 2.0, "load": 1.0, "kernel": 0.0}
+from kernelcast.wire.catalogue.meanings import MEANINGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,14 +33,14 @@ class Run:
 
 def traits_of(scenarios: Scenarios) -> Traits:
     """Properties of the series' metrics."""
-    kinds = {metric: kind for kind, metric in METRICS.items()}
-    kind = [kinds[str(metric)] for metric in scenarios.metrics]
+    meanings = [MEANINGS[str(metric)] for metric in scenarios.metrics]
+    settling = [round(each.settling_seconds / BLOCK_SECONDS) for each in meanings]
     return Traits(
         limit=np.where(scenarios.limit_is_known, scenarios.limit[:, 0], np.nan),
-        baseline_ratio=np.full(len(scenarios), 1.2),
+        baseline_ratio=np.array([each.own_ratio or np.nan for each in meanings]),
         below=np.zeros(len(scenarios), dtype=np.bool_),
-        resolution=np.array([_RESOLUTION[one] for one in kind]),
-        settling_blocks=np.array([_SETTLING_BLOCKS[one] for one in kind], dtype=np.int64),
+        resolution=np.array([each.resolution for each in meanings]),
+        settling_blocks=np.array(settling, dtype=np.int64),
     )
 
 
