@@ -17,23 +17,24 @@ Scores = Mapping[AnomalySettings, Sequence[FloatArray]]
 CANDIDATES: Final = (
     AnomalySettings(),
     AnomalySettings(record_margin=0.0),
-    AnomalySettings(record_margin=0.25),
     AnomalySettings(slow=1 / 100),
-    AnomalySettings(seasonal_short=0.3),
 )
 _STANDARD: Final = PROFILES[0]
 
 
 def held_out(
-    recordings: Sequence[Recording], onsets: Callable[[Sequence[Recording], AnomalySettings], Sequence[FloatArray]]
+    recordings: Sequence[Recording],
+    defaults: Sequence[FloatArray],
+    onsets: Callable[[Sequence[Recording], AnomalySettings], Sequence[FloatArray]],
 ) -> dict[str, Any]:
     """Per folder: standard score with constants and threshold from the other folders, and with its own best ones.
 
     Args:
         recordings: All files.
+        defaults: Onsets with the default constants, which are the first candidate.
         onsets: Computes the onsets of files with given constants.
     """
-    scores = {settings: onsets(recordings, settings) for settings in CANDIDATES}
+    scores = {settings: onsets(recordings, settings) for settings in CANDIDATES[1:]} | {CANDIDATES[0]: defaults}
     folders = sorted({one.folder for one in recordings if one.scored.windows})
     result = {folder: _folder(recordings, scores, folder) for folder in folders}
     loss = max(one["chosen_with_it"] - one["chosen_without_it"] for one in result.values())
