@@ -69,11 +69,11 @@ class AnomalyDetector:
         self._settings = settings or AnomalySettings()
         intervals = _DAY_SECONDS / np.asarray(interval_seconds, np.float64)
         scale = np.log10(np.maximum(intervals, 1) / self._settings.false_alarms_per_day)
-        self._scale: Float32s = np.broadcast_to(scale, (rows,)).astype(np.float32)  # -log10 of a probability at score 1
-        self._intervals_per_day: Float32s = np.broadcast_to(intervals, (rows,)).astype(np.float32)
+        self._scale: Float32s = np.broadcast_to(scale.astype(np.float32), (rows,))  # -log10 of a probability at score 1
+        self._intervals_per_day: Float32s = np.broadcast_to(intervals.astype(np.float32), (rows,))
         seasons = np.broadcast_to(np.asarray(season, np.int64), (rows,))
         self._seasons = grouped(seasons, self._settings)
-        self._season: Float32s = seasons.astype(np.float32)
+        self._season: Float32s = np.broadcast_to(np.asarray(season, np.float32), (rows,))
         self._count: Float32s = np.zeros(rows, np.float32)
         self._latest: Floats = np.full(rows, np.nan)
         self._evidence = EvidenceModel(rows, self._settings, seasonal=bool(self._seasons))
@@ -154,7 +154,7 @@ class AnomalyDetector:
 def _array_bytes(owner: object) -> int:
     """Bytes of the arrays that an object of this package holds, directly or through others."""
     if isinstance(owner, np.ndarray):
-        return owner.nbytes
+        return owner.base.nbytes if 0 in owner.strides and isinstance(owner.base, np.ndarray) else owner.nbytes
     if isinstance(owner, list):
         return sum(_array_bytes(one) for one in owner)
     return sum(_array_bytes(one) for one in vars(owner).values()) if hasattr(owner, "__dict__") else 0
