@@ -17,7 +17,7 @@ Scores = Mapping[AnomalySettings, Sequence[FloatArray]]
 CANDIDATES: Final = (
     AnomalySettings(),
     AnomalySettings(record_margin=0.0),
-    AnomalySettings(slow=1 / 100),
+    AnomalySettings(slow=1 / 300),
 )
 _STANDARD: Final = PROFILES[0]
 

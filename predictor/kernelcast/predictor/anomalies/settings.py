@@ -45,7 +45,7 @@ class AnomalySettings:
     record_decay: float = 5e-5
     fast: float = 1 / 6
     short: float = 1 / 6
-    slow: float = 1 / 300
+    slow: float = 1 / 100
     seasonal_short: float = 0.15
     frozen: float = 0.1
     adoption: int = 288

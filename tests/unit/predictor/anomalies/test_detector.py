@@ -1,4 +1,4 @@
-"""The online anomaly detector: what it finds, when it is silent, and that rows do not influence each other."""
+"""The online anomaly detector: detections, silence, and independence of the rows."""
 
 import numpy as np
 import pytest
