@@ -166,7 +166,10 @@ class SeriesStore:
             self._ensure_partitions(partition + 1)
             self._exposed[partition] = 0
             series, used = self._slots.series, self._slots.used
-            gone = (series.state[:used] != FREE) & (series.partition[:used] == partition)
+            held = series.state[:used] != FREE
+            gone = held & (series.partition[:used] == partition)
+            writers, others = series.writer[:used][gone], series.writer[:used][held & ~gone]
+            self._writers.pause(np.setdiff1d(writers[writers != OWN], others))
             return self._remove(gone, lambda wires: wires.seen_in(partition))
 
     def expire(

@@ -29,6 +29,10 @@ class Writers:
         self.columns.host[number] = (crc32(host.encode()) >> 1) | 1 if host else 0
         return number
 
+    def pause(self, numbers: NDArray[np.int32]) -> None:
+        """Forget the last points and the intervals of writers, because points of them will be missed from now on."""
+        self.columns.append_ms[numbers] = self.columns.interval_ms[numbers] = 0
+
     @property
     def overgrown(self) -> bool:
         """Whether it is time to look for writers that have no series left."""

@@ -49,6 +49,19 @@ def test_a_late_message_of_the_first_of_two_live_producers_hands_nothing_over(ki
     assert producers.outcomes[SECOND_WRITER] == 20
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_time_in_which_another_replica_read_a_partition_is_no_interval_of_its_producers(kind: str) -> None:
+    producers = Producers(kind)
+    for number in range(3):
+        producers.send(100 + number, number, pid=1)
+    producers.store.drop_partition(0)
+    producers.store.expose(0, exposed=True)
+    for number in range(3):
+        producers.send(200 + number, 40 + number, pid=1)
+    producers.send(1, 44.5, pid=2)
+    assert producers.shown == 1
+
+
 def test_a_producer_known_by_one_message_only_keeps_its_series_for_the_set_time() -> None:
     producers = Producers("gauge")
     producers.send(1, 0, pid=1)
