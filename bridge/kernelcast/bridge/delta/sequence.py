@@ -204,16 +204,18 @@ def forget_gaps(columns: DeltaColumns, gaps: Gaps, row: int) -> None:
 
 
 @inlined
-def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, settle_ms: int) -> bool:
+def scattered(columns: DeltaColumns, row: int, partition: int, append_ms: int, settle_ms: int, scope: int) -> bool:
     """Note the partition of a series; returns whether the series alternates between partitions.
 
-    One move is normal after partitions were added to a topic. A second move within `settle_ms` means that the messages
-    have no key.
+    A second move within `settle_ms` means that the messages have no key, but not after partitions were added to a
+    topic: each addition moves series. A PENDING series has moved when it came here, and waits from then on.
     """
     if columns.partition[row] != partition:
-        if columns.moved_ms[row] > 0 and append_ms - columns.moved_ms[row] < settle_ms:
+        soon = columns.moved_ms[row] > 0 and append_ms - columns.moved_ms[row] < settle_ms
+        if soon and scope != GROWN_TOPIC:
             columns.flags[row] |= np.uint8(SCATTERED)
-        columns.moved_ms[row] = append_ms
+        if columns.flags[row] & PENDING == 0:
+            columns.moved_ms[row] = append_ms
         columns.partition[row] = partition
     return settle_ms > 0 and columns.flags[row] & SCATTERED != 0
 
@@ -341,7 +343,7 @@ def sequence(  # noqa: C901  one loop over all columns, each a local
         left = settle_ms > 0 and not newest and row_partitions[row] != partition
         if offsets[message] < positions[partition]:
             outcomes[i] = REPLAYED
-        elif not left and scattered(columns, row, partition, append_ms, settle_ms):
+        elif not left and scattered(columns, row, partition, append_ms, settle_ms, scopes[partition]):
             outcomes[i] = SPREAD
         elif flags[i] & NO_RECORDED_VALUE:
             outcomes[i] = NO_VALUE

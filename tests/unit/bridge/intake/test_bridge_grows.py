@@ -257,6 +257,19 @@ def test_a_total_waits_while_the_snapshots_of_other_replicas_cannot_be_read() ->
     assert group.drops == []
 
 
+@pytest.mark.parametrize("seconds_between", [90, 150])
+def test_the_total_is_whole_when_a_topic_grows_twice_within_one_time_to_live(seconds_between: int) -> None:
+    group, _, second = growing()
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.live(seconds_between, AFTER)
+    grow(group, LATER)
+    group.give(second, LATER)
+    group.live(10, {"gemm": LATER, "relu": LIVE})
+    assert group.shown(second, ORDERS) == group.sold
+    assert group.drops == []
+
+
 def test_a_bridge_goes_on_reading_messages_while_snapshots_of_other_replicas_are_read() -> None:
     group, _, _ = growing(seconds_before=400)
     reads: list[Callable[[], None]] = []
