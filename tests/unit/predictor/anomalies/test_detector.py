@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies import AnomalyDetector, AnomalyKind, AnomalySettings
@@ -26,9 +24,9 @@ def scores(
     return {name: np.stack([getattr(one, name) for one in steps]) for name in ("score", "onset", "direction", "kind")}
 
 
-@given(st.floats(-1e12, 1e12), st.integers(0, 2**32))
-def test_a_constant_is_silent(level: float, seed: int) -> None:
-    gaps = np.random.default_rng(seed).random((160, 1)) < 0.02
+@pytest.mark.parametrize("level", [-1e12, -3.3, 0.0, 1e-9, 7.0, 1e12])
+def test_a_constant_is_silent(level: float) -> None:
+    gaps = np.random.default_rng(1).random((160, 1)) < 0.02
     found = scores(np.where(gaps, np.nan, level))
     assert not found["onset"].any()
 
@@ -99,7 +97,8 @@ def test_a_day_without_its_usual_shape_is_found_by_the_season() -> None:
     assert (with_season["kind"][day] == AnomalyKind.SEASONAL).any()
 
 
-@given(st.integers(0, 2**32), st.sampled_from([1e-6, 0.3, 1.0, 1e9]), st.floats(-1e3, 1e3))
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("factor", "shift"), [(1e-6, 0.0), (0.3, -1e3), (1.0, 1e3), (1e9, 17.0)])
 def test_the_score_does_not_depend_on_the_unit(seed: int, factor: float, shift: float) -> None:
     settings = AnomalySettings(smallest_ratio=0)
     panel = noise(seed, 150, 3)
@@ -108,7 +107,7 @@ def test_the_score_does_not_depend_on_the_unit(seed: int, factor: float, shift: 
     np.testing.assert_allclose(other["score"], scores(panel, settings=settings)["score"], rtol=0.02, atol=0.02)
 
 
-@given(st.integers(0, 2**32))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_many_rows_at_once_are_as_one_at_a_time(seed: int) -> None:
     rng = np.random.default_rng(seed)
     panel = np.where(rng.random((140, 4)) < 0.05, np.nan, noise(seed, 140, 4, level=3, size=2))
