@@ -188,6 +188,9 @@ EXAMPLES: Final = {
         ("wait", 0, 31),
         ("wait", 0, 34),
     ),
+    "totals of deltas: a topic grows, and the replica with the old partition is killed": _schedule(
+        {**_GROUP, "replicas": 3, "at_once": 5}, ("grow", 1, 0), ("kill", 1, 0)
+    ),
 }
 """Mended; nothing may break them again."""
 

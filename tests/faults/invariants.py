@@ -186,13 +186,15 @@ class Watcher:
 
         With one replica all totals follow, and with several where the partition was added: that a topic has grown is
         what a replica can know. But a series that missed a point shortly before it moved may be exposed by its former
-        owner for longer than its new one waits; and a bridge that joins cannot see that a young topic has grown.
+        owner for longer than its new one waits. A bridge that joins cannot see that a young topic has grown. And a
+        series may return to its former owner within one time-to-live, after its new one has continued its total.
         """
         cluster, key = self.producers[named[1]].cluster, (DELTAS, self.producers[named[1]].key)
         moves, joined = cluster.moves, cluster.joined_seconds
         young = joined - cluster.made_seconds.get(DELTAS, joined) < self.lifetime_seconds
+        returned = FLOOR_SECONDS <= moves.pause_seconds.get(key, 0.0) <= self.lifetime_seconds
         seen = not young or joined < cluster.grown_seconds.get(DELTAS, joined)
-        if len(self.replicas) == 1 or (seen and key in moves.to_added and key not in moves.uneven):
+        if len(self.replicas) == 1 or (seen and not returned and key in moves.to_added - moves.uneven):
             return False
         return self._excused(named, *(one.number for one in self.replicas))
 

@@ -64,7 +64,7 @@ class Adoption:
             hold_seconds: Shortest time after which a former owner has withdrawn a series.
         """
         self._rows, self._reads, self._clock = rows, reads, clock
-        self._hold_ms = round(hold_seconds * 1e3)
+        self._hold_ms = round((hold_seconds + READ_SECONDS) * 1e3)  # by then its last total has been written
         self._due = 0.0
         self._topics: set[str] = set()
         self._log = structlog.stdlib.get_logger("bridge.delta")
