@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.forecasting.panel import Bools, Floats
@@ -33,11 +34,12 @@ class BreachOptions:
     """Options of the command that define a breach.
 
     Attributes:
-        threshold: The limit; None for that of the metric's meaning.
+        threshold: The limit; None for that of the metric's meaning or of a companion.
         below: Whether values at or below the limit are a breach.
         lasting: Length of the mean that has to reach it.
         horizon: Of the column `breach_probability`.
         meaning: Judgement of the metric.
+        companions: Other metrics of the same GPUs.
     """
 
     threshold: float | None = None
@@ -45,11 +47,18 @@ class BreachOptions:
     lasting: Duration = field(default_factory=lambda: Duration(BLOCK_SECONDS, counted=False))
     horizon: Duration = DEFAULT_HORIZON
     meaning: Meaning = OTHER
+    companions: Companions = field(default_factory=Companions)
 
-    @property
-    def judged(self) -> bool:
-        """Whether there is a limit at all."""
-        return self.threshold is not None or self.meaning.own_ratio > 0
+    def limits(self, batch: Batch) -> Floats:
+        """Limit of each series, shape (n,): the threshold, else the first value of its companion, else NaN."""
+        if self.threshold is not None:
+            return np.full(batch.panel.rows, self.threshold)
+        found = self.companions.values(batch, self.meaning.limit)
+        if found is None:
+            return np.full(batch.panel.rows, np.nan)
+        first = np.argmax(np.isfinite(found), axis=1)
+        limits: Floats = found[np.arange(len(found)), first]
+        return limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +92,14 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     """Columns `breach_probability`, `seconds_to_threshold` and `alert`, each of shape (n, t); NaN while abstaining."""
     shape = batch.panel.values.shape
     columns = {name: np.full(shape, np.nan) for name in NAMES} | {"alert": np.zeros(shape)}
-    if not options.judged:
+    limits = options.limits(batch)
+    if np.isnan(limits).all() and not options.meaning.own_ratio:
         return columns
     clock = _Clock.of(batch, options)
     mean, median = condense(batch.panel.values, clock.width)
-    evaluated = _evaluations(mean, median, clock, options)
+    load = options.companions.values(batch, options.meaning.load)
+    usage = np.full(mean.shape, np.nan) if load is None else condense(load, clock.width)[1]
+    evaluated = _evaluations((mean, median, usage), clock, limits, options)
     state = AlarmState.quiet(batch.panel.rows)
     usual = np.isin(np.array(clock.horizons), HORIZONS_SECONDS)
     place = clock.column(batch, options)
@@ -98,42 +110,37 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
         passage = np.where(beyond, 0.0, seconds * clock.scale)
         columns["seconds_to_threshold"][:, now] = np.where(np.isfinite(passage), passage, np.nan)[:, None]
         columns["alert"][:, now] = state.firing[:, None]
-    _announce_passed(batch, options, clock, columns)
+    _announce_passed(batch.panel.values, limits, clock.width, columns, below=options.below)
     return columns
 
 
-def _announce_passed(batch: Batch, options: BreachOptions, clock: _Clock, columns: dict[str, Floats]) -> None:
-    """A limit that is passed is announced at once, not at the next evaluation."""
-    if options.threshold is None:
-        return
-    values = batch.panel.values
+def _announce_passed(values: Floats, limits: Floats, width: int, columns: dict[str, Floats], *, below: bool) -> None:
+    """Announce a limit that is passed at once, not at the next evaluation."""
     known = np.isfinite(values)
     total = np.cumsum(np.where(known, values, 0.0), axis=1)
     count = np.cumsum(known, axis=1)
-    total[:, clock.width :] -= total[:, : -clock.width].copy()
-    count[:, clock.width :] -= count[:, : -clock.width].copy()
+    total[:, width:] -= total[:, :-width].copy()
+    count[:, width:] -= count[:, :-width].copy()
     mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    sign = -1.0 if options.below else 1.0
-    passed = sign * mean >= sign * options.threshold - 1e-9 * abs(options.threshold)
-    passed[:, : clock.width - 1] = False
+    sign = -1.0 if below else 1.0
+    passed = sign * mean >= sign * limits[:, None] - 1e-9 * np.abs(limits[:, None])
+    passed[:, : width - 1] = False
     columns["breach_probability"][passed] = 1.0
     columns["seconds_to_threshold"][passed] = 0.0
     columns["alert"][passed] = 1.0
 
 
 def _evaluations(
-    mean: Floats, median: Floats, clock: _Clock, options: BreachOptions
+    condensed: tuple[Floats, Floats, Floats], clock: _Clock, limits: Floats, options: BreachOptions
 ) -> Iterator[tuple[int, Floats, Floats, Bools]]:
     """Yield in order: number of blocks so far, probabilities (n, h), median seconds (n,), whether beyond (n,)."""
-    rows, blocks = mean.shape
+    rows, blocks = condensed[0].shape
     ends = range(min(MIN_BLOCKS, blocks + 1), blocks + 1)
     for group in _groups(ends, rows):
         lengths = min(group[0], WINDOW)
         picked = [slice(end - lengths, end) for end in group]
-        window = _blocks(
-            np.concatenate([mean[:, part] for part in picked]), np.concatenate([median[:, part] for part in picked])
-        )
-        traits = _traits(len(window.mean), options)
+        window = _blocks(*(np.concatenate([each[:, part] for part in picked]) for each in condensed))
+        traits = _traits(np.tile(limits, len(group)), options)
         found = evaluate(window, traits, horizons_seconds=clock.horizons, calibration=shipped())
         for index, end in enumerate(group):
             own = slice(index * rows, (index + 1) * rows)
@@ -149,15 +156,14 @@ def _groups(ends: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
         at += count
 
 
-def _blocks(mean: Floats, median: Floats) -> Blocks:
-    nothing = np.full(mean.shape, np.nan)
-    return Blocks(mean, median, nothing, np.zeros(mean.shape, np.int64), np.full(mean.shape, -1, np.int64))
+def _blocks(mean: Floats, median: Floats, load: Floats) -> Blocks:
+    return Blocks(mean, median, load, np.zeros(mean.shape, np.int64), np.full(mean.shape, -1, np.int64))
 
 
-def _traits(rows: int, options: BreachOptions) -> Traits:
-    meaning = options.meaning
+def _traits(limits: Floats, options: BreachOptions) -> Traits:
+    meaning, rows = options.meaning, len(limits)
     return Traits(
-        limit=np.full(rows, np.nan if options.threshold is None else options.threshold),
+        limit=limits,
         baseline_ratio=np.full(rows, meaning.own_ratio or np.nan),
         below=np.full(rows, options.below),
         resolution=np.full(rows, meaning.resolution),

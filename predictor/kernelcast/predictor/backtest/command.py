@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kernelcast.predictor.backtest.breaches import DEFAULT_HORIZON, BreachOptions
+from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration, parse_duration
 from kernelcast.predictor.backtest.engine import Run, column_names
 from kernelcast.predictor.backtest.grid import GridOptions
@@ -46,6 +47,16 @@ MetricOption = Annotated[
     str | None,
     typer.Option("--metric", metavar="NAME", help="Prometheus name of the metric: gives direction, limit and cause."),
 ]
+CompanionsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--companions",
+        metavar="FILE",
+        help="CSV: timestamp, metric, value and labels: power explains temperatures, a slowdown temperature limits them.",
+        exists=True,
+        dir_okay=False,
+    ),
+]
 Report = Annotated[bool, typer.Option("--report", help="Print scores, with naive forecasts beside them.")]
 
 
@@ -63,6 +74,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     below: Below = False,
     lasting: For = "5m",
     metric: MetricOption = None,
+    companions: CompanionsFile = None,
     report: Report = False,
 ) -> None:
     """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
@@ -70,14 +82,15 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
     options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
+    table = read(files)
     breaches = BreachOptions(
         threshold,
         below or _meaning(metric).below,
         parse_duration("--for", lasting),
         options.horizon or DEFAULT_HORIZON,
         _meaning(metric),
+        Companions.of_file(table, companions),
     )
-    table = read(files)
     run = Run(table, grid, options, scored=report, breaches=breaches, progress=_progress)
     results, futures = run.results()
     write(output, table, column_names(options), results, futures)

@@ -152,6 +152,47 @@ def test_without_a_limit_nothing_is_said_of_breaches(tmp_path: Path) -> None:
     }
 
 
+def companions(tmp_path: Path, rows: Sequence[str]) -> Path:
+    return written(tmp_path / "companions.csv", rows, "timestamp,metric,value,host")
+
+
+def test_a_companion_gives_each_series_its_own_limit(tmp_path: Path) -> None:
+    rows = [f"{line},{host}" for host in ("hot", "cool") for line in rising(36, 2.0)]
+    path = written(tmp_path / "in.csv", rows, "timestamp,value,host")
+    limits = [f"{START},DCGM_FI_DEV_SLOWDOWN_TEMP,{limit},{host}" for host, limit in (("hot", 85), ("cool", 200))]
+    found = backtest(tmp_path, path, "--metric", "DCGM_FI_DEV_GPU_TEMP", "--companions", companions(tmp_path, limits))
+
+    assert {row["host"] for row in found if row["alert"] == "1"} == {"hot"}
+
+
+def test_a_rise_that_power_explains_is_no_drift(tmp_path: Path) -> None:
+    """Power rises in small steps all day, the temperature by a tenth of a degree for each watt."""
+    hours = np.arange(12 * 40) / 12
+    power = 200 + 40 * np.sin(hours * np.pi / 12) + np.maximum(hours - 36, 0) * 10
+    heat = 60 + 0.1 * (power - 200) + np.random.default_rng(1).normal(0, 0.3, len(hours))
+    path = written(tmp_path / "in.csv", [f"{START + 300 * at},{value:.0f}" for at, value in enumerate(heat)])
+    watts = [f"{START + 300 * at},DCGM_FI_DEV_POWER_USAGE,{value:.1f},a" for at, value in enumerate(power)]
+    found = backtest(
+        tmp_path,
+        path,
+        "--metric",
+        "DCGM_FI_DEV_GPU_TEMP",
+        "--threshold",
+        "85",
+        "--companions",
+        companions(tmp_path, watts),
+    )
+
+    assert {row["alert"] for row in found} == {"0"}
+
+
+def test_companions_without_their_columns_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path / "in.csv", lines(5))
+    backtest(tmp_path, path, "--companions", written(tmp_path / "c.csv", lines(5)), code=2)
+
+    assert "needs the columns timestamp,metric,value" in capsys.readouterr().err
+
+
 def test_a_lower_limit_is_one(tmp_path: Path) -> None:
     falling = [f"{line.split(',')[0]},{140 - int(line.split(',')[1])}" for line in rising(36, 2.0)]
     found = backtest(tmp_path, written(tmp_path / "in.csv", falling), "--threshold", "53", "--below")
