@@ -52,7 +52,7 @@ CompanionsFile = Annotated[
     typer.Option(
         "--companions",
         metavar="FILE",
-        help="CSV: timestamp, metric, value and labels: power explains temperatures, a slowdown temperature limits them.",
+        help="CSV: timestamp, metric, value and labels. Power explains temperatures; slowdown temperatures limit them.",
         exists=True,
         dir_okay=False,
     ),
