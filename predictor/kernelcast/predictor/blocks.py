@@ -126,11 +126,11 @@ def find_steps(blocks: FloatArray) -> Steps:
 
 
 def settling(blocks: FloatArray, spread: FloatArray) -> BoolArray:
-    """Whether a row's slope has fallen to under half of what it was: it approaches a level, it does not run away.
+    """Whether the slope of a row's second half is under half that of its first half: the row approaches a level.
 
     Args:
         blocks: Shape (n, BLOCKS).
-        spread: Shape (n,), noise of a block; the fall must stand out from what it does to the slopes of two halves.
+        spread: Shape (n,), noise of a block; the difference of the two slopes must exceed the error that it causes.
     """
     half = blocks.shape[1] // 2
     early, late = theil_sen(blocks[:, :half]), theil_sen(blocks[:, half:])

@@ -28,13 +28,13 @@ _WIDE_SHARE: Final = 0.5
 
 @dataclass
 class ScreeningResult:
-    """What one sweep saw.
+    """The result of screening all live series once.
 
     Attributes:
         rows: Live rows.
         generations: Of those rows.
-        subjects: Whose they are.
-        cases: Flagged series, not judged yet.
+        subjects: The series of each row.
+        cases: Flagged series that have no finding yet.
         regimes_begun: Rows for which a new regime began.
     """
 
@@ -56,7 +56,7 @@ class ScreeningResult:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some rows, copied."""
+    """A copy of some rows with their screening, so that the windows' lock is held only while copying."""
 
     rows: IntArray
     newest: IntArray
@@ -64,8 +64,8 @@ class Chunk:
     seen: Screening
 
 
-class Surveyor:
-    """Looks at all windows once per sweep."""
+class Screener:
+    """Screens all live series once per cycle and collects those that are flagged."""
 
     def __init__(
         self, settings: PredictorSettings, windows: Windows, regimes: Regimes, judge: Judge, lock: threading.RLock
@@ -78,24 +78,24 @@ class Surveyor:
         self._options = ScreenOptions(settings.min_points, settings.judge.drift_z)
         self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
 
-    def survey(self, *, now_seconds: float, redeployed: set[str]) -> ScreeningResult:
-        """Screen every series that still speaks.
+    def screen(self, *, now_seconds: float, redeployed: set[str]) -> ScreeningResult:
+        """Screen every series that still reports.
 
         Args:
             now_seconds: This process's clock.
             redeployed: Programs with a new code version.
         """
-        survey = self._census(now_seconds)
+        result = self._live_series(now_seconds)
         for program in redeployed:
-            survey.regimes_begun += self._begin_program(survey, program)
-        chunks = list(self._chunks(survey))
-        wide = self._program_wide(survey, chunks)
+            result.regimes_begun += self._begin_program(result, program)
+        chunks = list(self._chunks(result))
+        wide = self._program_wide(result, chunks)
         for chunk, wide_rows in zip(chunks, wide, strict=True):
             flagged = self._flagged(chunk)
-            survey.cases += self._cases(survey, chunk, flagged, wide_rows)
-        return survey
+            result.cases += self._cases(result, chunk, flagged, wide_rows)
+        return result
 
-    def _census(self, now_seconds: float) -> ScreeningResult:
+    def _live_series(self, now_seconds: float) -> ScreeningResult:
         with self._lock:
             rows = self._windows.rows()
             rows = rows[self._windows.touched[rows] >= now_seconds - self._stale_seconds]
@@ -105,15 +105,15 @@ class Surveyor:
             self._judge.know_devices(subjects)
         return ScreeningResult(rows, generations, subjects)
 
-    def _begin_program(self, survey: ScreeningResult, program: str) -> int:
-        rows = self._regimes.program_rows(survey.rows, program)
+    def _begin_program(self, result: ScreeningResult, program: str) -> int:
+        rows = self._regimes.program_rows(result.rows, program)
         with self._lock:
             newest = self._windows.newest[rows]
         self._regimes.begin(rows, newest)
         return len(rows)
 
-    def _chunks(self, survey: ScreeningResult) -> Iterator[Chunk]:
-        watched = survey.rows[self._regimes.watch[survey.rows] != WatchReason.NOTHING]
+    def _chunks(self, result: ScreeningResult) -> Iterator[Chunk]:
+        watched = result.rows[self._regimes.watch[result.rows] != WatchReason.NOTHING]
         for begin in range(0, len(watched), CHUNK_ROWS):
             rows = watched[begin : begin + CHUNK_ROWS]
             with self._lock:
@@ -129,14 +129,14 @@ class Surveyor:
         flagged: BoolArray = (chunk.seen.drift & (watch != WatchReason.CLOCK)) | ((watch == WatchReason.KERNEL) & over)
         return flagged
 
-    def _cases(self, survey: ScreeningResult, chunk: Chunk, flagged: BoolArray, wide: BoolArray) -> Iterator[Case]:
+    def _cases(self, result: ScreeningResult, chunk: Chunk, flagged: BoolArray, wide: BoolArray) -> Iterator[Case]:
         seen = chunk.seen
         for index in np.flatnonzero(flagged).tolist():
-            at = int(np.searchsorted(survey.rows, chunk.rows[index]))
-            subject = survey.subjects[at]
+            at = int(np.searchsorted(result.rows, chunk.rows[index]))
+            subject = result.subjects[at]
             yield Case(
                 row=int(chunk.rows[index]),
-                generation=int(survey.generations[at]),
+                generation=int(result.generations[at]),
                 subject=subject,
                 watch=WatchReason(int(self._regimes.watch[chunk.rows[index]])),
                 window=chunk.window[index].astype(np.float64),
@@ -147,10 +147,10 @@ class Surveyor:
                 settling=bool(seen.settling[index]),
                 drift=bool(seen.drift[index]),
                 program_wide=bool(wide[index]),
-                shared_device=bool(wide[index]) and subject.device in survey.shared,
+                shared_device=bool(wide[index]) and subject.device in result.shared,
             )
 
-    def _program_wide(self, survey: ScreeningResult, chunks: list[Chunk]) -> list[BoolArray]:
+    def _program_wide(self, result: ScreeningResult, chunks: list[Chunk]) -> list[BoolArray]:
         """Kernels of programs most of whose kernels changed; a step that they share begins a new regime."""
         if not chunks:
             return []
@@ -169,24 +169,24 @@ class Surveyor:
         for number in np.flatnonzero(whole).tolist():
             mine = np.flatnonzero(changed & (program == number))
             with_step = mine[stepped[mine] >= 0]
-            if len(with_step) >= _WIDE_SHARE * len(mine) and not self._explained(survey, rows[mine]):
+            if len(with_step) >= _WIDE_SHARE * len(mine) and not self._explained(result, rows[mine]):
                 every = np.flatnonzero(judged & (program == number))
                 since = newest[every] - int(np.median(stepped[with_step])) + 1
                 self._regimes.begin(rows[every], since)
-                survey.regimes_begun += len(every)
+                result.regimes_begun += len(every)
                 for index in every.tolist():
                     _forget_finding(chunks, index)
         return np.split(wide, np.cumsum([len(chunk.rows) for chunk in chunks])[:-1])
 
-    def _explained(self, survey: ScreeningResult, rows: IntArray) -> bool:
+    def _explained(self, result: ScreeningResult, rows: IntArray) -> bool:
         """Whether a lower clock or a second program on the GPU explains it: then it is no deploy."""
-        subject = survey.subjects[int(np.searchsorted(survey.rows, rows[0]))]
+        subject = result.subjects[int(np.searchsorted(result.rows, rows[0]))]
         with self._lock:
-            return subject.device in survey.shared or self._judge.clock_fell_on(subject.device)
+            return subject.device in result.shared or self._judge.clock_fell_on(subject.device)
 
 
 def _forget_finding(chunks: list[Chunk], index: int) -> None:
-    """What was seen of a row belongs to the regime before."""
+    """Clear the drift and level of a row whose new regime has just begun; both were computed from the old regime."""
     for chunk in chunks:
         if index < len(chunk.rows):
             chunk.seen.drift[index] = False

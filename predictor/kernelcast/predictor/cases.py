@@ -1,4 +1,4 @@
-"""A series that the screen flagged, with what it takes to judge it."""
+"""Flagged series with their features, and the findings about them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Cause(StrEnum):
-    """What a predicted degradation points to."""
+    """Cause of a predicted degradation."""
 
     THERMAL = "thermal"
     MEMORY_LEAK = "memory_leak"
@@ -23,7 +23,7 @@ class Cause(StrEnum):
 
 
 class Abstention(StrEnum):
-    """Why nothing is predicted about a series that the screen flagged."""
+    """Reason for not predicting anything about a flagged series."""
 
     NO_THRESHOLD = "no_threshold"
     NO_BASELINE = "no_baseline"
@@ -48,8 +48,8 @@ class Case:
     Attributes:
         row: Its row in the windows.
         generation: Of that row.
-        subject: Whose values.
-        watch: What it is watched for.
+        subject: The series.
+        watch: The degradation that it is checked for.
         window: Shape (points,), oldest first, NaN where missing or of an earlier regime.
         newest: Number of the last interval.
         span: Intervals that show the trend.
@@ -78,13 +78,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a case is taken for: a cause and a threshold, or the reason to abstain.
+    """Result for a flagged series: a cause and a threshold, or the reason to abstain.
 
     Attributes:
-        cause: None abstains.
+        cause: None where the predictor abstains.
         threshold: In the series' unit.
         abstention: None where there is a cause, or nothing to judge.
-        evidence: What the verdict rests on, for the log.
+        evidence: Name and value of the figures that led to this finding, for the log.
     """
 
     cause: Cause | None = None
@@ -94,5 +94,5 @@ class Finding:
 
 
 def abstain(reason: Abstention) -> Finding:
-    """The verdict that says nothing, and why."""
+    """A finding without a cause, with the reason to abstain."""
     return Finding(abstention=reason)

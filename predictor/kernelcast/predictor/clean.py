@@ -22,12 +22,12 @@ _SCALE_FLOOR: Final = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class CleanSegment:
-    """What a model is given.
+    """Input of a model: the cleaned and scaled end of a window.
 
     Attributes:
         endog: Shape (n,), centred and scaled, oldest first, no NaN.
-        centre: What was subtracted.
-        scale: What it was divided by; 0 for a constant.
+        centre: Offset that was subtracted, in the series' unit.
+        scale: Divisor, in the series' unit; 0 for a constant.
         intervals: Grid intervals per observation.
     """
 

@@ -8,7 +8,7 @@ from kernelcast.runtime.lifecycle import Shutdown
 
 @daemon
 def predictor(options: DaemonOptions) -> None:
-    """Forecast degradation and write tuning hints, from what is on Kafka."""
+    """Forecast degradation and write tuning hints, from the metrics on Kafka."""
     settings = options.settings("predictor", PredictorSettings)
     with Shutdown().signals() as shutdown:
         Predictor(settings).run(shutdown)

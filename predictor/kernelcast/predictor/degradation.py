@@ -16,11 +16,11 @@ QUANTILES: Final = (0.1, 0.5, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class FirstPassage:
-    """When a threshold is crossed.
+    """Time at which a series first crosses a threshold, as a distribution over simulated paths.
 
     Attributes:
         probability: By horizon in seconds: share of paths that have crossed by then.
-        seconds: By quantile: time until so many of all paths have crossed; absent where they never do.
+        seconds: By quantile: time until that share of all paths has crossed; absent where it never does.
     """
 
     probability: dict[float, float]
@@ -29,7 +29,7 @@ class FirstPassage:
 
 @dataclass(frozen=True, slots=True)
 class Degradation:
-    """One prediction: whose efficiency crosses what, when, how probably, and why."""
+    """One prediction: the series, the threshold, the time and probability of crossing it, and the cause."""
 
     subject: Subject
     cause: Cause
@@ -41,7 +41,7 @@ class Degradation:
 def first_passage(
     paths: FloatArray, threshold: float, *, step_seconds: float, horizons_seconds: tuple[float, ...]
 ) -> FirstPassage:
-    """When simulated paths rise over a threshold, for two steps in a row: one noisy value is no crossing.
+    """Find when simulated paths rise over a threshold for two steps in a row; one noisy value is no crossing.
 
     Args:
         paths: Shape (paths, steps).

@@ -1,4 +1,4 @@
-"""The predictor without Kafka: what is read goes in, sweeps and snapshots come out; safe for two threads."""
+"""The predictor without Kafka: takes messages, runs cycles and writes snapshots; safe for two threads."""
 
 import threading
 import uuid
@@ -21,13 +21,13 @@ Partition = tuple[str, int]
 
 
 class Engine:
-    """Windows, sweeps and hints of the partitions that this process reads.
+    """Windows, cycles and hints of the partitions that this process reads.
 
     Attributes:
         windows: The recent past.
         tunables: What programs have registered.
         hints: Hints that are open or answered.
-        sweeper: Runs the sweeps.
+        sweeper: Runs the cycles.
         offsets: By partition, the next message to be read.
         ignored: Points that no window takes.
     """
@@ -48,7 +48,7 @@ class Engine:
         self.sweeper = Sweeper(settings, self.windows, self._lock)
         self.offsets: dict[Partition, int] = {}
         self._online = OnlineState()
-        self._stirred: set[int] = set()
+        self._shifted: set[int] = set()
         self._intake = WindowFeed(self.windows, self._decoder, self.tunables, self._online)
 
     @property
@@ -72,16 +72,16 @@ class Engine:
             self.offsets.update(offsets)
         return decoded
 
-    def stirred(self) -> bool:
-        """Whether a series has shifted since the last call, so that a sweep should not wait."""
+    def has_new_shift(self) -> bool:
+        """Whether a series has shifted since the last call, so that the next cycle should start early."""
         with self._lock:
             rows = self.windows.rows()
             shifted = set(rows[self._online.shifted(rows)].tolist())
-        fresh, self._stirred = shifted - self._stirred, shifted
+        fresh, self._shifted = shifted - self._shifted, shifted
         return bool(fresh)
 
     def sweep(self) -> SweepReport:
-        """Look at every series once."""
+        """Run one cycle: screen every live series and forecast the flagged ones."""
         with self._lock:
             redeployed = self.tunables.take_redeployed()
         return self.sweeper.sweep(now_seconds=self._clock_ns() / NANOSECONDS_PER_SECOND, redeployed=redeployed)
@@ -118,7 +118,7 @@ class Engine:
                 self.offsets.pop(partition, None)
 
     def snapshot(self, partition: Partition) -> PartitionSnapshot | None:
-        """What is known from one partition; None before anything was read from it."""
+        """The windows and baselines of one partition; None before anything was read from it."""
         with self._lock:
             offset = self.offsets.get(partition)
             if offset is None:

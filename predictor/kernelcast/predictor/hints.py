@@ -21,7 +21,7 @@ MAX_REMEMBERED: Final = 50_000
 
 
 class Withheld(StrEnum):
-    """Why a rule's proposal did not become a hint."""
+    """Reason for which a rule's proposal did not become a hint."""
 
     KERNEL_UNSEEN = "kernel_unseen"
     SHARE_TOO_SMALL = "share_too_small"
@@ -67,7 +67,7 @@ class HintBook:
             del self._hints[next(iter(self._hints))]
 
     def learn_outcome(self, outcome: Outcome, *, time_ns: int) -> None:
-        """Take note of what a program did; outcomes may come before the hint they are about."""
+        """Record a program's outcome; it may arrive before the hint that it refers to."""
         if outcome.state not in ANSWERED and outcome.state is not OutcomeState.EXPIRED:
             return
         hint = self._hints.get(outcome.hint_id)

@@ -19,7 +19,7 @@ from kernelcast.wire.catalogue.kernel import TUNABLE_INFO, VARIANT_LAUNCHES, VAR
 
 
 class Role(IntEnum):
-    """What the points of one wire identity do."""
+    """Use of the points of one series identity: ignored, a level, or part of a rate or mean."""
 
     UNKNOWN = -3
     REFUSED = -2
@@ -33,10 +33,10 @@ class Role(IntEnum):
 
 
 class IdentityLookup(Protocol):
-    """The part of a decoder that is needed here."""
+    """The decoder's table of series identities and their numbers."""
 
     def identity(self, number: int) -> SeriesIdentity:
-        """What a number stands for."""
+        """The series identity that has this number."""
         ...
 
     def forget(self, numbers: NDArray[np.int32]) -> None:
@@ -45,10 +45,10 @@ class IdentityLookup(Protocol):
 
 
 class TunableListener(Protocol):
-    """Who wants to know about tunables."""
+    """Receives the points that report tunables."""
 
     def observe(self, attributes: Attributes, *, time_ns: int, owner: int, now_ns: int) -> None:
-        """Take one point."""
+        """Record one report of a tunable."""
 
 
 _SKIPPED: Final = frozenset({Kind.INFO})
@@ -218,7 +218,7 @@ Columns = tuple[
 
 
 def _occurrence(rows: IntArray) -> IntArray:
-    """How many equal rows stand before each, in sorted rows."""
+    """For each of the sorted rows, the number of equal rows before it: [3, 3, 5] gives [0, 1, 0]."""
     places = np.arange(len(rows))
     starts = np.concatenate([[True], rows[1:] != rows[:-1]]) if len(rows) else np.zeros(0, bool)
     return places - np.maximum.accumulate(np.where(starts, places, 0)) if len(rows) else places

@@ -1,7 +1,7 @@
-"""Fault or not: what a flagged series points to, and the cases in which nothing is said.
+"""Finds the cause and threshold of a flagged series, or the reason to abstain.
 
 Load is not degradation: a temperature is judged only where power and utilisation were steady, a kernel only as a ratio
-to its own baseline, with its clock and its program's other kernels looked at first.
+to its own baseline, after its clock and its program's other kernels have been checked.
 """
 
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ _LOOK_BACK: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a companion series moved while the case's series did: medians of the first and the last third."""
+    """Change of a companion series over the span of a flagged one: medians of its first and its last third."""
 
     before: float
     after: float
 
     @property
     def ratio(self) -> float:
-        """The change relative to what was before; 0 where there was nothing."""
+        """The change relative to the first median; 0 where that is 0."""
         return (self.after - self.before) / abs(self.before) if self.before else 0.0
 
 
 class Judge:
-    """Gives verdicts; reads the windows of companion series, so call it under the windows' lock."""
+    """Derives findings; reads the windows of companion series, so call it under the windows' lock."""
 
     def __init__(self, settings: JudgeSettings, windows: Windows, regimes: Regimes) -> None:
         self._settings = settings
@@ -50,11 +50,11 @@ class Judge:
         self._devices: dict[DeviceKey, Subject] = {}
 
     def know_devices(self, subjects: list[Subject]) -> None:
-        """Learn which series speak for which GPU, so that a kernel finds its clock."""
+        """Record the SM clock series of each GPU, so that a kernel's clock can be looked up."""
         self._devices = {one.device: one for one in subjects if one.metric == device.SM_CLOCK.prometheus_name}
 
     def judge(self, case: Case) -> Finding:
-        """What a case is taken for."""
+        """Derive the finding for one flagged series."""
         if case.watch is WatchReason.TEMPERATURE:
             return self._temperature(case)
         if case.watch is WatchReason.MEMORY:
@@ -150,7 +150,7 @@ class Judge:
         return float(values[known[-1]]) if len(known) else None
 
     def _changes(self, case: Case, companion: Subject) -> list[Change]:
-        """How a companion moved while the case's series did, and for longer: heat follows load late."""
+        """Changes of a companion over the flagged span and three times that: temperature follows load with a delay."""
         row = self._windows.row(companion)
         if row is None:
             return []

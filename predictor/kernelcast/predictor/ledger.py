@@ -1,7 +1,7 @@
-"""What was hinted and what became of it: both topics are read from their beginning, by every predictor, for good.
+"""Reads all hints and outcomes into the hint book: every predictor reads both topics whole, from their beginning.
 
-No hint is issued before the ledger has come to the end that it saw at its start, so that nothing is hinted twice
-after a restart.
+No hint is issued before the ledger has reached the end offsets that it saw at its start, so that no hint is issued
+twice after a restart.
 """
 
 import time
@@ -23,11 +23,11 @@ QUIET_SECONDS: Final = 10.0
 """Time without a message or an error after which the end was reached: compaction may have removed the last offsets."""
 
 
-class Aside(Protocol):
-    """Where messages go that cannot be used."""
+class RejectedMessages(Protocol):
+    """Receives messages that cannot be decoded, as the dead letter topic does."""
 
     def send(self, message: Any, error: Exception) -> None:
-        """Put one aside."""
+        """Record one message with the reason for its rejection."""
         ...
 
 
@@ -35,21 +35,21 @@ class Ledger:
     """Keeps a `HintBook` up to date.
 
     Attributes:
-        caught_up: Whether everything that stood on Kafka at the start has been read.
+        caught_up: Whether every message that was on Kafka at the start has been read.
     """
 
     def __init__(
         self,
         reader: ReplayConsumer,
         book: HintBook,
-        aside: Aside,
+        rejected: RejectedMessages,
         *,
         clock_ns: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reader = reader
         self._book = book
-        self._aside = aside
+        self._rejected = rejected
         self._clock_ns = clock_ns
         self._monotonic = monotonic
         self._retry_at = 0.0
@@ -58,7 +58,7 @@ class Ledger:
         self.caught_up = False
 
     def poll(self, timeout_seconds: float) -> int:
-        """Read what there is; returns how many messages that were.
+        """Read one batch; returns the number of messages.
 
         Raises:
             BrokerError: Kafka does not answer.
@@ -85,7 +85,7 @@ class Ledger:
         self._reader.close(timeout_seconds)
 
     def _begin(self) -> dict[tuple[str, int], int] | None:
-        """What has to be read; None where a topic does not exist yet."""
+        """Assign all partitions; returns the end offset of each with messages, or None while a topic is missing."""
         left = {}
         both = [self._reader.partitions(HINTS.name), self._reader.partitions(OUTCOMES.name)]
         if not all(both):
@@ -110,10 +110,10 @@ class Ledger:
             else:
                 self._book.learn_outcome(outcome_from(event), time_ns=self._written_ns(message))
         except EventError as error:
-            self._aside.send(message, error)
+            self._rejected.send(message, error)
 
     def _written_ns(self, message: Any) -> int:
-        """When a message came to Kafka: outcomes are read again after a restart, which must not renew a cooldown."""
+        """Time of a message's Kafka timestamp: a restart reads outcomes again, which must not renew a cooldown."""
         kind, milliseconds = message.timestamp()
         now_ns = self._clock_ns()
         return now_ns if kind == TIMESTAMP_NOT_AVAILABLE else min(milliseconds * NANOSECONDS_PER_MILLISECOND, now_ns)

@@ -48,7 +48,7 @@ class Measures:
         self._start_at_zero()
 
     def swept(self, report: SweepReport) -> None:
-        """Take note of a sweep."""
+        """Count one finished cycle."""
         self.sweeps.inc()
         self.sweep_seconds.set(report.seconds)
         self.flagged.set(report.flagged)
@@ -60,8 +60,8 @@ class Measures:
         for abstention, count in report.abstentions.items():
             self.abstentions.labels(abstention).inc(count)
 
-    def look_at(self, engine: Engine) -> None:
-        """Bring what the engine counts up to date."""
+    def update(self, engine: Engine) -> None:
+        """Copy the engine's totals into the metrics."""
         self.series.set(len(engine.windows))
         self.tunables.set(len(engine.tunables))
         self._refused.follow(engine.windows.refused)
@@ -96,6 +96,6 @@ class Following:
         self._seen = 0
 
     def follow(self, total: int) -> None:
-        """Count what was added since the last call."""
+        """Add the increase of the total since the last call."""
         self._target.inc(max(total - self._seen, 0))
         self._seen = total

@@ -68,7 +68,7 @@ def forecast(
     """Forecast a segment.
 
     Args:
-        segment: What is known.
+        segment: The past values.
         intervals: Horizon in grid intervals, at least 1.
         damped: Whether the trend is to die away.
         rng: Source of the paths.

@@ -2,7 +2,7 @@
 
 Holt's linear method (Hyndman & Athanasopoulos, FPP3, section 8.2) with the variance of its one-step errors, and a
 two-sided CUSUM of the standardised errors (Page, Biometrika 41, 1954): it notices a shift within a few observations,
-before the next sweep has looked at the window.
+before the next cycle screens the window.
 """
 
 from typing import Final
@@ -61,7 +61,7 @@ class OnlineState:
         return over
 
     def reset(self, rows: IntArray) -> None:
-        """Begin anew."""
+        """Clear the state of rows; the next value starts a new warm-up."""
         known = rows[rows < len(self._count)]
         self._state[:, known] = 0
         self._count[known] = 0

@@ -1,4 +1,4 @@
-"""Which partitions are read, from where, and whether their past is known yet."""
+"""Assignment of partitions: their start offsets, their snapshots, and whether their past has been read."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -16,11 +16,11 @@ from kernelcast.wire.errors import BrokerError, WireError
 _log = get_logger(__name__)
 
 KEEP_RATIO: Final = 0.5
-"""After a skip, so much of the permitted lag is read: some past is better than none."""
+"""Share of the permitted lag that is still read after a skip: some past is better than none."""
 
 
 class Client(Protocol):
-    """The part of a consumer that is needed here."""
+    """The consumer's methods for offsets, seeking and the state of its group."""
 
     def watermarks(self, partition: Any) -> tuple[int, int]:
         """First offset kept, next offset written."""
@@ -31,16 +31,16 @@ class Client(Protocol):
         ...
 
     def seek(self, partition: Any) -> None:
-        """Go on elsewhere."""
+        """Continue to read at this partition's offset."""
         ...
 
     def settled(self) -> bool:
-        """Whether the group has given this member just what it has; False where it will say so unasked."""
+        """Whether the group's assignment equals the partitions being read; False where `assigned` is always called."""
         ...
 
 
 class Partitions:
-    """Takes partitions over and hands them on; called on the consuming thread."""
+    """Restores partitions at assignment and saves them at revocation; called on the consuming thread."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Partitions:
         return not behind, f"reading the past of {len(behind)} partitions" if behind else ""
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Restore windows and say where to go on."""
+        """Restore windows from snapshots; returns the offsets to start from."""
         if self._client is None or not partitions:
             self._assigned = True
             return partitions
@@ -100,7 +100,7 @@ class Partitions:
         return starts
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """Save what is known, unless another member has taken over already, and forget it."""
+        """Save the partitions' windows, unless another member has them already, then drop them."""
         mine = [(one.topic, one.partition) for one in partitions]
         if not lost:
             for partition in mine:

@@ -12,7 +12,7 @@ class Points:
     Attributes:
         rows: Rows of the windows.
         time_ns, start_ns: When measured, and since when cumulative; Unix nanoseconds.
-        value: What the point says; of a histogram its sum.
+        value: The number; of a histogram its sum.
         count: Of a histogram its count; else 0.
     """
 

@@ -1,4 +1,4 @@
-"""What a sweep found, on its way to Kafka."""
+"""Writes the predictions and hints of a cycle to Kafka."""
 
 import socket
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ SERVICE_NAME: Final = "kernelcast-predictor"
 SCOPE: Final = "kernelcast.predictor"
 
 PATIENCE_SWEEPS: Final = 3
-"""A prediction may be left out of a sweep when time is short; only after so many is it withdrawn."""
+"""Cycles without a prediction after which its series ends; a cycle may skip it when time is short."""
 
 
 class ForecastPublisher:
@@ -38,7 +38,7 @@ class ForecastPublisher:
         )
 
     def forecasts(self, report: SweepReport, coverage: dict[str, float]) -> None:
-        """Write a sweep's predictions, and how past ones came out."""
+        """Write a cycle's predictions and the coverage of past ones."""
         time_ns = self._clock_ns()
         keyed = samples.by_key(report.predictions, time_ns=time_ns)
         for key in {*keyed, *self._ended.groups}:
@@ -46,7 +46,7 @@ class ForecastPublisher:
         self._send(self._client_id.encode(), samples.coverage(coverage, time_ns=time_ns))
 
     def hints(self, issued: Iterable[Issued], book: HintBook) -> None:
-        """Write new hints, and how many there have been."""
+        """Write new hints and the number of hints issued so far."""
         time_ns = self._clock_ns()
         for one in issued:
             event = to_event(one.hint, source=f"/kernelcast/predictor/{self._client_id}", time_ns=time_ns)

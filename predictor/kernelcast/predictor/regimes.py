@@ -1,7 +1,8 @@
-"""What is normal for a series, since when, and for how long something has looked wrong with it.
+"""Regimes of series: the start and baseline of each, and the number of cycles in a row that flagged it.
 
-A deploy, or a level that a whole program moved to at once, begins a new regime: what was learnt before is set aside
-instead of raising alarms. Arrays indexed by the row in `Windows`; a row used again by another series starts afresh.
+A deploy, or a level that a whole program moved to at once, begins a new regime: the old baseline is
+discarded, so that the change raises no alarm. Arrays are indexed by the row in `Windows`; they are reset when another
+series gets the row.
 """
 
 from enum import IntEnum
@@ -24,7 +25,7 @@ MAX_PROGRAMS: Final = 10_000
 
 
 class WatchReason(IntEnum):
-    """What a series is watched for."""
+    """Kind of degradation that a series is checked for."""
 
     NOTHING = 0
     TEMPERATURE = 1
@@ -89,7 +90,7 @@ class Regimes:
         return mine
 
     def learn(self, rows: IntArray, window: WindowArray, *, min_points: int) -> None:
-        """Take the first values of kernels and clocks that have enough of them as what is normal.
+        """Compute the missing baselines of kernels and clocks from the first values of their regime.
 
         Args:
             rows: Shape (n,).
@@ -108,7 +109,7 @@ class Regimes:
         self.spread[rows[unknown]] = MAD_TO_SIGMA * row_medians(np.abs(values - centre[:, None]))
 
     def note(self, rows: IntArray, flagged: NDArray[np.bool_], *, raise_sweeps: int, clear_sweeps: int) -> None:
-        """Count sweeps with and without a flag. Both arrays of shape (n,)."""
+        """Count the cycles with and without a flag. Both arrays of shape (n,)."""
         self._streak[rows] = np.minimum(self._streak[rows] + flagged, raise_sweeps)
         self._missed[rows] = np.where(flagged, 0, self._missed[rows] + 1)
         self._streak[rows[self._missed[rows] >= clear_sweeps]] = 0
@@ -119,17 +120,17 @@ class Regimes:
         return long_enough
 
     def restore(self, row: int, *, since: int, baseline: float, spread: float) -> None:
-        """Put back what a snapshot held; call it after `sync`."""
+        """Restore a row from a snapshot; call it after `sync`."""
         self.since[row], self.baseline[row], self.spread[row] = since, baseline, spread
 
     def known(self, row: int) -> tuple[int, float, float]:
-        """Since when, baseline and spread of a row; NaN where nothing was learnt."""
+        """First interval, baseline and spread of a row's regime; NaN where nothing was learnt."""
         if row >= len(self.since):
             return EMPTY, float("nan"), float("nan")
         return int(self.since[row]), float(self.baseline[row]), float(self.spread[row])
 
     def _forget_programs(self) -> None:
-        """Number the programs anew, leaving out those that no row has."""
+        """Remove programs that no row has, and number the others from 0."""
         kept, self.program[:] = np.unique(self.program, return_inverse=True)
         names = list(self._programs)
         self._programs = {names[number]: place for place, number in enumerate(kept.tolist())}

@@ -32,10 +32,10 @@ def duration_label(seconds: float) -> str:
 def by_key(predictions: Iterable[Prediction], *, time_ns: int) -> dict[bytes, list[Sample]]:
     """Samples of all predictions by record key.
 
-    Variants of one kernel share the kernel's series; the most probable degradation speaks for them.
+    Variants of one kernel share the kernel's series; the prediction with the most probable degradation is published.
 
     Args:
-        predictions: What a sweep found.
+        predictions: The predictions of one cycle.
         time_ns: When they are issued, Unix nanoseconds.
     """
     worst: dict[Subject, Prediction] = {}

@@ -1,9 +1,9 @@
-"""The predictor's own past, scored: the share of intervals that held what came, and how much wider they should be.
+"""Scores past forecasts: the share of intervals that held the value, and how much wider they should be.
 
 A model's interval rests on the trend that it saw; after a change of trend it is too narrow by a multiple. So intervals
-are widened by what the past ones of the same metric and horizon lacked: split conformal prediction with normalised
-residuals (Lei et al., Distribution-Free Predictive Inference for Regression, JASA 113, 2018, sections 2.2 and 5.2).
-It is kept in memory only: after a restart intervals are as the model has them until enough claims have come due.
+are widened by the factor that past ones of the same metric and horizon needed: split conformal prediction with
+normalised residuals (Lei et al., Distribution-Free Predictive Inference for Regression, JASA 113, 2018, sections 2.2
+and 5.2). Scores are in memory only: after a restart no interval is widened until enough claims have come due.
 """
 
 import heapq
@@ -20,7 +20,7 @@ REMEMBERED: Final = 1000
 MAX_PENDING: Final = 100_000
 LEVEL: Final = 0.95
 MAX_WIDENING: Final = 10.0
-"""Beyond it the model is no guide at all; the coverage then says so, and a few broken series spoil no others."""
+"""Limit of the widening: a few broken series must not widen the others; the coverage shows that a model fails."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,9 +49,9 @@ class ForecastClaim:
 
     @property
     def bounds(self) -> tuple[float, float, float]:
-        """What was published: mean, lower and upper bound; none below 0.
+        """The published mean, lower and upper bound; none below 0.
 
-        Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend does not know.
+        Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend may be.
         """
         lower = self.mean - self.widening * (self.mean - self.lower)
         upper = self.mean + self.widening * (self.upper - self.mean)
@@ -64,7 +64,7 @@ class ForecastClaim:
 
 
 class Scores:
-    """Claims that are not due, and how those that were due came out.
+    """Claims that are not due yet, and the scores of those that were due.
 
     Attributes:
         dropped: Claims turned away because too many were pending, or whose value never came.
@@ -86,7 +86,7 @@ class Scores:
         self._count += 1
 
     def settle(self, newest: Callable[[int, int], int | None], value: Callable[[int, int], float]) -> None:
-        """Score what is due.
+        """Score the claims that are due.
 
         Args:
             newest: The newest interval of a (row, generation); None where the series is gone.
@@ -100,11 +100,11 @@ class Scores:
                 del self._pending[key]
 
     def coverage(self) -> dict[str, float]:
-        """By metric: the share of recent claims that held; absent until there are enough."""
+        """Share of recent claims that held, by metric; absent until there are enough."""
         return {metric: float(np.mean(hits)) for metric, hits in self._hits.items() if len(hits) >= MIN_SCORED}
 
     def widening(self, metric: str, horizon_seconds: float) -> float:
-        """By how much to widen an interval so that 95 % of the recent ones would have held; 1 until that is known."""
+        """Factor by which 95 % of the recent intervals would have held their value; 1 until enough were scored."""
         needed = self._needed.get((metric, horizon_seconds), ())
         if len(needed) < MIN_SCORED:
             return 1.0

@@ -1,6 +1,6 @@
-"""Tier 1: every series, every sweep: does it drift, has it stepped, is it settling, is it flat?
+"""Screening of every series in every cycle for drifts, steps, settling and constant values.
 
-Two scales are looked at, the whole window and its most recent quarter, so that a fast drift shows within a minute of
+Two scales are screened, the whole window and its most recent quarter, so that a fast drift shows within a minute of
 one-second samples and a slow one within the window.
 """
 
@@ -25,10 +25,10 @@ from kernelcast.predictor.blocks import (
 from kernelcast.predictor.settings import BLOCKS
 
 EFFECT: Final = 4.0
-"""A drift must move a series by so many standard deviations of its noise within the span."""
+"""Standard deviations of its noise by which a drift must move a series within the span."""
 
 FLOOR_RATIO: Final = 0.02
-"""… and by so much of its level: a change nobody would act on is no drift."""
+"""Share of its level by which a drift must move a series: a smaller change needs no action."""
 
 RECENT_BLOCKS: Final = 3
 _STEP_EFFECT: Final = 6.0
@@ -36,7 +36,7 @@ _STEP_EFFECT: Final = 6.0
 
 @dataclass(slots=True)
 class Screening:
-    """What the sweep saw; arrays of shape (n,).
+    """Features of the screened series; arrays of shape (n,).
 
     Attributes:
         observed: Values in the window.
@@ -91,7 +91,7 @@ class ScreenOptions:
 
 
 def screen(window: NDArray[np.float32], options: ScreenOptions) -> Screening:
-    """Look at windows.
+    """Compute the screening features of windows.
 
     Args:
         window: Shape (n, points), oldest first, NaN where missing.
@@ -105,21 +105,24 @@ def screen(window: NDArray[np.float32], options: ScreenOptions) -> Screening:
     whole = _length(age, window.shape[1])
     for length in np.unique(whole[enough]).tolist():
         rows = np.flatnonzero(enough & (whole == length))
-        _look(seen, rows, window[rows], length, options)
+        _add_scale(seen, rows, window[rows], length, options)
         recent = length // 4 // BLOCKS * BLOCKS
         if recent:
-            _look(seen, rows, window[rows], recent, options)
+            _add_scale(seen, rows, window[rows], recent, options)
     return seen
 
 
 def _length(age: IntArray, points: int) -> IntArray:
-    """The span to look at: the largest of 24, 48, 96, … that the series is old enough for, or the whole window."""
+    """The span to screen: the largest of 24, 48, 96, … that the series is old enough for, or the whole window."""
     doublings = np.floor(np.log2(np.maximum(age, BLOCKS) / BLOCKS)).astype(np.int64)
     whole = points // BLOCKS * BLOCKS
     return np.where(age >= whole, whole, np.minimum(BLOCKS * 2**doublings, whole))
 
 
-def _look(seen: Screening, rows: IntArray, window: NDArray[np.float32], length: int, options: ScreenOptions) -> None:
+def _add_scale(
+    seen: Screening, rows: IntArray, window: NDArray[np.float32], length: int, options: ScreenOptions
+) -> None:
+    """Add the features of one scale; the drift with the largest z of all scales is kept."""
     blocks = block_medians(window, length=length)
     width = length // BLOCKS
     if not seen.span[rows].any():
@@ -145,7 +148,7 @@ def _look(seen: Screening, rows: IntArray, window: NDArray[np.float32], length: 
     at = rows[hits]
     seen.z[at], seen.slope[at], seen.noise[at] = z[hits], slope[real] / width, spread[real]
     seen.span[at], seen.drift[at], seen.settling[at] = length, True, settling(chosen[real], spread[real])
-    seen.step_age[at] = -1  # what looks like a step from afar is a drift on this scale
+    seen.step_age[at] = -1  # the step on the longer scale is a drift on this one
 
 
 def _note_steps(seen: Screening, rows: IntArray, blocks: FloatArray, width: int) -> None:

@@ -1,4 +1,4 @@
-"""The predictor: one thread reads Kafka, one sweeps; both share the engine."""
+"""The predictor: one thread reads Kafka, one runs cycles; both share the engine."""
 
 import threading
 import time
@@ -30,11 +30,11 @@ MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
 CHORE_SECONDS: Final = 10.0
 EARLY_CHECKS: Final = 4
-ENDS_ARE_TOLD: Final = {"enable.partition.eof": "true"}
+REPORT_ENDS: Final = {"enable.partition.eof": "true"}
 STOP_SECONDS: Final = 10.0
-"""How long the sweep's end, the commit, leaving the group and the last messages may take together at the end."""
+"""Limit for stopping: ending the cycle, committing, leaving the group and sending the last messages, together."""
 LEAST_STEP_SECONDS: Final = 0.5
-"""What each of these steps gets at least."""
+"""Minimum time for each of these steps."""
 
 _log = get_logger(__name__)
 
@@ -69,20 +69,20 @@ class Predictor:
         self.web = WebServer(settings.web, title="predictor", metrics=self.registry, ready=self._partitions.ready)
 
     def run(self, shutdown: Shutdown) -> None:
-        """Read, sweep and write until asked to stop, then save the windows and leave the group."""
+        """Read, run cycles and write until asked to stop, then save the windows and leave the group."""
         Decoder.warm_up()
         consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, registry=self.registry)
         self._partitions.use(consumer)
         consumer.subscribe(TOPICS, self._partitions)
-        sweeping = threading.Thread(target=self._sweep_forever, name="sweep", daemon=True)
+        cycles = threading.Thread(target=self._run_cycles, name="sweep", daemon=True)
         with self.web:
-            sweeping.start()
+            cycles.start()
             try:
                 self._read_forever(consumer, shutdown)
             finally:
-                self._end(consumer, sweeping)
+                self._end(consumer, cycles)
 
-    def _end(self, consumer: Consumer, sweeping: threading.Thread) -> None:
+    def _end(self, consumer: Consumer, cycles: threading.Thread) -> None:
         """Save, commit, leave and flush, within `STOP_SECONDS` even where Kafka does not answer."""
         deadline = time.monotonic() + STOP_SECONDS
 
@@ -90,7 +90,7 @@ class Predictor:
             return max(share * (deadline - time.monotonic()), LEAST_STEP_SECONDS)
 
         self._ending.set()
-        sweeping.join(left(0.5))
+        cycles.join(left(0.5))
         self._save_all()
         self._try("offsets not committed", lambda: self._commit(consumer))
         consumer.close(left(0.5))
@@ -136,29 +136,29 @@ class Predictor:
             outcome = "unusable" if index in failed else "used"
             self._measures.messages.labels(message.topic(), outcome).inc()
 
-    def _sweep_forever(self) -> None:
+    def _run_cycles(self) -> None:
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
-        while not self._wait_for_sweep():
+        while not self._wait_for_cycle():
             try:
-                self._sweep()
+                self._run_cycle()
                 if time.monotonic() >= snapshot_due:
                     snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
                     self._save_all()
-            except Exception:  # noqa: BLE001  the next sweep may do better; reading must go on
+            except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
                 self._measures.sweep_failures.inc()
                 _log.exception("sweep failed")
 
-    def _wait_for_sweep(self) -> bool:
-        """Wait for the next sweep, less long where a series has just shifted; True when the daemon ends."""
+    def _wait_for_cycle(self) -> bool:
+        """Wait for the next cycle, for a shorter time where a series has just shifted; True when the daemon ends."""
         period_seconds = self._settings.sweep_every_seconds
         for _ in range(EARLY_CHECKS):
             if self._ending.wait(period_seconds / EARLY_CHECKS):
                 return True
-            if self._engine.stirred():
+            if self._engine.has_new_shift():
                 break
         return self._ending.is_set()
 
-    def _sweep(self) -> None:
+    def _run_cycle(self) -> None:
         report = self._engine.sweep()
         self._measures.swept(report)
         self._publisher.forecasts(report, self._engine.sweeper.scores.coverage())
@@ -177,7 +177,7 @@ class Predictor:
                     cause=degradation.cause,
                     evidence=dict(degradation.evidence),
                 )
-        self._measures.look_at(self._engine)
+        self._measures.update(self._engine)
 
     def _save_all(self) -> None:
         for partition in self._partitions.held:
@@ -190,7 +190,7 @@ class Predictor:
 
     def _reader(self) -> Consumer:
         """A consumer of its own for a topic that is read whole; it commits nothing and joins no group."""
-        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=ENDS_ARE_TOLD)
+        return Consumer(self._settings.kafka, group_id=f"{self._settings.group_id}-reader", overrides=REPORT_ENDS)
 
     def _try(self, trouble: str, chore: Callable[[], Any]) -> None:
         try:

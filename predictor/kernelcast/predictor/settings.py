@@ -1,4 +1,4 @@
-"""What the predictor can be told; every default stands here once, with its reason."""
+"""Settings of the predictor with their defaults and limits."""
 
 import socket
 from typing import Annotated, Final
@@ -8,13 +8,13 @@ from pydantic import Field, field_validator, model_validator
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 
 BLOCKS: Final = 24
-"""Screening sees a window as so many block medians; fewer observations than blocks cannot be screened."""
+"""Block medians into which screening divides a window; fewer observations than blocks cannot be screened."""
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 
 
 class HintSettings(Section):
-    """When tuning hints are issued.
+    """Settings for issuing tuning hints.
 
     Attributes:
         enabled: Whether at all.
@@ -30,10 +30,10 @@ class HintSettings(Section):
 
 
 class JudgeSettings(Section):
-    """What counts as a fault.
+    """Thresholds that separate a degradation from normal operation.
 
     Attributes:
-        thresholds: Own thresholds by Prometheus name, in the series' unit; they win over what the device reports.
+        thresholds: Own thresholds by Prometheus name, in the series' unit; they override the device's thresholds.
         memory_full_ratio: Share of the frame buffer at which it counts as full.
         kernel_slowdown_ratio: How much longer than its baseline a kernel may take.
         wide_baseline_ratio: Spread over median above which a baseline says nothing and the predictor abstains.
@@ -41,7 +41,7 @@ class JudgeSettings(Section):
         drift_z: Mann-Kendall z above which a drift counts.
         raise_sweeps: Sweeps in a row that must see a drift before it is reported.
         clear_sweeps: Sweeps in a row without it after which it is no longer reported.
-        max_extrapolation: Horizons longer than so many times the history they rest on are not answered.
+        max_extrapolation: Longest horizon that is forecast, in multiples of the history behind the forecast.
     """
 
     thresholds: dict[str, float] = Field(default_factory=dict)
@@ -68,9 +68,9 @@ class PredictorSettings(ServiceSettings):
         sweep_every_seconds: How often all series are screened.
         max_fits_per_sweep: Models fitted per sweep, the nearest to their threshold first.
         fit_share_ratio: Share of the time between sweeps that fitting may take.
-        refit_every_seconds: How long fitted parameters are used again before they are estimated anew.
+        refit_every_seconds: How long fitted parameters are used before they are estimated again.
         max_series: Series kept; further ones are refused and counted.
-        expire_seconds: A series silent for so long is dropped.
+        expire_seconds: Time without a point after which a series is dropped.
         snapshot_every_seconds: How often windows are written to `kernelcast.state`.
         max_lag_messages: Messages per partition beyond which the predictor skips to its tail.
     """

@@ -1,6 +1,7 @@
 """Windows of one partition as bytes, and back: versioned, checksummed, split into parts that Kafka takes.
 
-What is kept is windows, baselines and model parameters, with the offset they stand at; never fitted result objects.
+A snapshot holds windows, baselines and model parameters, and the offset up to which messages went into them. It holds
+no fitted result objects.
 """
 
 import json
@@ -37,7 +38,7 @@ class Saved:
         newest: Number of the last interval.
         last_ns: When the last point was measured.
         since: First interval of its regime.
-        baseline, spread: What is normal; NaN where nothing was learnt.
+        baseline, spread: Normal level and spread; NaN where none was learnt.
         model, parameters: Of its last fit; empty where there is none.
     """
 

@@ -1,4 +1,4 @@
-"""Whose values a window holds: a metric, how its points become one value per interval, and labels."""
+"""Identity of a window's series: metric, labels, and the conversion of points to one value per interval."""
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -14,11 +14,11 @@ DURATION: Final = kernel.DURATION.prometheus_name
 DEVICE_NAMES: Final = frozenset(row.prometheus_name for row in device.ROWS)
 
 DeviceKey = tuple[str, str, str]
-"""Hostname, UUID, MIG instance: what a kernel series shares with its GPU's."""
+"""Hostname, UUID, MIG instance: the labels that a kernel's series and its GPU's series share."""
 
 
 class Form(IntEnum):
-    """How points become the value of an interval.
+    """Conversion of points to the value of an interval.
 
     LEVEL: the last point. RATE: the increase of a counter per second. MEAN: the increase of a sum over that of its
     count, which is load-independent where both belong to one configuration.
@@ -90,7 +90,7 @@ class Subject:
 
     @property
     def key(self) -> bytes:
-        """The record key of what is said about it: its host or its program."""
+        """The record key of its forecasts: its host or its program."""
         return (self.label("Hostname") if self.of_device else self.program).encode()
 
     def sibling(self, metric: str) -> "Subject":

@@ -1,4 +1,4 @@
-"""One sweep: survey, judge, fit, publish; runs beside the consumer and never holds the windows' lock for long."""
+"""One cycle: screens series, derives findings, fits models; never holds the windows' lock for long."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.candidates import ScreeningResult, Surveyor
+from kernelcast.predictor.candidates import Screener, ScreeningResult
 from kernelcast.predictor.cases import Abstention, Case, Finding
 from kernelcast.predictor.clean import prepare
 from kernelcast.predictor.degradation import Degradation, FirstPassage, already_passed, first_passage
@@ -29,13 +29,13 @@ MAX_FITS_KEPT: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What is published about one series.
+    """Forecast and degradation of one series, to be published.
 
     Attributes:
         case: The series.
         forecast: Its future, in its own unit.
         bounds: By horizon in seconds, for those that its history allows: mean, lower and upper bound, widened by
-            what past ones lacked. The degradation's probability rests on the model's own paths.
+            the factor that past ones needed. The degradation's probability rests on the model's own paths.
         degradation: None where nothing points to a fault.
     """
 
@@ -52,16 +52,16 @@ class Prediction:
 
 @dataclass(slots=True)
 class SweepReport:
-    """What a sweep did.
+    """Result and costs of one cycle.
 
     Attributes:
         predictions: To be published.
         flagged: Series that were flagged.
-        abstentions: Flagged series about which nothing is said, by reason.
+        abstentions: Flagged series without a prediction, by reason.
         fits: By (model, outcome).
         fit_seconds: Time that models took.
         regimes_begun: Series for which a new regime began.
-        seconds: How long the sweep took.
+        seconds: Duration of the cycle.
     """
 
     predictions: list[Prediction] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Fitted:
 
 
 class Sweeper:
-    """Runs sweeps over one set of windows."""
+    """Runs cycles over one set of windows."""
 
     def __init__(
         self,
@@ -104,20 +104,20 @@ class Sweeper:
         self.regimes = Regimes()
         self.scores = Scores()
         self._judge = Judge(settings.judge, windows, self.regimes)
-        self._surveyor = Surveyor(settings, windows, self.regimes, self._judge, lock)
+        self._screener = Screener(settings, windows, self.regimes, self._judge, lock)
 
     def sweep(self, *, now_seconds: float, redeployed: set[str] | None = None) -> SweepReport:
-        """Look at every series once.
+        """Run one cycle over all live series.
 
         Args:
             now_seconds: This process's clock, the one that windows were written under.
-            redeployed: Programs with a new code version since the last sweep.
+            redeployed: Programs with a new code version since the last cycle.
         """
         begun = self._timer()
-        survey = self._surveyor.survey(now_seconds=now_seconds, redeployed=redeployed or set())
-        report = SweepReport(flagged=len(survey.cases), regimes_begun=survey.regimes_begun)
+        result = self._screener.screen(now_seconds=now_seconds, redeployed=redeployed or set())
+        report = SweepReport(flagged=len(result.cases), regimes_begun=result.regimes_begun)
         self._settle_scores()
-        chosen = self._choose(survey, report)
+        chosen = self._choose(result, report)
         self._fit_all(chosen, report, now_seconds)
         report.seconds = self._timer() - begun
         return report
@@ -130,7 +130,7 @@ class Sweeper:
         return fitted.model, tuple(fitted.parameters.tolist())
 
     def restore_fit(self, row: int, generation: int, fitted: tuple[str, tuple[float, ...]], now_seconds: float) -> None:
-        """Put back what a snapshot held."""
+        """Restore the fit of a row from a snapshot."""
         model, parameters = fitted
         if model in {ETS, ETS_DAMPED} and parameters:
             self._fitted[row] = Fitted(generation, model, np.array(parameters), now_seconds)
@@ -142,24 +142,24 @@ class Sweeper:
         with self._lock:
             self.scores.settle(newest, self._windows.at)
 
-    def _choose(self, survey: ScreeningResult, report: SweepReport) -> list[tuple[Case, Finding]]:
-        """Cases that have been flagged for long enough, the nearest to their threshold first."""
-        judged = [(case, self._judged(case)) for case in survey.cases]
-        report.abstentions.update(verdict.abstention for _, verdict in judged if verdict.abstention is not None)
-        flagged = {case.row for case, verdict in judged if verdict.abstention is None}
+    def _choose(self, result: ScreeningResult, report: SweepReport) -> list[tuple[Case, Finding]]:
+        """Series flagged in enough cycles in a row, with their findings; the nearest to their threshold first."""
+        judged = [(case, self._judged(case)) for case in result.cases]
+        report.abstentions.update(finding.abstention for _, finding in judged if finding.abstention is not None)
+        flagged = {case.row for case, finding in judged if finding.abstention is None}
         limits = self._settings.judge
         self.regimes.note(
-            survey.rows,
-            np.isin(survey.rows, np.fromiter(flagged, np.int64, len(flagged))),
+            result.rows,
+            np.isin(result.rows, np.fromiter(flagged, np.int64, len(flagged))),
             raise_sweeps=limits.raise_sweeps,
             clear_sweeps=limits.clear_sweeps,
         )
-        raised = set(survey.rows[self.regimes.raised(survey.rows, raise_sweeps=limits.raise_sweeps)].tolist())
-        chosen = [(case, verdict) for case, verdict in judged if case.row in raised]
+        raised = set(result.rows[self.regimes.raised(result.rows, raise_sweeps=limits.raise_sweeps)].tolist())
+        chosen = [(case, finding) for case, finding in judged if case.row in raised]
         return sorted(chosen, key=lambda pair: _intervals_left(*pair))
 
     def _judged(self, case: Case) -> Finding:
-        """One verdict under the lock: thousands in one go would keep the reading of Kafka waiting."""
+        """Derive one finding under the lock: holding it for thousands would block the reading of Kafka."""
         with self._lock:
             return self._judge.judge(case)
 
@@ -167,16 +167,16 @@ class Sweeper:
         allowed = self._settings.max_fits_per_sweep
         budget_seconds = self._settings.fit_share_ratio * self._settings.sweep_every_seconds
         begun = self._timer()
-        for done, (case, verdict) in enumerate(chosen):
+        for done, (case, finding) in enumerate(chosen):
             if done >= allowed or self._timer() - begun > budget_seconds:
                 report.abstentions[Abstention.OVER_BUDGET] += len(chosen) - done
                 break
-            prediction = self._predict(case, verdict, report, now_seconds)
+            prediction = self._predict(case, finding, report, now_seconds)
             if prediction is not None:
                 report.predictions.append(prediction)
         report.fit_seconds = self._timer() - begun
 
-    def _predict(self, case: Case, verdict: Finding, report: SweepReport, now_seconds: float) -> Prediction | None:
+    def _predict(self, case: Case, finding: Finding, report: SweepReport, now_seconds: float) -> Prediction | None:
         horizons = self._horizons(case)
         try:
             segment = prepare(case.window, span=case.span)
@@ -206,7 +206,7 @@ class Sweeper:
         report.fits[found.model, "failed" if found.failed else "reused" if usable else "estimated"] += 1
         self._keep(case, found, now_seconds, usable=usable)
         bounds = {horizon: self._claimed(case, found, horizon) for horizon in horizons}
-        return Prediction(case, found, bounds, self._degradation(case, verdict, found, horizons))
+        return Prediction(case, found, bounds, self._degradation(case, finding, found, horizons))
 
     def _horizons(self, case: Case) -> tuple[float, ...]:
         known = np.flatnonzero(np.isfinite(case.window[-case.span :]))
@@ -215,18 +215,18 @@ class Sweeper:
         return tuple(horizon for horizon in self._settings.horizons_seconds if horizon <= reach)
 
     def _degradation(
-        self, case: Case, verdict: Finding, found: Forecast, horizons: tuple[float, ...]
+        self, case: Case, finding: Finding, found: Forecast, horizons: tuple[float, ...]
     ) -> Degradation | None:
-        if verdict.cause is None:
+        if finding.cause is None:
             return None
-        passage = self._passage(case, verdict, found, horizons)
-        return Degradation(case.subject, verdict.cause, verdict.threshold, passage, verdict.evidence)
+        passage = self._passage(case, finding, found, horizons)
+        return Degradation(case.subject, finding.cause, finding.threshold, passage, finding.evidence)
 
-    def _passage(self, case: Case, verdict: Finding, found: Forecast, horizons: tuple[float, ...]) -> FirstPassage:
-        if case.level > verdict.threshold:
+    def _passage(self, case: Case, finding: Finding, found: Forecast, horizons: tuple[float, ...]) -> FirstPassage:
+        if case.level > finding.threshold:
             return already_passed(horizons)
         step_seconds = found.intervals * self._settings.interval_seconds
-        return first_passage(found.paths, verdict.threshold, step_seconds=step_seconds, horizons_seconds=horizons)
+        return first_passage(found.paths, finding.threshold, step_seconds=step_seconds, horizons_seconds=horizons)
 
     def _keep(self, case: Case, found: Forecast, now_seconds: float, *, usable: bool) -> None:
         if found.parameters is None:
@@ -255,10 +255,10 @@ class Sweeper:
         return claim.bounds
 
 
-def _intervals_left(case: Case, verdict: Finding) -> float:
+def _intervals_left(case: Case, finding: Finding) -> float:
     """A straight line's time to the threshold, in intervals; series without a threshold come last."""
-    if verdict.cause is None:
+    if finding.cause is None:
         return float("inf")
-    if case.level >= verdict.threshold:
+    if case.level >= finding.threshold:
         return 0.0
-    return (verdict.threshold - case.level) / case.slope if case.slope > 0 else 1e12
+    return (finding.threshold - case.level) / case.slope if case.slope > 0 else 1e12

@@ -22,7 +22,7 @@ class Totals:
         start_ns: When they began to count.
         numerator: The first total.
         denominator: The second total.
-        zero: What the denominator was when counting began.
+        zero: The denominator when counting began.
     """
 
     interval: IntArray

@@ -11,7 +11,7 @@ from kernelcast.wire.kernels import normalise
 
 MAX_TUNABLES: Final = 10_000
 VERSION_SILENT_NS: Final = 300 * 1_000_000_000
-"""A code version that comes back after so long is a deploy; within it, old and new run side by side (a rollout)."""
+"""A code version that returns after this silence is a deploy; within it, old and new run side by side (a rollout)."""
 
 Key = tuple[str, str, str]
 """Program, tunable, device model: one open hint for each."""
@@ -24,8 +24,8 @@ class ReportedTunable:
     Attributes:
         program, name, value, kind, device_model, code_version: As registered.
         allowed: The values the program takes.
-        kernel: What it says it speeds up: labels or names, joined by semicolons (signatures have commas);
-            empty where it does not say.
+        kernel: The kernels that it speeds up: labels or names, joined by semicolons (signatures have commas);
+            empty where the program names none.
         time_ns: When it was last reported.
         owner: Number of the partition that it came from.
     """
@@ -43,7 +43,7 @@ class ReportedTunable:
 
     @property
     def key(self) -> Key:
-        """What a hint for it is keyed by."""
+        """The key of its hint; at most one hint for each is open."""
         return self.program, self.name, self.device_model
 
 
@@ -51,7 +51,7 @@ class TunableReports:
     """The latest report of each tunable.
 
     Attributes:
-        redeployed: Programs that have come to run another code version since somebody last took note.
+        redeployed: Programs that have come to run another code version since the last `take_redeployed`.
         refused: Tunables beyond the limit.
     """
 
@@ -111,7 +111,7 @@ class TunableReports:
         self._latest = {key: one for key, one in self._latest.items() if one.owner not in owners}
 
     def drop_silent(self, *, silent_ns: int, now_ns: int) -> None:
-        """Forget what this process has not heard of for so long, by its own clock."""
+        """Drop tunables without a report for `silent_ns`, by this process's clock."""
         self._latest = {key: one for key, one in self._latest.items() if self._heard_ns[key] >= now_ns - silent_ns}
         self._heard_ns = {key: self._heard_ns[key] for key in self._latest}
         alive = {one.program for one in self._latest.values()}

@@ -23,7 +23,7 @@ EMPTY: Final = np.iinfo(np.int64).min // 4
 """The newest interval of a series that has no value yet."""
 
 LARGEST: Final = float(np.finfo(np.float32).max)
-"""What is beyond it, or infinite, counts as missing."""
+"""Largest value of a window; larger and infinite values count as missing."""
 
 _FIRST_CAPACITY: Final = 1024
 
@@ -195,7 +195,7 @@ class Windows:
         self.owner[rows] = -1
 
     def restore(self, row: int, values: WindowArray, *, newest: int, last_ns: int, now_seconds: float) -> None:
-        """Put back what a snapshot held: shape (points,), oldest first."""
+        """Restore a row from a snapshot; `values` has shape (points,), oldest first."""
         self._ring[row, np.arange(newest - self.points + 1, newest + 1) % self.points] = values
         self.newest[row] = newest
         self.last_ns[row] = last_ns
@@ -205,7 +205,7 @@ class Windows:
         span_ns = self.points * self.interval_ns
         turned_back = (time_ns > 0) & (time_ns < self.last_ns[rows] - span_ns)
         if turned_back.any():
-            # The writer's clock was ahead and has been set right: what it wrote before is of no use.
+            # The writer's clock was ahead and has been set right: the points it wrote before are discarded.
             self._clear(rows[turned_back])
         newer: NDArray[np.bool_] = time_ns > self.last_ns[rows]
         self.touched[rows[newer]] = now_seconds
