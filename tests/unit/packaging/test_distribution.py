@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 ROOTS = ("core", "exporter", "bridge", "predictor", "grafana")
 SERVICES = {"exporter", "replay", "bridge", "predictor", "grafana"}
 EXTRAS = {*SERVICES, "runtime", "decoder", "cuda12", "cuda13", "cupti", "cupti12", "all"}
-COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "grafana", "demo"}
+COMMANDS = {"exporter", "replay", "simulate", "bridge", "predictor", "backtest", "grafana", "demo"}
 FILES = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 NEEDS_A_GPU = ("cupy", "nvidia-cuda-cupti")
 DECODER = f"kernelcast/probe/cupti/{LIBRARY_NAME}"
@@ -124,7 +124,7 @@ def test_the_wheel_has_every_source_file_of_the_five_roots_and_nothing_else(name
         str(path.relative_to(REPOSITORY / root))
         for root in ROOTS
         for path in (REPOSITORY / root / "kernelcast").rglob("*")
-        if path.is_file() and path.suffix in (".py", ".typed")
+        if path.is_file() and path.suffix in (".py", ".typed", ".json")
     }
     expected |= {
         f"{target}/{path.relative_to(REPOSITORY / folder)}"
