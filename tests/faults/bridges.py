@@ -108,7 +108,7 @@ class Replica:
         self.suspended = False
 
     def leave(self) -> None:
-        """SIGTERM: it leaves the group and writes what it has."""
+        """SIGTERM: the bridge leaves the group and writes its totals for a restart."""
         if self.site is None or self.client is None or self.suspended:
             return
         if self.group is not None and self.cluster.answers:
@@ -121,7 +121,7 @@ class Replica:
         self.suspended = self.site is not None
 
     def resume(self) -> None:
-        """SIGCONT; librdkafka's queue still has what was fetched before."""
+        """SIGCONT; librdkafka's queue still has the messages fetched before the suspension."""
         if self.suspended and self.client is not None:
             self.suspended, self.client.late = False, True
 
@@ -138,7 +138,7 @@ class Replica:
         return {} if self.site.intake.membership.doubtful else dict(samples(page(self.site.store)))
 
     def ready(self) -> bool:
-        """What `/-/ready` answers."""
+        """Whether `/-/ready` reports the bridge as ready."""
         return self.site is not None and self.site.intake.readiness()[0]
 
     def behind(self) -> list[tuple[str, int]]:

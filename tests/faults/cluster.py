@@ -28,7 +28,7 @@ class Cluster:
         logs: The records of each partition that exists.
         ids: By topic, a number that no other topic has had.
         commits: Offsets committed by each group; replicas that read everything have one, too.
-        notes: What was committed beside them.
+        notes: Metadata committed with the offsets.
         leaderless: Partitions that can be neither read nor written.
         answers: Whether any broker can be reached.
         moves: How keys have moved between partitions.
@@ -69,7 +69,7 @@ class Cluster:
             self.logs.setdefault((topic, number), [])
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, with what was committed for it."""
+        """Delete a topic and the offsets committed for it."""
         self.ids.pop(topic, None)
         for key in [key for key in self.logs if key[0] == topic]:
             del self.logs[key]
@@ -78,7 +78,7 @@ class Cluster:
             self.leaderless.discard(key)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has; 0 where there is none."""
+        """Number of a topic's partitions; 0 where there is no such topic."""
         return sum(key[0] == topic for key in self.logs)
 
     def partition_of(self, topic: str, key: bytes, salt: int) -> int:
@@ -118,7 +118,7 @@ class Client(ListKafka):
     """A bridge's consumer; reads by itself, or as a member of a group.
 
     Attributes:
-        late: Whether the next `consume` gives what was fetched before a suspension, as librdkafka's queue does.
+        late: Whether the next `consume` returns the messages fetched before a suspension, as librdkafka's queue does.
         gates: By partition that is read, where it ended when it was assigned.
     """
 
@@ -202,7 +202,7 @@ class Client(ListKafka):
         return super().committed(partitions)
 
     def commit(self, offsets: Sequence[TopicPartition], *, wait: bool = False) -> None:
-        """Refused from a member that the group has removed; who does not wait is not told."""
+        """Commit offsets; a member that the group has removed commits nothing, and gets an error only if it waits."""
         accepted = self.cluster.answers and (self.group is None or self in self.group.members)
         if wait and not accepted:
             raise BrokerError("unknown member, or no answer")
@@ -244,7 +244,7 @@ class Group:
     def tick(self) -> None:
         """Remove members whose session has timed out; learn of partitions."""
         now = self.cluster.clock.monotonic()
-        if not self.cluster.answers:  # nobody can be heard of: a coordinator that comes back waits for all
+        if not self.cluster.answers:  # no heartbeat arrives; a coordinator that comes back waits for all
             self.members = dict.fromkeys(self.members, now)
             return
         for member in [one for one, heard in self.members.items() if now - heard > SESSION_SECONDS]:
@@ -262,7 +262,7 @@ class Group:
         self._rebalance()
 
     def remove(self, member: Client) -> None:
-        """Forget a member; what it reads is free."""
+        """Remove a member; its partitions are free."""
         self.members.pop(member, None)
         self.owner = {key: owner for key, owner in self.owner.items() if owner is not member}
         self._rebalance()

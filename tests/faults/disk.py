@@ -37,8 +37,8 @@ class SmallDisk:
 
 
 @functools.cache
-def why_none() -> str:
-    """Why there can be no small disk on this machine; empty where there can."""
+def small_disk_obstacle() -> str:
+    """Reason for which this machine can have no small disk; empty where it can."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             SmallDisk(Path(folder, "try")).close()

@@ -195,4 +195,4 @@ EXAMPLES: Final = {
 """Mended; nothing may break them again."""
 
 LEFT_OUT: Final[tuple[str, ...]] = ()
-"""Operations that random schedules leave out, as long as what they break is open."""
+"""Operations that random schedules leave out, until the defects that they show are mended."""

@@ -1,4 +1,4 @@
-"""What must hold: at every scrape, and once the last fault is over.
+"""Invariants of the bridges: those of every scrape, and those after the last fault.
 
 `Watcher` is a Prometheus that scrapes all replicas: their series are one, as with `honor_labels`, but in mode
 `replica`, where each replica is a target of its own.
@@ -33,11 +33,11 @@ class Violation(AssertionError):  # noqa: N818  it is no error of the program
 
 @dataclass
 class Seen:
-    """What Prometheus has of one series.
+    """Prometheus's view of one series.
 
     Attributes:
         value: Its last sample.
-        increase: Of a delta series, what `increase` gives over all time.
+        increase: Of a delta series, the result of `increase` over all time.
         missing: How much of the truth may be missing of it.
         excused: Whether samples since the last check were excused.
         changes: `Producer.changes` when the last sample came.
@@ -114,7 +114,7 @@ class Watcher:
                 seen.missing = max(seen.missing, self.producers[named[1]].deltas - seen.increase)
 
     def settled(self, pages: dict[int, dict[Named, float]]) -> str:
-        """Why what is exposed is not the truth yet; empty when it is."""
+        """The first difference between the exposed values and the truth; empty when there is none."""
         holders = [one.number for one in self.replicas] if self.replicas[0].mode == "replica" else [-1]
         whole = {-1: {named: value for shown in pages.values() for named, value in shown.items()}, **pages}
         for holder in holders:
@@ -170,7 +170,7 @@ class Watcher:
             seen.topic_id = producer.topic_id  # the total has begun at 0 with the topic that was made again
             if value >= seen.value:
                 seen.missing += seen.value
-        if seen.excused:  # nothing is known of what has come in between
+        if seen.excused:  # the points received in between are unknown
             seen.excused, seen.increase = False, float(producer.deltas)
         else:
             seen.increase += value - seen.value if value >= seen.value else value
@@ -184,10 +184,10 @@ class Watcher:
     def _total_excused(self, named: Named) -> bool:
         """Whether the total of a series need not follow it: its key has just gone to an old partition.
 
-        With one replica all totals follow, and with several where the partition was added: that a topic has grown is
-        what a replica can know. But a series that missed a point shortly before it moved may be exposed by its former
-        owner for longer than its new one waits. A bridge that joins cannot see that a young topic has grown. And a
-        series may return to its former owner within one time-to-live, after its new one has continued its total.
+        With one replica all totals follow, and with several where the partition was added: a replica can know that a
+        topic has grown. But a series that missed a point shortly before it moved may be exposed by its former owner for
+        longer than its new one waits. A bridge that joins cannot see that a young topic has grown. And a series may
+        return to its former owner within one time-to-live, after its new one has continued its total.
         """
         cluster, key = self.producers[named[1]].cluster, (DELTAS, self.producers[named[1]].key)
         moves, joined = cluster.moves, cluster.joined_seconds
@@ -208,7 +208,7 @@ class Watcher:
         Args:
             named: The series.
             numbers: The replicas that expose it.
-            value: The older one of what they expose; negative for delta series.
+            value: The older one of the exposed values; negative for delta series.
         """
         producer, topic = self.producers[named[1]], DELTAS if named[0] in TOTALS else CUMULATIVE
         cluster, key = producer.cluster, (topic, producer.key)

@@ -22,7 +22,7 @@ class Operations:
         self._world = world
 
     def apply(self, operation: Operation) -> None:
-        """Apply one, and look at what is exposed at once."""
+        """Apply one operation and check the exposed values at once."""
         getattr(self, operation.name)(operation.which, operation.amount)
         self._world.look()
 
@@ -51,7 +51,7 @@ class Operations:
         self._replica(which).resume()
 
     def slow(self, which: int, amount: int) -> None:
-        """A bridge polls only so often in a turn, and lags."""
+        """A bridge polls once to three times in a turn, and lags."""
         self._replica(which).polls = 1 + amount % 3
 
     def fast(self, which: int, _amount: int) -> None:
@@ -165,7 +165,7 @@ WEIGHTS: Final = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """What can be run again: a setting, and operations."""
+    """A setting and operations; running it again gives the same result."""
 
     setting: Setting
     operations: tuple[Operation, ...]
@@ -218,7 +218,7 @@ class Schedule:
         return Schedule(self.setting, tuple(kept))
 
     def plain(self) -> dict[str, Any]:
-        """What JSON can hold."""
+        """This schedule as values that JSON can hold."""
         return {"setting": asdict(self.setting), "operations": [list(one) for one in self.operations]}
 
     @classmethod

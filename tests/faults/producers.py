@@ -145,7 +145,7 @@ class Producer:
                 self.cluster.write(to, body, self.key)
 
     def release(self) -> None:
-        """Send what was held back, in reverse order."""
+        """Send the messages held back, in reverse order."""
         held, self._held = self._held[::-1], []
         for topic, body in held:
             self._send(topic, body)

@@ -87,7 +87,7 @@ class RealCluster:
             self.admin.delete_topics([self.name(topic)])[self.name(topic)].result(30)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions it has."""
+        """Number of a topic's partitions; 0 where there is no such topic."""
         return self._counts.get(topic, 0)
 
     def partition_of(self, topic: str, key: bytes, salt: int) -> int:

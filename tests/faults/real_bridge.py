@@ -29,7 +29,7 @@ WRONG_FILE: Final = 500
 
 @dataclass
 class Surroundings:
-    """What all bridges of a schedule share.
+    """Resources that all bridges of a schedule share.
 
     Attributes:
         nursery: Starts those that need no environment of their own.
@@ -37,8 +37,8 @@ class Surroundings:
         logs: For logs: the small disk, where the schedule has one.
         environ: Of every other bridge, which needs an interpreter of its own for it.
         clocks: The library with which their clocks can be set, in schedules that do.
-        topics: What they read besides the producers' topics.
-        module: What `python -m` runs; another one than kernelcast's command puts a defect back.
+        topics: Topics that they read besides the producers' topics.
+        module: Module that `python -m` runs; another one than kernelcast's command puts a defect back.
     """
 
     nursery: Nursery
@@ -174,8 +174,8 @@ class RealReplica:
         """Ask `/-/healthy`, and once more if that is not answered in time.
 
         Raises:
-            Violation: There is no answer, both take longer than a second, or the last is not what the web
-                configuration demands.
+            Violation: There is no answer, both take longer than a second, or the last does not have the
+                status that the web configuration demands.
         """
         assert self.server is not None
         statuses: list[int] = []
@@ -188,10 +188,10 @@ class RealReplica:
         expected = WRONG_FILE if self.door.wrong else OK
         if expected != statuses[-1]:
             detail = f"replica {self.number} answers {statuses} in place of {expected}"
-            raise Violation("health is not what it should be", detail)
+            raise Violation("health has the wrong status", detail)
 
     def ready(self) -> bool:
-        """What `/-/ready` answers."""
+        """Whether `/-/ready` reports the bridge as ready."""
         return self._ask("/-/ready").status == OK
 
     def behind(self) -> list[Any]:

@@ -23,7 +23,7 @@ from kernelcast.wire.topics import KERNELS
 STOP_SECONDS: Final = 30.0
 PROGRAM: Final = Path(__file__).with_name("real_program.py")
 TOPICS: Final = (KERNELS.name,)
-"""What a bridge reads to expose the programs."""
+"""Topics that a bridge reads to expose the programs."""
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Program:
         return sum(found) if found else None
 
     def judge(self, target: int, page: str) -> None:
-        """Compare a page with what it has reported.
+        """Compare the counter on a page with the launches that the program has reported.
 
         Raises:
             Violation: Its counter falls, or counts more.
@@ -131,7 +131,7 @@ class RealExporter:
 
     @property
     def ready(self) -> bool:
-        """What `/-/ready` answers."""
+        """Whether `/-/ready` reports the exporter as ready."""
         return answers(f"{self.url}/-/ready")
 
     def start(self) -> None:
@@ -204,7 +204,7 @@ class RealExporter:
             program.calm()
 
     def differs(self, pages: dict[int, str]) -> str:
-        """Why what is exposed is not what programs have reported; empty when it is."""
+        """The first difference between exposed and reported launches; empty when there is none."""
         if not self.ready:
             return "the exporter is not ready"
         for program in self.programs:

@@ -4,7 +4,7 @@ import random
 from functools import partial
 from typing import Any, Final, cast
 
-from tests.faults.disk import why_none
+from tests.faults.disk import small_disk_obstacle
 from tests.faults.operations import Operations, Schedule
 from tests.faults.producers import CUMULATIVE, TOPICS
 from tests.faults.real_world import EXPORTER_OPERATIONS, START_SECONDS, RealWorld
@@ -150,7 +150,7 @@ class RealOperations(Operations):
 
 def skipped() -> dict[str, str]:
     """Operations that this machine cannot do, each with the reason."""
-    found = dict.fromkeys(sorted(EXPORTER_OPERATIONS), why_none())
+    found = dict.fromkeys(sorted(EXPORTER_OPERATIONS), small_disk_obstacle())
     if not has_previous():
         reason = f"the history of this checkout does not reach revision {PREVIOUS}"
         found |= dict.fromkeys(sorted(PREVIOUS_OPERATIONS), reason)

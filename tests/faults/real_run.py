@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How to run.
+    """Options of a run.
 
     Attributes:
         at_once: Schedules that run at the same time; those with faults of brokers run alone.
@@ -162,7 +162,7 @@ def runner(say: Say, *, without: Sequence[str] = (), logs: Path | None = None) -
 
 
 def run_real(number: int, *, seed: str, first: int, say: Say, options: Options) -> dict[str, Any]:
-    """Run real schedules; what is to be recorded."""
+    """Run real schedules; returns the results to be recorded."""
     began, processor_seconds = time.monotonic(), _processor_seconds()
     record = Record(options.record, revision())
     done = record.done()

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
-from tests.faults.disk import SmallDisk, why_none
+from tests.faults.disk import SmallDisk, small_disk_obstacle
 from tests.faults.invariants import Violation, Watcher
 from tests.faults.nursery import Nursery
 from tests.faults.producers import CUMULATIVE, RUNS, TOPICS, Named, Producer
@@ -33,7 +33,7 @@ TAKEOVER_SECONDS: Final = 12.0
 
 @dataclass(frozen=True)
 class Scene:
-    """Where schedules run.
+    """Processes and folders that the schedules share.
 
     Attributes:
         kafka: Three nodes.
@@ -81,7 +81,7 @@ class RealWorld:
         self.producers = [Producer(self.cluster, number) for number in range(setting.producers)]
         self.exporter: RealExporter | None = None
         with contextlib.ExitStack() as held:
-            if names & EXPORTER_OPERATIONS and not why_none():
+            if names & EXPORTER_OPERATIONS and not small_disk_obstacle():
                 self.exporter = self._made_exporter(tag, held)
             around = self._surroundings(names)
             self.replicas: list[Any] = [self._replica(number, around) for number in range(setting.replicas)]
@@ -194,7 +194,7 @@ class RealWorld:
             self.turn()
 
     def patience(self, limit_seconds: float) -> Patience:
-        """A time limit for what the processes of this schedule have to do."""
+        """A time limit for work of this schedule's processes, which leaves out their waits for a processor."""
 
         def servers() -> list[ServerProcess]:
             exporters = [self.exporter] if self.exporter is not None else []
@@ -210,7 +210,7 @@ class RealWorld:
         self.cluster.close()
 
     def floors(self) -> dict[int, float]:
-        """By producer, when it wrote the last value that Kafka has now; only of those whose values can be compared."""
+        """Time at which each producer wrote its last value on Kafka; only of producers whose values can be compared."""
         if not self.cluster.delivered() or not self.cluster.partitions(CUMULATIVE):
             return {}
         return {one.number: self._written(one.number, _last(one)) for one in self.producers if self._comparable(one)}
@@ -238,7 +238,7 @@ class RealWorld:
         self.cluster.flush()
 
     def _differs(self) -> str:
-        """Stop writing for a moment, so that what is scraped can be compared; a longer silence would end series."""
+        """Stop writing for a moment, so that scraped values can be compared; a longer silence would end series."""
         resumes = time.monotonic() + SILENCE_SECONDS
         while True:
             time.sleep(0.3)

@@ -18,7 +18,7 @@ HEAD: Final = """\
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one schedule.
+    """Result of one schedule.
 
     Attributes:
         name: Its seed and number.

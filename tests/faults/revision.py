@@ -1,4 +1,4 @@
-"""Which revision of the project runs, and the code of an earlier one for rolling upgrades."""
+"""The project's present revision, and the code of an earlier one for rolling upgrades."""
 
 import fcntl
 import os

@@ -28,7 +28,7 @@ PROGRESS_SECONDS = 10.0
 
 
 class Outcome(NamedTuple):
-    """What came of one schedule; `kind` is empty where every invariant held."""
+    """Result of one schedule; `kind` is empty where every invariant held."""
 
     number: int
     kind: str
@@ -49,7 +49,7 @@ def outcome(number: int, *, seed: str, without: Sequence[str]) -> Outcome:
 
 
 def in_process(options: argparse.Namespace) -> dict[str, Any]:
-    """Run schedules in memory, on all processors given; what is to be recorded."""
+    """Run schedules in memory, in several processes; returns the results to be recorded."""
     began, found, done = time.monotonic(), Counter[str](), 0
     findings: list[dict[str, Any]] = []
     said = began
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--record",
         type=Path,
-        help="file for what was run and found: JSON; of real schedules a line each, and those in the file are not run",
+        help="file for the results: JSON; of real schedules a line each, and those in the file are not run again",
     )
     parser.add_argument("--logs", type=Path, help="folder for the logs of real schedules that break an invariant")
     parser.add_argument("--replay", type=Path, help="JSON file with one schedule, to be run again; --real 1: really")

@@ -1,4 +1,4 @@
-"""Makes a failing schedule shorter: leaves operations out, then makes what is left smaller, while it fails alike."""
+"""Makes a failing schedule shorter: leaves operations out, then reduces the others, while it fails alike."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

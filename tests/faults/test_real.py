@@ -36,7 +36,7 @@ REPLICAS: Final = Setting("replica", 2, 2, 1)
 WRONG_FILE: Final = Schedule(REPLICAS, (Operation("web_wrong", 1, 0), Operation("wait", 0, 1)))
 DEFECTS: Final = {
     "handshakes_hang": (WRONG_FILE, "health is not answered"),
-    "the_door_is_open": (WRONG_FILE, "health is not what it should be"),
+    "the_door_is_open": (WRONG_FILE, "health has the wrong status"),
     "ready_at_once": (Schedule(REPLICAS, ()), "ready before it has caught up"),
 }
 """Each with a schedule, and the invariant that finds it."""

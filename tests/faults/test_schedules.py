@@ -15,7 +15,7 @@ PROCESSES: Final = 2
 
 
 @pytest.mark.parametrize("schedule", EXAMPLES.values(), ids=list(EXAMPLES))
-def test_what_broke_an_invariant_once_does_so_no_more(schedule: Schedule) -> None:
+def test_recorded_schedules_that_broke_an_invariant_pass(schedule: Schedule) -> None:
     assert schedule.finding() == ("", "")
 
 
@@ -35,7 +35,7 @@ def test_a_schedule_is_the_same_for_the_same_seed_and_survives_json() -> None:
     assert Schedule.drawn("any/7") == schedule == Schedule.of(schedule.plain())
 
 
-def test_a_failing_list_is_shortened_to_what_it_fails_by() -> None:
+def test_a_failing_list_is_shortened_to_the_operations_that_make_it_fail() -> None:
     kept = shrunk(
         range(20), lambda few: 3 in few and any(one > 8 for one in few), smaller=lambda one: iter(range(9, one))
     )

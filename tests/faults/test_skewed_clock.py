@@ -24,7 +24,7 @@ HOUR_SECONDS = 3600.0
 
 
 def asked(process: "subprocess.Popen[str]") -> list[float]:
-    """How far its clock is ahead, and how long a wait of half a second took it, in real and in processor time."""
+    """Seconds by which its clock is ahead, and the real and processor time of its wait of half a second."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(f"{time.time()}\n")

@@ -1,4 +1,4 @@
-"""How long processes have waited for a processor: what a busy machine costs is no fault of theirs."""
+"""Measures how long processes have waited for a processor, so that time limits can leave that time out."""
 
 import os
 import time
@@ -43,7 +43,7 @@ def check_health(ask: Callable[[], bool], server: ServerProcess) -> None:
 
 
 def waits(pid: int) -> dict[Path, float]:
-    """By thread of a process, how many seconds it has been runnable without a processor, ever; see proc(5)."""
+    """Seconds that each thread of a process has been runnable without a processor, since its start; see proc(5)."""
     found: dict[Path, float] = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:
@@ -54,11 +54,11 @@ def waits(pid: int) -> dict[Path, float]:
 
 
 def own_seconds(action: Callable[[], object], pid: int) -> float:
-    """How long an action takes, less the longest time in which a thread of those two waited for a processor.
+    """Seconds that an action takes, less the longest wait for a processor of a thread of each process.
 
     Args:
-        action: Asks the process.
-        pid: The process that is asked.
+        action: Sends a request to the process.
+        pid: The process that answers; the calling process is the other one.
     """
     pids = (pid, os.getpid())
     before, began = [waits(one) for one in pids], time.monotonic()
@@ -70,9 +70,9 @@ def own_seconds(action: Callable[[], object], pid: int) -> float:
 
 
 class Patience:
-    """A time limit that a busy machine makes longer: time in which a process waits for a processor does not count.
+    """A time limit that leaves out the time in which a process waits for a processor.
 
-    It ends at `MAX_TIMES` as much real time whatever has waited.
+    It ends after `MAX_TIMES` as much real time in any case.
     """
 
     def __init__(self, limit_seconds: float, servers: Callable[[], Iterable[ServerProcess]]) -> None:
@@ -97,7 +97,7 @@ class Patience:
         return own_seconds > self._limit_seconds or took_seconds > MAX_TIMES * self._limit_seconds
 
     def _note(self) -> None:
-        """Add what the thread that has waited most has waited since the last call."""
+        """Add the longest wait of any thread since the last call."""
         alive = [one.process.pid for one in self._servers() if one.process is not None and one.poll() is None]
         now = {path: waited for pid in (*alive, os.getpid()) for path, waited in waits(pid).items()}
         asked = time.monotonic()

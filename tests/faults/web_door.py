@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Door:
-    """What a bridge's web server is configured with.
+    """Web configuration file of a bridge, and the client that matches it.
 
     Attributes:
         path: The web configuration file.
@@ -46,18 +46,18 @@ class Door:
         self.set_right()
 
     def url(self, port: int) -> str:
-        """Where the bridge answers."""
+        """The bridge's URL at a port."""
         return f"http{'' if self.certificate is None else 's'}://127.0.0.1:{port}"
 
     def set_right(self) -> None:
-        """Write what is valid."""
+        """Write a valid web configuration."""
         content: dict[str, Any] = dict(HEADERS)
         if self.certificate is not None:
             content["tls_server_config"] = dict(zip(("cert_file", "key_file"), map(str, self.certificate), strict=True))
         self._write(content, wrong=False)
 
     def set_wrong(self, variant: int) -> None:
-        """Write what is not, in one of a few ways."""
+        """Write one of several invalid web configurations."""
         self._write({**HEADERS, **WRONG[variant % len(WRONG)]}, wrong=True)
 
     def ask(self, url: str, timeout_seconds: float) -> Answer:

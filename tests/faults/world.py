@@ -1,4 +1,4 @@
-"""Everything together: a schedule is applied, time passes, and what is exposed is compared at each step."""
+"""Model of a cluster with bridges: applies a schedule, lets time pass, checks the exposed values at each step."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ class Operation(NamedTuple):
     Attributes:
         name: A method of `Operations`.
         which: Which replica, producer or partition; any number.
-        amount: Seconds, messages or a variant; what it means depends on the operation.
+        amount: Seconds, messages or a variant, as the operation defines.
     """
 
     name: str

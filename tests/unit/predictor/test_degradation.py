@@ -1,4 +1,4 @@
-"""What is predicted, and what is left alone: whole sweeps over a synthetic fleet."""
+"""Predictions and abstentions of whole cycles over a synthetic fleet."""
 
 import math
 from collections.abc import Callable
@@ -263,12 +263,12 @@ def test_contention_of_many_kernels_is_found_in_one_pass_over_the_series(
     fleet: Fleet, noise: Noise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
-    told = vars(Subject)["is_judged_kernel"].fget
+    is_judged_kernel = vars(Subject)["is_judged_kernel"].fget
 
     def count(subject: Subject) -> bool:
         nonlocal asked
         asked += 1
-        return bool(told(subject))
+        return bool(is_judged_kernel(subject))
 
     for program in ("train", "serve"):
         for number in range(40):

@@ -1,4 +1,4 @@
-"""The predictor without Kafka: what a restart, a full house and a rollout leave behind."""
+"""The predictor without Kafka: its state after a restart, at its limit of series, and after programs end."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
     assert watched(after) == expected
 
 
-def test_a_series_that_found_no_room_is_taken_in_when_there_is_room_again(fast_settings: PredictorSettings) -> None:
+def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_settings: PredictorSettings) -> None:
     clock = Clock()
     target = engine(fast_settings, clock, max_series=1)
 

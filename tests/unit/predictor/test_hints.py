@@ -1,4 +1,4 @@
-"""Which values are proposed, and when a proposal is kept back."""
+"""Proposed values of tunables, and the reasons for withholding a proposal."""
 
 import pytest
 from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS, tunable
@@ -86,7 +86,7 @@ def test_a_restarted_predictor_learns_from_kafka_in_whatever_order() -> None:
     assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS + 70 * SECOND_NS)
 
 
-def test_kernels_nobody_saw_or_that_cost_nothing_get_no_hint() -> None:
+def test_kernels_unseen_or_with_a_small_share_of_gpu_time_get_no_hint() -> None:
     hints = book(min_share_ratio=0.2)
     assert not hints.propose([tunable("33", kernel="unknown"), tunable("33", kernel="gemm")], BUSY, now_ns=NOW_NS)
     assert hints.withheld == {Withheld.KERNEL_UNSEEN: 1, Withheld.SHARE_TOO_SMALL: 1}
@@ -102,7 +102,7 @@ def test_hints_can_be_switched_off() -> None:
     assert not hints.propose([tunable("33")], BUSY, now_ns=NOW_NS)
 
 
-def test_a_tunable_is_what_its_program_last_said_and_a_new_code_version_is_noticed() -> None:
+def test_the_last_report_of_a_tunable_counts_and_a_new_code_version_is_noticed() -> None:
     tunables = TunableReports()
     for moment, value, version in ((1, "33", "v1"), (3, "128", "v2"), (2, "33", "v1")):
         words = {"program": "train", "tunable": "block", "value": value, "code_version": version, "allowed": "33,128"}

@@ -64,17 +64,17 @@ class FakeReader:
         pass
 
 
-class Aside:
+class RejectedMessages:
     def __init__(self) -> None:
         self.errors: list[Exception] = []
 
-    def send(self, message: Any, error: Exception) -> None:  # noqa: ARG002  as dead letters have it
+    def send(self, message: Any, error: Exception) -> None:  # noqa: ARG002  the signature of `DeadLetters.send`
         self.errors.append(error)
 
 
-def ledger(reader: FakeReader, aside: Aside, now: list[float], book: HintBook | None = None) -> Ledger:
+def ledger(reader: FakeReader, rejected: RejectedMessages, now: list[float], book: HintBook | None = None) -> Ledger:
     book = book if book is not None else HintBook(HintSettings())
-    return Ledger(reader, book, aside, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
+    return Ledger(reader, book, rejected, clock_ns=lambda: NOW_NS, monotonic=lambda: now[0])
 
 
 def hint_bytes() -> bytes:
@@ -82,31 +82,31 @@ def hint_bytes() -> bytes:
     return encode_event(to_event(hint, source="/test", time_ns=0))
 
 
-def test_the_ledger_has_caught_up_once_it_has_read_what_stood_there_at_its_start() -> None:
-    reader, aside = FakeReader(), Aside()
+def test_the_ledger_has_caught_up_once_it_has_read_to_the_ends_seen_at_its_start() -> None:
+    reader, rejected = FakeReader(), RejectedMessages()
     reader.waiting = [Message(HINTS.name, 0, hint_bytes()), Message(HINTS.name, 1, None)]
-    read = ledger(reader, aside, [0.0])
+    read = ledger(reader, rejected, [0.0])
     caught_up = []
     for _ in range(2):
         read.poll(0.0)
         caught_up.append(read.caught_up)
     assert caught_up == [False, True]
-    assert not aside.errors
+    assert not rejected.errors
 
 
-def test_what_is_no_event_is_put_aside_and_reading_goes_on() -> None:
-    reader, aside = FakeReader(), Aside()
+def test_a_message_that_is_no_event_is_rejected_and_reading_goes_on() -> None:
+    reader, rejected = FakeReader(), RejectedMessages()
     reader.waiting = [Message(HINTS.name, 0, b"no event"), Message(HINTS.name, 1, hint_bytes())]
-    read = ledger(reader, aside, [0.0])
+    read = ledger(reader, rejected, [0.0])
     read.poll(0.0)
     read.poll(0.0)
     assert read.caught_up
-    assert len(aside.errors) == 1
+    assert len(rejected.errors) == 1
 
 
-def test_topics_that_do_not_exist_yet_are_asked_for_again() -> None:
+def test_missing_topics_are_looked_up_again_after_the_retry_time() -> None:
     reader, now = FakeReader(exists=False), [0.0]
-    read = ledger(reader, Aside(), now)
+    read = ledger(reader, RejectedMessages(), now)
     read.poll(0.0)
     reader.exists = True
     caught_up = [read.caught_up]
@@ -116,10 +116,10 @@ def test_topics_that_do_not_exist_yet_are_asked_for_again() -> None:
     assert caught_up == [False, True]
 
 
-def test_an_end_that_compaction_removed_is_waited_for_in_time_however_often_kafka_is_asked() -> None:
+def test_an_end_removed_by_compaction_counts_as_reached_after_the_quiet_time() -> None:
     reader, now = FakeReader(), [0.0]
     reader.compacted = 1
-    read = ledger(reader, Aside(), now)
+    read = ledger(reader, RejectedMessages(), now)
     for _ in range(1000):
         read.poll(0.0)
     caught_up = [read.caught_up]
@@ -139,7 +139,7 @@ def test_a_restart_does_not_renew_the_cooldown_of_a_hint() -> None:
         Message(OUTCOMES.name, 0, bodies[1], written_seconds=NOW_SECONDS - 25 * HOUR_SECONDS),
     ]
     book = HintBook(HintSettings(cooldown_seconds=24 * HOUR_SECONDS))
-    read = ledger(reader, Aside(), [0.0], book)
+    read = ledger(reader, RejectedMessages(), [0.0], book)
     while not read.caught_up:
         read.poll(0.0)
     assert [one.hint.value for one in book.propose([tunable("33")], BUSY, now_ns=NOW_NS)] == ["128"]

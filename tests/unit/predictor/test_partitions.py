@@ -1,4 +1,4 @@
-"""When a predictor is ready, whatever its group gives it."""
+"""Readiness of a predictor whose group gives it no partitions."""
 
 import time
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class NoKafka:
         raise AssertionError(name)
 
 
-def test_a_member_to_which_the_group_gives_nothing_is_ready_once_the_group_says_so() -> None:
+def test_a_member_without_partitions_is_ready_once_its_group_has_settled() -> None:
     settings = PredictorSettings()
     store = SnapshotStore("group", NoKafka(), NoKafka)
     engine = Engine(settings, clock_ns=time.time_ns)

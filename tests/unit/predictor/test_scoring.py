@@ -69,11 +69,11 @@ def test_each_metric_and_horizon_learns_by_itself_and_never_narrows() -> None:
     assert settled(0.1).widening("m", 60.0) == 1.0
 
 
-def test_broken_series_cannot_widen_without_end() -> None:
+def test_the_widening_by_broken_series_is_limited() -> None:
     assert settled(1e9).widening("m", 60.0) == MAX_WIDENING
     assert settled(1.0, upper=0.0).widening("m", 60.0) == 1.0
 
 
-def test_what_cannot_be_negative_is_not_forecast_to_be() -> None:
+def test_no_published_bound_is_negative() -> None:
     claim = ForecastClaim(1, 0, 1, "DCGM_FI_DEV_POWER_USAGE", 60.0, mean=-3.0, lower=-40.0, upper=20.0, widening=2.0)
     assert claim.bounds == (0.0, 0.0, 43.0)

@@ -1,4 +1,4 @@
-"""What the sweep sees in many series at once, and how seldom it sees what is not there."""
+"""Screening of many series at once: drifts, steps and settling, and the rate of false positives."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Windows go to Kafka and come back the same; what is damaged is refused."""
+"""Snapshots restore the same windows; damaged parts are refused."""
 
 import numpy as np
 import pytest

@@ -164,7 +164,7 @@ def test_a_point_without_a_time_does_not_wipe_the_window() -> None:
     assert target.latest(np.array([row])).tolist() == [5.0]
 
 
-def test_what_a_counter_gained_before_a_reset_still_counts() -> None:
+def test_the_increase_of_a_counter_before_its_reset_still_counts() -> None:
     target = windows()
     row = target.admit(subject(0, Form.MEAN), owner=0)
     put_total(target, row, 0.0, 100.0, count=10.0)
