@@ -1,4 +1,4 @@
-"""Reloading on SIGHUP: applies the settings that can change while the daemon runs, and names those that cannot."""
+"""Applies changed settings on SIGHUP if they can change while the daemon runs, and logs those that need a restart."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ class Changeable:
     Attributes:
         daemon: The daemon's loop.
         sampler: Samples the GPUs.
-        counters: The counters that it samples.
-        device_metrics: Whether device metrics are written.
-        users: Attribution of GPUs to users.
+        counters: The table of device metrics, and whether processes are sampled; the sampler's options come from it.
+        device_metrics: Switches device metrics on and off.
+        users: Attribution of GPUs to pods and jobs.
     """
 
     daemon: Daemon
@@ -52,11 +52,12 @@ class Changeable:
     users: CurrentUsers
 
     def change(self, settings: ExporterSettings) -> None:
-        """Apply other settings; called on the daemon's own thread.
+        """Apply new settings; called on the thread that runs the daemon's loop, between two intervals.
 
         Raises:
-            MissingExtraError: `exporter.kubernetes` is on now, and grpcio is not installed; nothing has changed.
+            MissingExtraError: `exporter.kubernetes` was switched on, and grpcio is not installed; nothing has changed.
         """
+        # The users come first: if this raises, nothing has changed.
         self.users.change(settings)
         logging.configure(settings.log)
         self.daemon.change_interval(settings.interval_seconds)
@@ -72,7 +73,8 @@ def reload(parts: Changeable, started: ExporterSettings, read: Callable[[], Expo
 
     Args:
         parts: The parts that change.
-        started: The settings at the daemon's start.
+        started: The settings at the daemon's start, not those of the last reload: a setting that needs a restart is
+            logged at every reload until the restart.
         read: Reads the settings again; raises ConfigurationError if they are invalid.
     """
     try:

@@ -1,14 +1,17 @@
-"""Restores totals at an assignment, or refuses their snapshots, and determines the offset at which reading starts.
+"""Restores totals from snapshots when partitions are assigned, and determines the offsets at which reading starts.
 
-Every message of a topic with delta points counts, from the offset up to which the totals are valid. So reading does not
-start one time-to-live ago, as it does for cumulative series, but
+Every message of a topic with delta points counts, from the offset up to which the totals are valid. Reading starts one
+time-to-live ago, as it does for cumulative series, unless one of these offsets is lower:
 
-* at the offset of the partition's snapshot;
-* without a snapshot, at the group's committed offset, or at the partition's first message if the group has never read
-  it, as after partitions were added while no bridge ran.
+* the offset of the partition's snapshot, if the snapshot is used;
+* without a usable snapshot, if each partition has its own: the group's committed offset, or the partition's first
+  message if the group has never read it, as after partitions were added while no bridge ran;
+* without a usable snapshot of all partitions: the partition's first message.
 
-In both cases `snapshot_max_age_seconds` is the limit, measured in Kafka's time: from the append time of the snapshot,
-or of the message, to the newest append time of the topics. The clocks of the machines are not compared.
+`snapshot_max_age_seconds` limits this. A snapshot older than it is refused, and its partitions are read from one
+time-to-live ago; without a usable snapshot, messages older than it do not count. Ages are measured in Kafka's time,
+from the append time of the snapshot or message to the newest append time of the topics. The clocks of the machines are
+compared only for the age of a snapshot that Kafka did not stamp.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +38,10 @@ class Surroundings:
     """Facts that Kafka gives beside the assignment itself.
 
     Attributes:
-        newest_append_ms: The newest append time of the topics; 0 where Kafka does not name it.
+        newest_append_ms: The newest append time of the topics; 0 if Kafka does not know it.
         numbers: By topic, the numbers of all its partitions.
-        offsets_since: Returns the first offsets at or after a time in milliseconds; a partition is absent if Kafka does
-            not answer for it.
+        offsets_since: Returns each partition's first offset at or after a time in milliseconds. If Kafka does not know
+            it, the offset is negative or the partition is absent.
     """
 
     newest_append_ms: int = 0
@@ -48,11 +51,14 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Offsets at which the reading of some partitions starts.
+    """Latest offsets at which the reading of some partitions may start.
+
+    Other partitions are read from one time-to-live ago: those whose snapshot is too old, those of topics without delta
+    points, and all of them if the snapshots cannot be read.
 
     Attributes:
         restored: By partition with restored totals, the offset up to which they are valid.
-        unread: By partition without a snapshot, of topics that bring delta points: the first offset to be read.
+        unread: By partition without a usable snapshot, of topics that have delta points: the first offset that counts.
     """
 
     restored: dict[Key, int] = field(default_factory=dict)
@@ -83,8 +89,9 @@ class Beginnings:
             state: The topic with the snapshots.
             instruments: Count used and refused snapshots.
             clock: Gives the age of a snapshot if Kafka does not stamp messages.
-            by_partition: Whether each partition has a snapshot; otherwise one snapshot covers all partitions.
-            most_age_seconds: Age of the oldest snapshot that is used.
+            by_partition: Whether each partition has its own snapshot. Otherwise one snapshot, ALL, covers all
+                partitions; it is read once, at the first assignment.
+            most_age_seconds: The setting `snapshot_max_age_seconds`.
         """
         self._rows, self._state, self._instruments, self._clock = rows, state, instruments, clock
         self._by_partition, self._most_age_seconds = by_partition, most_age_seconds
@@ -93,7 +100,7 @@ class Beginnings:
         self.topic_ids: dict[str, str] = {}
 
     def begin(self, partitions: Sequence[Partition], around: Surroundings, bringing: Iterable[str]) -> Begun:
-        """Restore totals, and find the offsets at which partitions without totals are read from.
+        """Restore totals, and return the latest offsets at which reading may start.
 
         Args:
             partitions: The assigned partitions.
@@ -107,22 +114,25 @@ class Beginnings:
             wanted = {ALL: list(by_key)} if by_key and not self._read else {}
         self._read = self._read or bool(wanted)
         try:
-            found = self._found(list(wanted), by_key)
+            found = self._read_snapshots(list(wanted), by_key)
         except BrokerError as error:
             self._instruments.beginnings.labels("unread").inc(len(partitions))
             self._log.warning("totals of delta series not read", reason=str(error))
             return Begun()
         restored, too_old = dict[Key, int](), set[Key]()
-        for what, keys in wanted.items():
-            part = {key: by_key[key] for key in keys}
-            if self._age_seconds(found.get(what), around) > self._most_age_seconds:
+        for name, keys in wanted.items():
+            covered = {key: by_key[key] for key in keys}
+            if self._age_seconds(found.get(name), around) > self._most_age_seconds:
                 too_old |= set(keys)
-            restored |= self._put_back(found.get(what), part, around)
+            restored |= self._restore(found.get(name), covered, around)
         without = [partition for key, partition in by_key.items() if key not in restored and key not in too_old]
         topics = set(bringing) | self._topics_of(found)
         return Begun(restored, self._unread(without, around, topics))
 
-    def _found(self, names: list[str], by_key: Mapping[Key, Partition]) -> dict[str, TotalsSnapshot | WireError]:
+    def _read_snapshots(
+        self, names: list[str], by_key: Mapping[Key, Partition]
+    ) -> dict[str, TotalsSnapshot | WireError]:
+        """Return the snapshots by name, or the reason why one is unusable; a name without a snapshot is absent."""
         found = self._state.read(names, lambda one: not self._foreign(one, by_key)) if names else {}
         if len(found) < len(names):
             self._log.info("no snapshot of delta totals found; totals start at 0", partitions=len(names) - len(found))
@@ -137,7 +147,7 @@ class Beginnings:
         return topics
 
     def _unread(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> dict[Key, int]:
-        """Return the start offsets of partitions without a snapshot whose topic has delta points."""
+        """Return the first offsets that count, of partitions without a usable snapshot whose topic has delta points."""
         if self._by_partition:
             topics = topics | self._topics_of_others(partitions, around, topics)
         unread = {
@@ -152,7 +162,7 @@ class Beginnings:
         return {key: max(offset, oldest.get(key, 0)) for key, offset in unread.items()}
 
     def _topics_of_others(self, partitions: Sequence[Partition], around: Surroundings, topics: set[str]) -> set[str]:
-        """Return the topics that have delta points in partitions of other replicas; their snapshots show it."""
+        """Return the topics of which another partition has a snapshot: they have delta points."""
         asked = {partition.key[0] for partition in partitions} - topics
         others = {name_of((topic, number)): topic for topic in asked for number in around.numbers.get(topic, ())}
         try:
@@ -161,9 +171,10 @@ class Beginnings:
             self._log.warning("snapshots of other partitions not read", topics=len(asked), reason=str(error))
             return set()
 
-    def _put_back(
+    def _restore(
         self, found: TotalsSnapshot | WireError | None, partitions: Mapping[Key, Partition], around: Surroundings
     ) -> dict[Key, int]:
+        """Restore the totals of partitions from their snapshot; returns the offset of each restored partition."""
         cause, reason = self._unfit(found, partitions, around)
         if not cause and isinstance(found, TotalsSnapshot):
             foreign = self._foreign(found, partitions)
@@ -187,7 +198,11 @@ class Beginnings:
             self._log.warning("totals of delta series restart at 0", cause=cause, reason=reason)
 
     def _foreign(self, found: TotalsSnapshot, partitions: Mapping[Key, Partition]) -> dict[Key, str]:
-        """Return partitions whose totals in a snapshot belong to another log of the same name, with the evidence."""
+        """Return partitions whose totals in a snapshot belong to another log of the same name, with the evidence.
+
+        A topic that was deleted and created again is recognised by its id, or because the partition ends before the
+        snapshot's offset.
+        """
         foreign = {}
         for key, offset in found.positions:
             ours, topic = partitions.get(key), key[0]
@@ -214,9 +229,10 @@ class Beginnings:
         return ("other_log", "; ".join(foreign.values())) if len(foreign) == len(partitions) else ("", "")
 
     def _age_seconds(self, found: TotalsSnapshot | WireError | None, around: Surroundings) -> float:
-        """Return the time during which messages were written after a snapshot; they are read again before exposure.
+        """Return the age of a snapshot; 0 if there is none, or if it cannot be used.
 
-        Measured by Kafka's append times, or by the clocks of both bridges if Kafka does not stamp messages.
+        The messages written after the snapshot are read again before the totals are exposed. The age is measured by
+        Kafka's append times, or by the clocks of both bridges if Kafka does not stamp messages.
         """
         if not isinstance(found, TotalsSnapshot):
             return 0.0

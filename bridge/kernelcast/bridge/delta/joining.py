@@ -1,7 +1,10 @@
-"""Joins two totals of one series that were counted on different replicas.
+"""Joins two totals of one series that were counted on different replicas. Only the consuming thread uses it.
 
 Invariant: two joined totals count different points. So they are joined only if the former one ends before the present
-one begins, or if the former one lies in a gap of the present one.
+one begins (`adopt`), or if one lies in a gap of the other (`fill`).
+
+A gap is an interval without points, see `sequence`. A total is PENDING while it is not known whether it continues a
+total of another replica, see `adoption`.
 """
 
 from collections.abc import Mapping
@@ -30,17 +33,21 @@ from kernelcast.bridge.tables.columns import Int64Array, UInt8Array
 from kernelcast.bridge.tables.exponential import MAX_BUCKETS
 
 Columns = Mapping[str, NDArray[Any]]
-"""Columns of a snapshot, by name."""
+"""Columns of a snapshot, by name. `snapshot.COLUMNS` have one item per total; `snapshot.TAILS` have any number."""
 MAX_JOINED_GAPS: Final = 128
+"""Largest number of gaps of a joined total; its oldest gaps beyond it are forgotten."""
 LARGEST_INTEGER: Final = 2**63 - 1
+"""Totals are not joined if the sum of their integers (values, or counts of histograms) is larger."""
 KEPT_WORDS: Final = 4096
+"""Smallest size of the buffers in which histograms are joined, in words."""
 
 
 def precedes(columns: Columns, i: int, start_ns: int) -> bool:
     """Return whether a total of a snapshot ends before another total of its series begins.
 
     Its newest point may overlap the first point of the other total, but must not be that point. Points overlap after a
-    process was restarted on a machine whose clock is behind. Without start times, only the times of the ends count.
+    process was restarted on a machine whose clock is behind. For points without start times, `begin_ns` is 0, and only
+    the ends are compared.
     """
     return bool(columns["last_ns"][i] <= start_ns or 0 < columns["begin_ns"][i] < start_ns)
 
@@ -48,7 +55,8 @@ def precedes(columns: Columns, i: int, start_ns: int) -> bool:
 def adopt(rows: TotalRows, row: int, former: TotalRows) -> bool:
     """Add a total that ends before the present one begins; returns whether that was possible.
 
-    The present total stays PENDING if the former one is PENDING, because that one continues a third total.
+    The time between both becomes a gap. The present total stays PENDING if the former one is PENDING, because the
+    former one may itself continue a third total.
 
     Args:
         rows: The totals.
@@ -72,7 +80,7 @@ def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
     Args:
         rows: The totals.
         row: The one with the gap.
-        visit: The other one, as row 0.
+        visit: The total that another replica counted while the series was there, as row 0.
 
     Returns:
         Whether that was possible.
@@ -89,7 +97,17 @@ def fill(rows: TotalRows, row: int, visit: TotalRows) -> bool:
 
 
 def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> int:
-    """Restore a snapshot's totals, as `thaw` does; a pending total and another total of its series are joined.
+    """Restore a snapshot's totals, as `thaw` does, and join them with totals of the same series that are here already.
+
+    Two totals of a series are joined if at least one of them is PENDING. Without that, `thaw` keeps the later one only.
+
+    Args:
+        rows: Receives the totals.
+        columns: Columns of the snapshot.
+        number_of: By partition number in the snapshot, its number here; totals of other partitions are left out.
+
+    Returns:
+        The number of totals that `thaw` restored.
 
     Raises:
         WireError: The snapshot has content that no writer produces.
@@ -102,22 +120,23 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
         if not pending or int(columns["partition"][i]) not in number_of:
             continue
         here = copy_of(rows, row)
+        # `thaw` keeps one of the two totals. The other one is noted in `joins` and added afterwards.
         here_first = precedes(here.columns._asdict(), 0, int(columns["start_ns"][i])) and columns["flags"][i] & PENDING
         if here_first:
             replaced.append(row)
-        behind = here_first or rows.columns.last_ns[row] < columns["last_ns"][i]
-        joins.append((columns["digest"][i].tobytes(), here if behind else alone(columns, i)))
+        thaw_replaces = here_first or rows.columns.last_ns[row] < columns["last_ns"][i]
+        joins.append((columns["digest"][i].tobytes(), here if thaw_replaces else alone(columns, i)))
     rows.free(np.array(replaced, np.int64))
     restored = thaw(rows, columns, number_of)
-    for digest, former in joins:
+    for digest, other in joins:
         row = rows.find(digest)
-        if row != NOTHING and not adopt(rows, row, former):
-            fill(rows, row, former)
+        if row != NOTHING and not adopt(rows, row, other):
+            fill(rows, row, other)
     return restored
 
 
 def alone(columns: Columns, i: int) -> TotalRows:
-    """Load one total of a snapshot as row 0.
+    """Return one total of a snapshot as row 0 of a new table.
 
     Raises:
         WireError: The snapshot is damaged.
@@ -132,12 +151,12 @@ def alone(columns: Columns, i: int) -> TotalRows:
 
 
 def copy_of(rows: TotalRows, row: int) -> TotalRows:
-    """Copy one total to row 0."""
+    """Return a copy of one total as row 0 of a new table."""
     return alone(freeze(rows, np.array([row]), {int(rows.columns.partition[row]): 0}), 0)
 
 
 def _add(rows: TotalRows, row: int, other: TotalRows) -> bool:
-    """Add the value of another total; returns whether both can be added."""
+    """Add the value of another total; returns False, and changes nothing, if both cannot be added."""
     columns, kind = rows.columns, int(rows.columns.kind[row])
     if kind != other.columns.kind[0]:
         return False
@@ -165,6 +184,7 @@ def _add_number(rows: TotalRows, row: int, former: TotalRows) -> None:
 
 
 def _same_bounds(rows: TotalRows, row: int, former: TotalRows) -> bool:
+    """Return whether two totals have the same bounds; `merging` describes their blocks, which begin with the bounds."""
     block, other = int(rows.columns.block[row]), int(former.columns.block[0])
     stop = 1 + max(int(rows.words[block]), NO_BUCKETS + 1)
     return bool(np.array_equal(rows.words[block : block + stop], former.words[other : other + stop]))
@@ -172,18 +192,19 @@ def _same_bounds(rows: TotalRows, row: int, former: TotalRows) -> bool:
 
 def _add_histogram(rows: TotalRows, row: int, former: TotalRows) -> None:
     """Add a former total by converting it to a point first, so that both are merged by the same code."""
-    one: UInt8Array = np.array([DUPLICATE], np.uint8)
+    outcome: UInt8Array = np.array([DUPLICATE], np.uint8)
     scratch: Int64Array = np.zeros(2 * MAX_BUCKETS, np.int64)
     times: Int64Array = np.ones(1, np.int64)
     width = max(KEPT_WORDS, int(former.columns.capacity[0]), int(rows.columns.capacity[row]) * 2)
-    shell = DeltaHistogramPoints(np.zeros(1, ROW), np.zeros((4, 2), np.int64), np.zeros((4, 1), np.uint64))
-    point, ignored = shell.blank(width), shell.blank(width)
-    add_histograms(former.columns, former.words, shell, one, times, point, scratch, 0)
+    empty = DeltaHistogramPoints(np.zeros(1, ROW), np.zeros((4, 2), np.int64), np.zeros((4, 1), np.uint64))
+    point, ignored = empty.blank(width), empty.blank(width)
+    # A DUPLICATE is not added; the former total is written to `point` in place of it.
+    add_histograms(former.columns, former.words, empty, outcome, times, point, scratch, 0)
     point.rows["row"] = row
-    one[0] = ADDED
+    outcome[0] = ADDED
     needed = 1
     while needed:
-        _, needed = add_histograms(rows.columns, rows.words, point, one, times, ignored, scratch, 0)
+        _, needed = add_histograms(rows.columns, rows.words, point, outcome, times, ignored, scratch, 0)
         if needed:
             rows.enlarge_block(row, needed)
     if not former.columns.flags[0] & HAS_SUM:
@@ -196,7 +217,7 @@ def _gaps_of(rows: TotalRows, row: int) -> Int64Array:
 
 
 def _set_gaps(rows: TotalRows, row: int, gaps: Int64Array) -> None:
-    """Replace the gaps of a total; gaps without a length are left out."""
+    """Replace the gaps of a total; empty gaps, and the oldest beyond MAX_JOINED_GAPS, are left out."""
     kept = gaps[gaps[:, 0] < gaps[:, 1]][-MAX_JOINED_GAPS:]
     release(rows.columns, rows.gaps, np.array([row]))
     rows.make_room_for_gaps(len(kept))

@@ -1,4 +1,4 @@
-"""Encodes a snapshot in each format, in pieces, so that other threads run in between."""
+"""Encodes a snapshot in one of the three formats, in pieces; other threads can run between two pieces."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -15,16 +15,17 @@ from kernelcast.bridge.pages.layout import StoreSnapshot
 from kernelcast.bridge.pages.page import NO_MARKS, Marks, PackedTexts, PageLayout, PageValues
 
 SERIES_PER_CHUNK: Final = 32_768
-"""Series per piece. Other threads run between pieces; orjson holds the GIL for about 2 ms a piece."""
+"""Series per piece. Other threads can run between pieces: `render` formats floats with orjson, which holds the GIL for
+about 2 ms a piece."""
 
 
 def encode(snapshot: StoreSnapshot, format: Format, *, created: bool = False) -> Iterator[Piece]:  # noqa: A002  its name
-    """Yield the encoded series of a snapshot.
+    """Yield the encoded series of a snapshot, in pieces; OpenMetrics lacks the final `# EOF`.
 
     Args:
         snapshot: The series.
-        format: The format.
-        created: Whether OpenMetrics has `_created` lines. Protobuf always has start times, text never has.
+        format: The format in which they are encoded.
+        created: Whether OpenMetrics has `_created` lines. Protobuf always has start times, text never has them.
     """
     if format is Format.PROTOBUF:
         return protobuf_pieces(snapshot)
@@ -32,7 +33,7 @@ def encode(snapshot: StoreSnapshot, format: Format, *, created: bool = False) ->
 
 
 def text(snapshot: StoreSnapshot) -> Iterator[memoryview]:
-    """Encode in text 0.0.4, which has no exemplars."""
+    """Encode in text 0.0.4, which has no exemplars; bounds are written as exporters in Go write them (`le="5"`)."""
     page, values = snapshot.layout.text, snapshot.values._replace(bound_texts=PackedTexts.of(snapshot.plain_bounds))
     return _lines(page, values, NO_MARKS, 0, int(page.starts[-1]))
 
@@ -42,6 +43,9 @@ def openmetrics(snapshot: StoreSnapshot, *, created: bool = False) -> Iterator[P
 
     A counter below 0, or a histogram without a sum, is written although OpenMetrics does not allow it: Prometheus
     accepts it, and its series must not depend on the negotiated format.
+
+    A histogram `x` is split if another family has the name `x_created`: it is written as three families, its buckets,
+    sums and counts. All its lines are collected for this, so its pieces may have more than SERIES_PER_CHUNK series.
     """
     layout = snapshot.layout
     page = layout.openmetrics_created if created else layout.openmetrics
@@ -63,6 +67,6 @@ def protobuf_pieces(snapshot: StoreSnapshot) -> Iterator[Piece]:
 
 
 def _lines(page: PageLayout, values: PageValues, marks: Marks, begin: int, end: int) -> Iterator[memoryview]:
-    """Return the lines of the series from begin to end."""
+    """Yield the lines of the series from index `begin` up to `end`, in pieces."""
     for first in range(begin, end, SERIES_PER_CHUNK):
         yield render(page, values, marks, first, min(first + SERIES_PER_CHUNK, end))

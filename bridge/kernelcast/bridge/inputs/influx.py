@@ -1,9 +1,10 @@
 """Influx line protocol: `measurement,tag=value field=value,… time`.
 
-Names are those of Telegraf's prometheus output: measurement and field joined by `_`, the field alone where the
-measurement is `prometheus`; characters that Prometheus does not allow become `_`, and are removed at both ends. The
-protocol does not say whether a field is a counter, so its series is of an unknown kind; true is 1 and false 0. Strings
-are left out and counted. A line with known measurement and tags costs one look-up, and one for each field.
+Each field, with its line's tags, is a series. Names are those of Telegraf's prometheus output: measurement and field
+joined by `_`, or the field alone if the measurement is `prometheus`. Characters that Prometheus does not allow become
+`_`; at both ends of a name, they and `_` are removed. The protocol does not say whether a field is a counter, so its
+series is of an unknown kind. True is 1 and false is 0; string fields are left out and counted. Each line costs one
+look-up of its measurement with tags, as spelled, and one look-up of each field.
 
 Source: influxdata, line protocol reference; telegraf, plugins/serializers/prometheus/convert.go.
 """
@@ -40,11 +41,11 @@ _NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class InfluxLines(Parsing):
-    """Reads lines of the protocol.
+    """Reads lines of the protocol; not thread-safe.
 
     Args:
         precision: The timestamps' unit: ns, us, ms or s.
-        options: As `Parsing` has them.
+        options: Keyword arguments of `Parsing`.
     """
 
     format = "influx"
@@ -52,13 +53,14 @@ class InfluxLines(Parsing):
     def __init__(self, *, precision: str = "ns", **options: Any) -> None:
         super().__init__(**options)
         self._scale = NANOSECONDS[precision]
+        # By measurement with tags, as spelled: the series number of each field.
         self._heads: dict[str, Spellings] = {}
 
     def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one message's lines.
 
         Raises:
-            DecodeError: One of them breaks the grammar.
+            DecodeError: A line is malformed.
         """
         for untrimmed in text_of(message, WHAT).split("\n"):
             line = untrimmed.strip()
@@ -70,7 +72,7 @@ class InfluxLines(Parsing):
             self._read_line(line, words, rows)
 
     def tidy(self) -> None:
-        """Drop measurements without series."""
+        """Drop measurements that have no series left, once they outnumber the series by more than SPARE."""
         super().tidy()
         if len(self._heads) > len(self.interner) + SPARE:
             self._heads = {head: known for head, known in self._heads.items() if known}
@@ -80,7 +82,7 @@ class InfluxLines(Parsing):
         time_ns = self._time_ns(words[2].strip()) if len(words) > 2 else 0
         known = self._heads.get(head)
         if known is None:
-            _head(line, head)  # wrong tags are wrong before strings without a point, too
+            _head(line, head)  # checks the tags, also of a line that has only string fields and never reaches `_admit`
             known = self._heads[head] = {}
         for name, value in _pairs(line, fields):
             number = known.get(name)
@@ -95,7 +97,7 @@ class InfluxLines(Parsing):
             rows.value.append(found)
 
     def _time_ns(self, text: str) -> int:
-        """Nanoseconds; a time before 1970 is the first nanosecond, because 0 says that there is none."""
+        """Return nanoseconds; 1 for a time before 1970. A line with time 0 is treated like a line without a time."""
         digits = text.removeprefix("-")
         time_ns = int(text) * self._scale if digits.isdigit() and digits.isascii() and len(digits) <= 20 else 2**64
         if time_ns >= 2**64:
@@ -115,7 +117,7 @@ class InfluxLines(Parsing):
 
 
 def _head(line: str, head: str) -> tuple[str, list[tuple[str, str]]]:
-    """Measurement and tags, still escaped."""
+    """Return measurement and tags, still escaped."""
     measurement, *tags = pieces = [piece[0] for piece in _PIECE.finditer(head)] or [""]
     pairs = [(pair[1], pair[2]) for tag in tags if (pair := _PAIR.fullmatch(tag))]
     if not measurement or ",".join(pieces) != head or len(pairs) < len(tags):
@@ -124,7 +126,7 @@ def _head(line: str, head: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _words(line: str) -> list[str]:
-    """Measurement with tags, fields, and the time where there is one."""
+    """Return the parts of a line: measurement with tags, fields, and the time if there is one."""
     head = _HEAD.match(line)
     fields = _FIELDS.match(line, head.end() + 1) if head else None
     if head is None or fields is None:
@@ -136,7 +138,7 @@ def _words(line: str) -> list[str]:
 
 
 def _pairs(line: str, fields: str) -> list[tuple[str, str]]:
-    """Names and values of fields."""
+    """Return names and values of fields, still escaped."""
     if '"' not in fields and "\\" not in fields:
         split = [field.split("=") for field in fields.split(",")]
         if all(len(pair) == 2 and pair[0] and pair[1] for pair in split):
@@ -154,7 +156,7 @@ def _pairs(line: str, fields: str) -> list[tuple[str, str]]:
 
 
 def _value(line: str, text: str) -> int | float | None:
-    """A field's value; None of a string."""
+    """Return a field's value; None for a string."""
     if _FLOAT.fullmatch(text):
         return float(text)
     whole = _INTEGER.fullmatch(text)

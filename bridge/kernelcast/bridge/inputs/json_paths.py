@@ -1,8 +1,11 @@
 """Paths into JSON: `$.hosts[*].metrics[*]`, `@.value`, `^.name`.
 
-`$` is the whole message, `@` the point, `^` what encloses the point (the object or array element that the last `*` was
-in), `^^` what encloses that. Behind it stand `.name` or `['any name']`, `[0]`, and, in the path of the points alone,
-`[*]` for every element of an array and `.*` for every value of an object.
+A path begins with `$`, the whole message, with `@`, the point, or with `^`. Steps follow: `.name` or
+`['any name']`, and `[0]`. Only the path of the points may have `[*]` or `.*`; both mean every element of an array or
+every value of an object.
+
+`^` is the item that the last but one `*` chose, or the whole message if there was one `*` at most; `^^` is one `*`
+further up. Example: the points are `$.hosts[*].metrics[*]`. Then `@` is a metric, `^` its host, `^^` the message.
 """
 
 import re
@@ -17,18 +20,19 @@ _STEP: Final = re.compile(r"\.([^.\[\]'\"\s]+)|\[([0-9]{1,9})\]|\[\*\]|\['([^']*
 _MISSING: Final = object()
 
 Step = str | int | None
-"""A name, an index, or None for all."""
+"""A name, an index, or None for `*`."""
 Trail = tuple[Any, ...]
-"""The objects around a point, the whole message first, the point last."""
+"""The whole message, the item that each `*` but the last chose, and the point. If the message itself is the point, it
+is there twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A path, read from its text.
+    """A path, parsed from its text.
 
     Attributes:
-        up: How many levels above the point it begins; -1 for the whole message.
-        steps: Where it goes from there.
+        up: Levels above the point at which it begins: 0 for `@`, 1 for `^`; -1 for `$`, the whole message.
+        steps: The steps from there.
     """
 
     up: int
@@ -36,10 +40,10 @@ class JsonPath:
 
     @classmethod
     def parse(cls, text: str) -> "JsonPath":
-        """Read a path.
+        """Parse a path.
 
         Raises:
-            ConfigurationError: It is none.
+            ConfigurationError: The text is not a path.
         """
         root = _ROOT.match(text)
         if root is None:
@@ -66,7 +70,7 @@ class JsonPath:
         return None not in self.steps
 
     def find(self, trail: Trail) -> Any:
-        """The value it leads to, or None."""
+        """Return the value at the path, seen from a point; None if there is none, or if the path has a `*`."""
         if self.up >= len(trail):
             return None
         value = trail[0] if self.up < 0 else trail[-1 - self.up]
@@ -75,7 +79,7 @@ class JsonPath:
         return value
 
     def find_all(self, message: Any) -> Iterator[Trail]:
-        """All values that the path leads to, each with the objects around it."""
+        """Yield the trail of each point of a message; the path begins with `$`."""
         yield from _walk((message,), message, self.steps)
 
 
@@ -88,6 +92,7 @@ def _walk(trail: Trail, value: Any, steps: tuple[Step, ...]) -> Iterator[Trail]:
             return
         value = _step(value, step)
     if value is not None:
+        # The point replaces the item that the last `*` chose. Without any `*`, it follows the message.
         yield (*trail[:-1], value) if len(trail) > 1 else (*trail, value)
 
 

@@ -1,4 +1,4 @@
-"""Table of slots, one series each, with family, labels, bounds and buckets: assigns, changes and frees them."""
+"""Table of slots: each slot in use holds one series, with its family, labels, bounds and buckets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from kernelcast.bridge.tables.share import Share
 from kernelcast.wire.catalogue import Kind
 
 LINES_WITHOUT_BOUNDS = 3
-"""A histogram's lines beside its finite buckets: `+Inf`, sum and count."""
+"""Lines of a histogram in addition to those of its finite buckets: `+Inf`, sum and count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class Slots:
 
     Attributes:
         series: The columns.
-        used: Number of slots ever used.
+        used: Number of slots ever used; the number of every slot is below it.
         limits: Largest numbers of lines.
-        lines: Lines of all stored series.
-        producer_lines: Lines of each producer, by number.
-        families: Their families.
-        labels: Their labels.
+        lines: Lines of all stored series, including those that the bridge itself writes.
+        producer_lines: Lines of each producer's series, by the producer's number; without the bridge's own series.
+        families: Families of the stored series.
+        labels: Labels of the stored series.
         schemas: Bounds of histograms.
         blocks: Bucket counts of histograms.
     """
@@ -87,14 +87,15 @@ class Slots:
         self.blocks = Blocks()
 
     def admit(self, arrivals: Arrivals, producers: Int32Array) -> Int32Array:
-        """Return the slots of series in their order, assigning new ones if needed.
+        """Return the slot of each series; new series are assigned slots.
 
         Args:
             arrivals: The series.
             producers: Shape (m,), the numbers of their producers.
 
         Returns:
-            Shape (m,), slots; the negative of the code of the reason if a series gets none.
+            Shape (m,), in the order of the series: a slot, or the negative of a code of `columns`, such as
+            -SERIES_LIMIT, which is the reason why the series has none.
         """
         hashed = arrivals.hashes()
         slots: Int32Array = np.full(len(hashed), -OTHER_REPLICA, np.int32)
@@ -117,8 +118,8 @@ class Slots:
             producer: Number of the producer that the series is about.
 
         Returns:
-            A new slot, or the negative of the code of the reason if there is none: another series has the name, or
-            another replica keeps it.
+            The slot: a new one, or the one that this series of the bridge already has. If it gets none, the negative of
+            the reason: -TYPE_CONFLICT if another series has the name, -OTHER_REPLICA if another replica keeps it.
         """
         hashed = stable_hash(placement.name, placement.labels)
         if self._share is not None and not self._share.keeps(np.array([hashed])).all():
@@ -145,7 +146,7 @@ class Slots:
         Args:
             slot: The histogram's slot.
             bounds: Finite, rising bounds; None for an exponential histogram.
-            words: Size that its block needs.
+            words: Number of 64-bit words that its block of bucket counts needs; 0 for no block.
 
         Returns:
             STORED, or the code of the reason for refusal.
@@ -194,6 +195,7 @@ class Slots:
                 self.families.release(family)
 
     def _over_limit(self, family: Family, producer: int, lines: int) -> int:
+        """Return the code of the limit that further lines would exceed, or 0. UNLISTED_PRODUCER has none of its own."""
         if self.lines + lines > self.limits.series:
             return SERIES_LIMIT
         if family.lines + lines > self.limits.series_per_metric:
@@ -201,18 +203,23 @@ class Slots:
         held = self.producer_lines[producer] if producer < len(self.producer_lines) else 0
         return PRODUCER_LIMIT if producer != UNLISTED_PRODUCER and held + lines > self.limits.series_per_producer else 0
 
-    def _families_of(self, arrivals: Arrivals, asked: Int32Array) -> Int32Array:
-        """Return the number of each heading's family, -1 if refused; `asked` is the number of series per heading."""
+    def _families_of(self, arrivals: Arrivals, heading: Int32Array) -> Int32Array:
+        """Return, for each heading, the number of its family; -1 if it is refused or no series has it.
+
+        Args:
+            arrivals: The series and their headings.
+            heading: Index of the heading of each series that this replica keeps.
+        """
         numbers: Int32Array = np.full(len(arrivals.headings), -1, np.int32)
-        counts = np.bincount(asked, minlength=len(numbers)).tolist()
-        for i in first_uses(asked, len(numbers)):
+        counts = np.bincount(heading, minlength=len(numbers)).tolist()
+        for i in first_uses(heading, len(numbers)):
             family = self.families.admit(arrivals.headings[i], series=counts[i])
             if family is not None:
                 numbers[i] = family.number
         return numbers
 
     def _admit(self, asked: SlotRequests, labels: Sequence[bytes]) -> Int32Array:
-        """Return slots, or the negative codes of the reasons why there is none."""
+        """Return the slot of each requested series, or the negative of a code as `admit` does."""
         n = len(asked.hashed)
         sets = self.labels.sets.find_all(labels)
         slots: Int32Array = np.empty(n, np.int32)
@@ -221,6 +228,7 @@ class Slots:
         distinct, local = distinct_numbers(asked.family, len(self.families.by_number))
         families = [self._family_of(number) for number in distinct.tolist()]
         held = self._held(families)
+        # An unknown label set has no number yet; until `keep` gives it one, a negative number identifies it.
         named = np.where(sets >= 0, sets, -2 - np.arange(len(sets), dtype=np.int32))[asked.label_set]
         series = self.series
         table = self.labels.with_room(series, self.used, n)
@@ -243,16 +251,22 @@ class Slots:
             np.array([limits.series, limits.series_per_metric, limits.series_per_producer], np.int64),
         )
 
-    def _count_families(self, families: Sequence[Family], came: NDArray[np.intp], lines: Int64Array) -> None:
-        """Add new series to their families, given the index of each one's family; a family without any is released."""
-        slots = np.bincount(came, minlength=len(families)).tolist()
-        lines_of = np.bincount(came, weights=lines, minlength=len(families)).tolist()
+    def _count_families(self, families: Sequence[Family], index: NDArray[np.intp], lines: Int64Array) -> None:
+        """Count new series in their families, and release the families that have no series.
+
+        Args:
+            families: Families of the requested series. A family has no series if all of them were refused.
+            index: Index of each new series' family in `families`.
+            lines: Lines of each new series.
+        """
+        slots = np.bincount(index, minlength=len(families)).tolist()
+        lines_of = np.bincount(index, weights=lines, minlength=len(families)).tolist()
         for family, more_slots, more_lines in zip(families, slots, lines_of, strict=True):
             self._count(family, more_slots, int(more_lines))
             self.families.release(family)
 
     def _candidates(self, count: int) -> Int32Array:
-        """Return the next free slots, with rows in the columns."""
+        """Return the slots that are used next: freed ones, then unused ones, for which the columns are enlarged."""
         reused = self._free[-count:][::-1]
         end = self.used + count - len(reused)
         if end > len(self.series.state):
@@ -260,7 +274,7 @@ class Slots:
         return np.concatenate((np.array(reused, np.int32), np.arange(self.used, end, dtype=np.int32)))
 
     def _take(self, count: int) -> None:
-        """Mark the first of the candidates as used."""
+        """Mark the first `count` slots of `_candidates` as used."""
         reused = min(count, len(self._free))
         del self._free[len(self._free) - reused :]
         self.used += count - reused

@@ -1,7 +1,8 @@
-"""The names under which device plugins know a GPU, and those under which it can be asked for here.
+"""Names of GPUs and MIG instances, in forms by which device plugins' devices are matched with NVML's.
 
-A GPU has several names, and so has a MIG instance; both sides are reduced to the same few forms:
-`GPU-…`, `MIG-…` (UUIDs), `nvidia0` (device file), `nvidia0/gi3`, `GPU-…/gi3` (MIG instance of a GPU).
+The forms are `GPU-…`, `MIG-…` (UUIDs), `nvidia0` (device file), `nvidia0/gi3`, `GPU-…/gi3` (MIG instance of a GPU).
+The kubelet reports a device under the name that its device plugin gave it; `gpu_of` converts this name to one of the
+forms. A GPU of NVML has several names; `names_of` yields each of them. `PodUses` finds the containers of a GPU by them.
 
 Sources: NVIDIA k8s-device-plugin (UUIDs, `::` before the number of a replica), GKE's device plugin (`nvidia0`,
 `nvidia0/gi3`, `/vgpu` before the number of a replica), drivers before 470 (`MIG-GPU-…/3/0`), NVIDIA k8s-dra-driver-gpu
@@ -28,8 +29,8 @@ class GpuId(NamedTuple):
     """A GPU or MIG instance that was given to a container.
 
     Attributes:
-        name: In one of the forms above.
-        replica: Which share of a shared GPU; empty where it was given as a whole.
+        name: Its name, in one of the forms above.
+        replica: Number of the share, for a GPU that the device plugin shares; empty for a whole one.
     """
 
     name: str
@@ -37,10 +38,10 @@ class GpuId(NamedTuple):
 
 
 def gpu_of(allocation: Allocation) -> GpuId | None:
-    """The GPU of an allocation; None for a device that is no NVIDIA GPU.
+    """Return the GPU of an allocation; None for a device that is not an NVIDIA GPU.
 
-    A UUID is taken under any resource name (sites rename resources); a number only under NVIDIA's, as other vendors
-    count theirs too.
+    A UUID is accepted with any resource name, because sites rename resources. A name with a number, such as `nvidia0`
+    or `gpu0`, is accepted only if the resource name begins with `nvidia.com/`: other vendors number their devices too.
     """
     claim = allocation.claim
     if claim is not None:
@@ -53,14 +54,14 @@ def gpu_of(allocation: Allocation) -> GpuId | None:
 
 
 def names_of(uuid: str, device: str, index: str, *, gi_id: str = "", mig_uuids: tuple[str, ...] = ()) -> Iterator[str]:
-    """Every name of a GPU or MIG instance, in the forms above.
+    """Yield every name of a GPU or MIG instance, in the forms above.
 
     Args:
-        uuid: The physical GPU's.
-        device: Its device file, such as `nvidia0`; empty where there is none.
-        index: NVML's.
-        gi_id: The GPU instance of MIG; empty for a whole GPU.
-        mig_uuids: Of the instance.
+        uuid: UUID of the physical GPU.
+        device: Name of the physical GPU's device file, such as `nvidia0`; empty if it has none.
+        index: NVML's index of the physical GPU; used in place of the device file's number if there is no file.
+        gi_id: Id of the MIG GPU instance; empty for a whole GPU.
+        mig_uuids: UUIDs of the MIG devices in that GPU instance.
     """
     file = device or f"nvidia{index}"
     if not gi_id:
@@ -73,6 +74,12 @@ def names_of(uuid: str, device: str, index: str, *, gi_id: str = "", mig_uuids: 
 
 
 def _canonical(device_id: str, *, numbered: bool) -> str:
+    """Return a device plugin's name in one of the forms above; empty if it is not the name of a GPU.
+
+    Args:
+        device_id: The name, without the number of a replica.
+        numbered: Whether names with a number are accepted.
+    """
     if _UUID.fullmatch(device_id):
         return device_id
     if old := _OLD_MIG.fullmatch(device_id):

@@ -2,7 +2,7 @@
 
 The model is simple on purpose: temperature follows power with one time constant, and throttling lowers the SM clock in
 proportion to the excess of the temperature over the limit. Figures are those of an H100 SXM (NVIDIA H100 datasheet:
-700 W, 80 GB, 1,980 MHz boost), rounded.
+700 W, 80 GB, 1,980 MHz boost), rounded. `fleet` sets the shares of time for each step, then calls `Gpus.advance`.
 """
 
 import math
@@ -23,10 +23,10 @@ MEMORY_TOTAL_MIB: Final = 81_559.0
 MEMORY_RESERVED_MIB: Final = 551.0
 SLOWDOWN_TEMP_C: Final = 87.0
 HARD_SLOWDOWN_C: Final = 2.0
-"""So far above the slowdown temperature, the hardware's own brake sets in beside the driver's."""
+"""Degrees above SLOWDOWN_TEMP_C at which the hardware throttles as well as the driver."""
 
 HOTTEST_C: Final = 6.0
-"""So far above the slowdown temperature, the brakes win: beyond it a real GPU would switch itself off."""
+"""Degrees above SLOWDOWN_TEMP_C beyond which `advance` lets no temperature rise; a real GPU would switch itself off."""
 
 GPU_IDLE: Final = 0x1
 SW_POWER_CAP: Final = 0x4
@@ -49,15 +49,19 @@ class Gpus:
     """State of all GPUs, arrays of shape (gpus,).
 
     Attributes:
-        busy_ratio: Share of the time that kernels ran.
-        waiting_ratio: Of that, in collectives, which mostly wait.
-        copy_ratio: Share of the time that memory was busy.
-        power_w, temp_c, clock_mhz, energy_mj, used_mib: As NVML has them.
+        busy_ratio: Share of the step in which kernels ran, collectives included.
+        waiting_ratio: Share of the step in which collectives ran, which mostly wait.
+        copy_ratio: Share of the step in which memory was busy.
+        power_w: Power.
+        temp_c: Temperature of the GPU, not of its memory.
+        clock_mhz: SM clock.
+        energy_mj: Energy in millijoules since the start.
+        used_mib: Memory of the program and its caches, without the reserved memory.
         reasons: Clock event reasons, bits as above.
     """
 
     def __init__(self, count: int, random: np.random.Generator) -> None:
-        """GPUs of one batch differ by a few per cent, as real ones do."""
+        """Make idle GPUs; their cooling differs by a few per cent, as that of real GPUs does."""
         self._cooling = _DEGREES_PER_WATT * (1 + 0.03 * random.standard_normal(count))
         self.busy_ratio = np.zeros(count)
         self.waiting_ratio = np.zeros(count)
@@ -72,19 +76,22 @@ class Gpus:
 
     @property
     def memory_temp_c(self) -> FloatArray:
-        """HBM sits on the same cooler, somewhat hotter."""
+        """Temperature of the memory, which has the same cooler and is somewhat hotter than the GPU."""
         return self.temp_c + _MEMORY_ABOVE_GPU_C
 
     def settle(self, influence: Influence) -> None:
-        """Start as after a long time at the usual load, so that a simulation does not begin with a warm-up."""
+        """Set the temperature reached after a long time at the present load, so that a simulation needs no warm-up."""
         self.temp_c = _AMBIENT_C + influence.heat_c + self._cooling * self._power()
 
     def forget_memory(self, which: FloatArray | IntArray) -> None:
-        """Free the memory of the program that ended on these GPUs."""
+        """Free the memory of the programs that ended on some GPUs, given the GPUs' indices."""
         self._program_mib[which] = 0.0
 
     def allocate(self, influence: Influence, seconds: float) -> np.typing.NDArray[np.bool_]:
-        """Let programs allocate for some seconds; returns which are out of memory."""
+        """Let programs allocate for some seconds; returns a mask of the GPUs that are out of memory.
+
+        A program that has just begun first takes the memory that programs take at their start.
+        """
         usable = MEMORY_TOTAL_MIB - MEMORY_RESERVED_MIB
         fresh = np.where(influence.preallocated > 0, influence.preallocated, _USUAL_MEMORY_RATIO) * usable
         self._program_mib = np.where(self._program_mib > 0, self._program_mib, fresh)
@@ -94,12 +101,12 @@ class Gpus:
         return full
 
     def advance(self, influence: Influence, noise: FloatArray, seconds: float) -> None:
-        """Let some seconds pass.
+        """Compute power, energy, temperature and clock after some seconds.
 
         Args:
-            influence: What acts now.
-            noise: Shape (gpus,), standard normal.
-            seconds: How many.
+            influence: The faults and backgrounds that act now.
+            noise: Shape (gpus,), standard normal; varies the power by 1 per cent.
+            seconds: Length of the step.
         """
         self.power_w = np.minimum(self._power() * (1 + 0.01 * noise), POWER_LIMIT_W)
         self.energy_mj += self.power_w * seconds * 1000
@@ -118,7 +125,10 @@ class Gpus:
         )
 
     def _power(self) -> FloatArray:
-        """Dynamic power goes with what runs and, as voltage follows frequency, with the square of the clock."""
+        """Return the power in watts: idle power, and dynamic power for the kernels that run.
+
+        Dynamic power is proportional to the square of the clock, because the voltage follows the frequency.
+        """
         drawing = self.busy_ratio - (1 - _WAITING_POWER_RATIO) * self.waiting_ratio
         dynamic = drawing * _FULL_POWER_RATIO * (POWER_LIMIT_W - IDLE_POWER_W)
         power: FloatArray = IDLE_POWER_W + dynamic * (self.clock_mhz / BOOST_CLOCK_MHZ) ** 2

@@ -1,7 +1,7 @@
-"""JSON without a standard schema, read by its topic's mapping.
+"""JSON without a standard schema, read by the mapping in its topic's settings.
 
-A point without a name or a number is left out and counted: a mapping that fits nothing shows on the first look. What
-is no JSON, or has a time that is none, is an error of the whole message.
+A point without a name or a number is left out and counted as unsupported, so the count shows a mapping that does not
+fit. The whole message is refused if it is not JSON, or if a point has an invalid time.
 """
 
 import math
@@ -27,11 +27,11 @@ Reading = JsonPath | str
 
 
 class JsonMapped(Parsing):
-    """Reads JSON by a mapping.
+    """Reads JSON by a mapping; not thread-safe.
 
     Args:
         mapping: The topic's settings.
-        options: As `Parsing` has them.
+        options: Keyword arguments of `Parsing`.
     """
 
     format = "json"
@@ -41,19 +41,21 @@ class JsonMapped(Parsing):
         self._points = mapping.points_path
         self._lines, self._scale = mapping.lines, NANOSECONDS[mapping.time_unit]
         self._value = JsonPath.parse(mapping.value or mapping.values)
-        self._many = bool(mapping.values)
+        # The setting `value` leads to one number; `values` leads to an object, and each of its members is a series.
+        self._value_has_members = bool(mapping.values)
         self._name, self._kind = _reading(mapping.name), _reading(mapping.kind)
         self._help, self._unit = _reading(mapping.help), _reading(mapping.unit)
         self._time = JsonPath.parse(mapping.time) if mapping.time else None
         self._labels = [(label, _reading(text)) for label, text in mapping.labels.items()]
         self._label_objects = [JsonPath.parse(text) for text in mapping.labels_from]
+        # Series numbers, by name, kind and labels.
         self._known: dict[Any, Any] = {}
 
     def read(self, message: bytes, rows: BatchRows) -> None:
         """Read one message.
 
         Raises:
-            DecodeError: It is no JSON, has a time that is none, or is over a limit.
+            DecodeError: It is not JSON, has an invalid time, or exceeds a limit.
         """
         for value in self._values(message):
             for trail in self._trails(value):
@@ -78,14 +80,14 @@ class JsonMapped(Parsing):
         if not name:
             rows.unsupported += 1
             return
-        if not self._many:
-            self._take(trail, name, found, rows)
+        if not self._value_has_members:
+            self._add_value(trail, name, found, rows)
             return
-        members = found.items() if isinstance(found, dict) else [("", None)]
+        members = found.items() if isinstance(found, dict) else [("", None)]  # counted as one point without a number
         for key, member in members:
-            self._take(trail, f"{name}_{key}", member, rows)
+            self._add_value(trail, f"{name}_{key}", member, rows)
 
-    def _take(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
+    def _add_value(self, trail: Trail, name: str, found: Any, rows: BatchRows) -> None:
         value = _number(found)
         if value is None:
             rows.unsupported += 1
@@ -110,7 +112,7 @@ class JsonMapped(Parsing):
         return number
 
     def _labels_of(self, trail: Trail) -> list[tuple[str, str]]:
-        """Labels of a point, in the mapping's order; those named one by one win over those of objects.
+        """Return the labels of a point; a label of the setting `labels` replaces one of `labels_from`.
 
         Raises:
             DecodeError: All labels of the message together are too long.
@@ -130,7 +132,7 @@ class JsonMapped(Parsing):
         return list(labels.items())
 
     def _time_ns(self, found: Any) -> int:
-        """Nanoseconds; 0 where there is no time, and the first nanosecond for times before 1970."""
+        """Return nanoseconds; 0 without a time, and 1 for a time before 1970. The time 0 is treated like none."""
         if found is None:
             return 0
         number = _number(found)
@@ -159,7 +161,7 @@ def _found(reading: Reading, trail: Trail) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    """A scalar as text; None of arrays, objects and null."""
+    """Return a scalar as text; None for arrays, objects and null."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
