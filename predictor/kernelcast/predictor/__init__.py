@@ -1,1 +1,1 @@
-"""Forecasts, predicted degradation and tuning hints, from what programs and devices write to Kafka."""
+"""Forecasts, predicted degradation and tuning hints, from the metrics of programs and devices on Kafka."""

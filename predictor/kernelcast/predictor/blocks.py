@@ -1,4 +1,4 @@
-"""Windows condensed to block medians, and what can be read off them for many series at once.
+"""Windows condensed to block medians, and statistics of them for many series at once.
 
 Mann-Kendall and Theil-Sen: Gilbert, Statistical Methods for Environmental Pollution Monitoring (1987), sections 16.4
 and 16.5. Medians of blocks, because a quantised gauge ties most of its pairs.
@@ -21,7 +21,7 @@ MAD_TO_SIGMA: Final = 1.4826
 """Median absolute deviation of a normal distribution, as its standard deviation."""
 
 _EDGE: Final = 3
-"""Blocks that must stand on either side of a step."""
+"""Minimum number of blocks on either side of a step."""
 
 
 @dataclass(frozen=True, slots=True)

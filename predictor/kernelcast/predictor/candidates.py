@@ -1,4 +1,4 @@
-"""From all windows to the few series worth a model: screen, baselines, regimes, alarm hysteresis."""
+"""Selection of the few series worth a model: screening, baselines, regimes, alarm hysteresis."""
 
 import threading
 from collections.abc import Iterator

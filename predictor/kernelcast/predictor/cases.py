@@ -55,7 +55,7 @@ class Case:
         span: Intervals that show the trend.
         level: Median of the most recent values.
         slope: Per interval; 0 where there is no drift.
-        settling: The trend dies away.
+        settling: The trend levels off.
         drift: A drift; otherwise the level alone is out of bounds.
         program_wide: Most kernels of its program changed at once.
         shared_device: Several programs run on its GPU.

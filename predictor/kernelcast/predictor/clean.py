@@ -1,4 +1,4 @@
-"""A window made fit for a model: gaps filled, spikes tamed, old regimes cut off, scaled, and condensed."""
+"""Preparation of a window for a model: fills gaps, clips spikes, cuts off old regimes, scales and condenses."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -81,7 +81,7 @@ def prepare(window: FloatArray, *, span: int) -> CleanSegment:
 
 
 def winsorise(values: FloatArray) -> FloatArray:
-    """Pull in what lies more than 5 standard deviations off the robust line through the values."""
+    """Clip values to within 5 standard deviations of the robust line through them."""
     slope, level = robust_line(values)
     line = level + slope * np.arange(len(values))
     rest = values - line

@@ -107,7 +107,7 @@ class Engine:
         return len(rows)
 
     def leave(self, partitions: Sequence[Partition]) -> None:
-        """Forget everything that came from partitions that are read elsewhere now."""
+        """Drop the series and tunables of partitions that another member reads now."""
         with self._lock:
             owners = {self._owners[one] for one in partitions if one in self._owners}
             rows = self.windows.owned_by(sorted(owners))
@@ -132,7 +132,7 @@ class Engine:
         )
 
     def restore(self, partition: Partition, snapshot: PartitionSnapshot) -> int:
-        """Put a snapshot's windows back; returns how many series found room."""
+        """Restore a snapshot's windows; returns the number of series admitted."""
         now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
         owner = self._owner(partition)
         with self._lock:

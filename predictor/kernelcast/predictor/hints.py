@@ -56,7 +56,7 @@ class HintBook:
         self.withheld: Counter[Withheld] = Counter()
 
     def learn_hint(self, hint: Hint) -> None:
-        """Take note of a hint that stands on Kafka, whoever wrote it; one that is known already changes nothing."""
+        """Record a hint read from Kafka, of this or another predictor; a known hint changes nothing."""
         if hint.hint_id in self._hints:
             return
         self._hints[hint.hint_id] = hint
@@ -83,7 +83,7 @@ class HintBook:
 
         Args:
             tunables: What programs have registered.
-            gpu_time: What their kernels cost.
+            gpu_time: GPU time of their kernels.
             now_ns: Unix nanoseconds.
         """
         if not self._settings.enabled:

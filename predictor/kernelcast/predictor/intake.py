@@ -1,4 +1,4 @@
-"""Decoded points into windows: which row each belongs to, and what becomes of its value there."""
+"""Writes decoded points into windows: finds the row of each and converts its value."""
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
@@ -40,7 +40,7 @@ class IdentityLookup(Protocol):
         ...
 
     def forget(self, numbers: NDArray[np.int32]) -> None:
-        """Give numbers back."""
+        """Release numbers; the decoder may assign them to other series."""
         ...
 
 
@@ -76,7 +76,7 @@ class WindowFeed:
         self.ignored = 0
 
     def take(self, decoded: Decoded, owners: Sequence[int], *, now_seconds: float) -> int:
-        """Put a batch into the windows.
+        """Write a batch into the windows.
 
         Args:
             decoded: The batch.
@@ -111,7 +111,7 @@ class WindowFeed:
         return len(numbers.series) + len(histograms.series)
 
     def forget_rows(self, rows: IntArray) -> None:
-        """Rows that were dropped: their identities are looked up again, and those that found no room before, too."""
+        """Look up the identities of dropped rows again, and those of refused series."""
         if not len(rows):
             return
         gone = np.flatnonzero(np.isin(self._row, rows) | (self._role == Role.REFUSED))
@@ -121,7 +121,7 @@ class WindowFeed:
         self._online.reset(rows)
 
     def forget_silent(self, before_seconds: float) -> None:
-        """Wire identities that brought nothing since then; the decoder may use their numbers again."""
+        """Release identities without a point since then; the decoder may use their numbers again."""
         silent = np.flatnonzero((self._role != Role.UNKNOWN) & (self._seen < before_seconds))
         if len(silent):
             self._role[silent] = Role.UNKNOWN

@@ -1,4 +1,4 @@
-"""Tier 2: forecasts of single series, as a distribution of simulated paths.
+"""Forecasts of single series, as a distribution of simulated paths.
 
 Exponential smoothing with additive errors and an additive, possibly damped trend: Hyndman & Athanasopoulos,
 Forecasting: Principles and Practice (3rd ed.), sections 8.2 and 8.7;
@@ -70,7 +70,7 @@ def forecast(
     Args:
         segment: The past values.
         intervals: Horizon in grid intervals, at least 1.
-        damped: Whether the trend is to die away.
+        damped: Whether the trend is damped.
         rng: Source of the paths.
         parameters: Of an earlier fit of the same model; None estimates them.
 

@@ -1,4 +1,4 @@
-"""Tier 0: a few numbers per series, moved on by every batch, for all series at once.
+"""Online state of series: a few numbers each, updated by every batch, for all series at once.
 
 Holt's linear method (Hyndman & Athanasopoulos, FPP3, section 8.2) with the variance of its one-step errors, and a
 two-sided CUSUM of the standardised errors (Page, Biometrika 41, 1954): it notices a shift within a few observations,

@@ -1,4 +1,4 @@
-"""Sum and count that travel as two counters, joined where both speak of the same moment."""
+"""Joins the sum and the count of a mean that arrive as two counters, by their time."""
 
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
@@ -39,7 +39,7 @@ class Pairs:
             yield rows, self._sum_ns[rows], self._start_ns[rows], (self._sum[rows], self._count[rows])
 
     def drop(self, rows: IntArray) -> None:
-        """Forget what rows held."""
+        """Drop the halves of rows."""
         known = rows[rows < len(self._sum_ns)]
         self._sum_ns[known] = 0
         self._count_ns[known] = -1

@@ -21,7 +21,7 @@ _FORECAST_ONLY: Final = frozenset(
 )
 MAX_FORMER: Final = 100_000
 MAX_PROGRAMS: Final = 10_000
-"""Names known before those that are gone are forgotten: a name with a job's number in it comes only once."""
+"""Number of names above which those without a series are removed: a name with a job's number never returns."""
 
 
 class WatchReason(IntEnum):
@@ -54,7 +54,7 @@ class Regimes:
         self._with_variants: set[Subject] = set()
 
     def sync(self, rows: IntArray, generations: IntArray, subjects: list[Subject]) -> None:
-        """Notice rows that another series has come to use. All of length n."""
+        """Reset rows that another series has got since the last call. All of length n."""
         self._grow(int(rows.max(initial=-1)) + 1)
         if len(self._programs) > MAX_PROGRAMS:
             self._forget_programs()
@@ -76,7 +76,7 @@ class Regimes:
             self._with_variants &= set(subjects)
 
     def begin(self, rows: IntArray, since: IntArray) -> None:
-        """Start a new regime: nothing before these intervals counts any more. Both of shape (n,)."""
+        """Start new regimes at these intervals, without a baseline. Both of shape (n,)."""
         self.since[rows] = since
         self.baseline[rows] = np.nan
         self.spread[rows] = np.nan
@@ -95,7 +95,7 @@ class Regimes:
         Args:
             rows: Shape (n,).
             window: Shape (n, points), oldest first, only values of the present regime.
-            min_points: How many values make a baseline.
+            min_points: Number of values that a baseline needs.
         """
         unknown = np.flatnonzero(np.isin(self.watch[rows], _WITH_BASELINE) & np.isnan(self.baseline[rows]))
         values = window[unknown]

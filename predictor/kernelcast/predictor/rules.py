@@ -1,4 +1,4 @@
-"""Rules that propose another value for a tunable, each with the source it rests on."""
+"""Rules that propose another value for a tunable, each with its source."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Proposal:
     """Another value for a tunable.
 
     Attributes:
-        rule: Which rule.
+        rule: Name of the rule.
         value: The value, one of those allowed.
         expected_ratio: New kernel time over old; None where the rule has no figure.
         expected_interval: Its interval.

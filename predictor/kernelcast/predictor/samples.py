@@ -1,4 +1,4 @@
-"""Predictions as samples under the catalogue's rows, grouped by the key of the record that carries them."""
+"""Converts predictions to samples of the catalogue's metrics, grouped by record key."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

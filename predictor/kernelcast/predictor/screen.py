@@ -46,7 +46,7 @@ class Screening:
         slope: Theil-Sen slope per interval, on that scale.
         span: Intervals that scale covers.
         drift: The trend is significant, large enough, and no step.
-        settling: The trend dies away.
+        settling: The trend levels off.
         step_age: Intervals since the last step; -1 without one.
         step_size: Its size.
         flat: The same value throughout.
@@ -66,7 +66,7 @@ class Screening:
 
     @classmethod
     def empty(cls, n: int) -> "Screening":
-        """Nothing seen yet."""
+        """Features of n rows before any scale was screened."""
         return cls(
             observed=np.zeros(n, np.int64),
             level=np.full(n, np.nan),

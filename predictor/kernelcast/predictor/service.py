@@ -40,11 +40,11 @@ _log = get_logger(__name__)
 
 
 class Predictor:
-    """The whole daemon; `run` blocks until asked to stop.
+    """The daemon; `run` blocks until asked to stop.
 
     Attributes:
         registry: Its own metrics.
-        web: Where they are served.
+        web: The server of these metrics.
     """
 
     def __init__(self, settings: PredictorSettings, *, clock_ns: Callable[[], int] = time.time_ns) -> None:

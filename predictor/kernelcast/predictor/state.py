@@ -1,4 +1,4 @@
-"""Snapshots on `kernelcast.state`: written now and then, read to its end when partitions are assigned."""
+"""Snapshots on `kernelcast.state`: written at intervals, read to the topic's end at each assignment."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from kernelcast.wire.topics import STATE
 
 
 class Sender(Protocol):
-    """The part of a producer that is needed here."""
+    """The sending method of a producer."""
 
     def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
         """Queue a message."""
@@ -46,7 +46,7 @@ class SnapshotStore:
         return sum(map(len, parts))
 
     def read(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionSnapshot | WireError]:
-        """The newest snapshot of each partition that has one, or why it is of no use."""
+        """The newest snapshot of each partition that has one, or the error that makes it unusable."""
         wanted = {self._prefix(partition): partition for partition in partitions}
         found: dict[Partition, dict[bytes, bytes]] = {}
         if not wanted:

@@ -31,7 +31,7 @@ class Form(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One series that is watched.
+    """Identity of one series.
 
     Attributes:
         metric: Its Prometheus name.

@@ -1,4 +1,4 @@
-"""Cumulative totals into one value per interval: the increase since the last point of the interval before."""
+"""Converts cumulative totals to one value per interval: the increase since the last point of the interval before."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -53,7 +53,7 @@ class RunningTotals:
         self.interval: IntArray = np.full(capacity, _NOWHERE, np.int64)
 
     def advance(self, rows: IntArray, now: Totals, *, last_ns: IntArray) -> FloatArray:
-        """Take newer totals.
+        """Record newer totals.
 
         Args:
             rows: Shape (n,), each at most once.
@@ -95,14 +95,14 @@ class RunningTotals:
             last[rows] = total
 
     def clear(self, rows: IntArray) -> None:
-        """Forget what rows held."""
+        """Clear the totals of rows."""
         for name in _FLOATS:
             getattr(self, name)[rows] = np.nan
         self.start_ns[rows] = 0
         self.interval[rows] = _NOWHERE
 
     def grow(self, capacity: int) -> None:
-        """Make room."""
+        """Extend the arrays to this number of rows."""
         more = capacity - len(self.start_ns)
         for name in _FLOATS:
             setattr(self, name, np.concatenate([getattr(self, name), np.full(more, np.nan)]))

@@ -107,7 +107,7 @@ class TunableReports:
         return programs
 
     def drop_owned_by(self, owners: set[int]) -> None:
-        """Forget what came from partitions that went elsewhere."""
+        """Drop the tunables of partitions that another member reads now."""
         self._latest = {key: one for key, one in self._latest.items() if one.owner not in owners}
 
     def drop_silent(self, *, silent_ns: int, now_ns: int) -> None:

@@ -175,7 +175,7 @@ class Windows:
         return self._ring[rows, self.newest[rows] % self.points].astype(np.float64)
 
     def expired(self, before_seconds: float) -> IntArray:
-        """Rows that took nothing since then."""
+        """Rows without a newer point since then."""
         rows = self.rows()
         return rows[self.touched[rows] < before_seconds]
 
