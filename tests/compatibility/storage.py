@@ -33,8 +33,8 @@ from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.predictor import snapshot as windows
-from kernelcast.predictor.subjects import Form, Subject
+from kernelcast.predictor.series import snapshot as windows
+from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.wire import events, frames
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.online import OnlineState
+from kernelcast.predictor.screening.online import OnlineState
 
 FloatArray = NDArray[np.float64]
 

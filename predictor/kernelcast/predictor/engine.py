@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kernelcast.columnar import Decoded, Decoder
-from kernelcast.predictor.hints import HintBook, Issued
+from kernelcast.predictor.cycle.sweep import Sweeper, SweepReport
 from kernelcast.predictor.intake import WindowFeed
-from kernelcast.predictor.online import OnlineState
+from kernelcast.predictor.screening.online import OnlineState
+from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved
+from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.predictor.snapshot import PartitionSnapshot, Saved
-from kernelcast.predictor.sweep import Sweeper, SweepReport
-from kernelcast.predictor.tunables import GpuTime, TunableReports
-from kernelcast.predictor.windows import NOT_ADMITTED, Windows
+from kernelcast.predictor.tuning.hints import HintBook, Issued
+from kernelcast.predictor.tuning.tunables import GpuTime, TunableReports
 
 Partition = tuple[str, int]
 """Topic and number."""

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
-from kernelcast.predictor.online import OnlineState
-from kernelcast.predictor.pairs import Pairs
-from kernelcast.predictor.points import Points
+from kernelcast.predictor.screening.online import OnlineState
+from kernelcast.predictor.series.pairs import Pairs
+from kernelcast.predictor.series.points import Points
+from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
+from kernelcast.predictor.series.windows import NOT_ADMITTED, FloatArray, IntArray, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
-from kernelcast.predictor.subjects import VARIANT, Form, Subject
-from kernelcast.predictor.windows import NOT_ADMITTED, FloatArray, IntArray, Windows
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
 from kernelcast.wire.catalogue.kernel import TUNABLE_INFO, VARIANT_LAUNCHES, VARIANT_SECONDS, VARIANT_SQUARES
 

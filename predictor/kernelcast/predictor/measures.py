@@ -2,12 +2,12 @@
 
 from prometheus_client import CollectorRegistry, Counter
 
-from kernelcast.predictor.cases import ABSTENTIONS
+from kernelcast.predictor.causes.cases import ABSTENTIONS
+from kernelcast.predictor.cycle.sweep import SweepReport
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.hints import Withheld
-from kernelcast.predictor.models import MODELS
-from kernelcast.predictor.rules import RULE_NAMES
-from kernelcast.predictor.sweep import SweepReport
+from kernelcast.predictor.forecasting.models import MODELS
+from kernelcast.predictor.tuning.hints import Withheld
+from kernelcast.predictor.tuning.rules import RULE_NAMES
 from kernelcast.runtime.instruments import counter, gauge
 from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.topics import DEVICE, KERNELS

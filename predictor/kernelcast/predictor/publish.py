@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
-from kernelcast.predictor import samples
-from kernelcast.predictor.hints import HintBook, Issued
+from kernelcast.predictor.cycle import samples
+from kernelcast.predictor.cycle.sweep import SweepReport
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.state import Sender
-from kernelcast.predictor.sweep import SweepReport
+from kernelcast.predictor.state.state_topic import Sender
+from kernelcast.predictor.tuning.hints import HintBook, Issued
 from kernelcast.wire.events import encode_event, to_event
 from kernelcast.wire.topics import FORECASTS, HINTS
 

@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.columnar import Decoder
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.ledger import Ledger
 from kernelcast.predictor.measures import TOPICS, Measures
-from kernelcast.predictor.partitions import Partitions
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.state import SnapshotStore
+from kernelcast.predictor.state.partitions import Partitions
+from kernelcast.predictor.state.state_topic import SnapshotStore
+from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.deadletter import DeadLetters
 from kernelcast.runtime.kafka.producer import Producer

@@ -3,8 +3,8 @@
 import numpy as np
 from tests.unit.predictor.conftest import kernel_subject
 
-from kernelcast.predictor.tunables import GpuTime, ReportedTunable
-from kernelcast.predictor.windows import Windows
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.tuning.tunables import GpuTime, ReportedTunable
 
 SECOND_NS = 1_000_000_000
 

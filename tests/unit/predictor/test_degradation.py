@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.unit.predictor.conftest import Fleet, kernel_subject
 
-from kernelcast.predictor.cases import Abstention, Cause
-from kernelcast.predictor.degradation import first_passage
-from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.causes.cases import Abstention, Cause
+from kernelcast.predictor.causes.degradation import first_passage
+from kernelcast.predictor.series.subjects import Subject
 
 Noise = Callable[[float], float]
 

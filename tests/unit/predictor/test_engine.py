@@ -5,11 +5,11 @@ import pytest
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, kernel_subject
 
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.predictor import regimes
+from kernelcast.predictor.causes import regimes
+from kernelcast.predictor.causes.regimes import Regimes, WatchReason
 from kernelcast.predictor.engine import Engine, Partition
-from kernelcast.predictor.regimes import Regimes, WatchReason
+from kernelcast.predictor.series.subjects import DURATION, VARIANT
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.subjects import DURATION, VARIANT
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.histogram import DurationTotals

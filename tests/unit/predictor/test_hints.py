@@ -3,10 +3,10 @@
 import pytest
 from tests.support.predictor.tunables import BUSY, NOW_NS, SECOND_NS, tunable
 
-from kernelcast.predictor.hints import HintBook, Withheld
-from kernelcast.predictor.rules import block_size_not_warp_multiple, block_size_small
 from kernelcast.predictor.settings import HintSettings
-from kernelcast.predictor.tunables import TunableReports
+from kernelcast.predictor.tuning.hints import HintBook, Withheld
+from kernelcast.predictor.tuning.rules import block_size_not_warp_multiple, block_size_small
+from kernelcast.predictor.tuning.tunables import TunableReports
 from kernelcast.wire.events import Outcome, OutcomeState
 
 

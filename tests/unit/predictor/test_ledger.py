@@ -6,9 +6,9 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, TopicPartition
 from tests.support.predictor.tunables import BUSY, tunable
 
-from kernelcast.predictor.hints import HintBook
-from kernelcast.predictor.ledger import QUIET_SECONDS, RETRY_SECONDS, Ledger
 from kernelcast.predictor.settings import HintSettings
+from kernelcast.predictor.tuning.hints import HintBook
+from kernelcast.predictor.tuning.ledger import QUIET_SECONDS, RETRY_SECONDS, Ledger
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, encode_event, to_event
 from kernelcast.wire.topics import HINTS, OUTCOMES
 

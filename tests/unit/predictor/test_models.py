@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernelcast.predictor import models
-from kernelcast.predictor.clean import prepare, winsorise
-from kernelcast.predictor.models import CONSTANT, DRIFT, ETS, Forecast, forecast
+from kernelcast.predictor.forecasting import models
+from kernelcast.predictor.forecasting.clean import prepare, winsorise
+from kernelcast.predictor.forecasting.models import CONSTANT, DRIFT, ETS, Forecast, forecast
 from kernelcast.wire.errors import WindowError
 
 FloatArray = NDArray[np.float64]

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.measures import Measures
-from kernelcast.predictor.partitions import Partitions
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.state import SnapshotStore
+from kernelcast.predictor.state.partitions import Partitions
+from kernelcast.predictor.state.state_topic import SnapshotStore
 
 
 class SpareMember:

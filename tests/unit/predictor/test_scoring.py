@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kernelcast.predictor.clean import prepare
-from kernelcast.predictor.models import forecast
-from kernelcast.predictor.scoring import MAX_WIDENING, MIN_SCORED, ForecastClaim, Scores
+from kernelcast.predictor.cycle.scoring import MAX_WIDENING, MIN_SCORED, ForecastClaim, Scores
+from kernelcast.predictor.forecasting.clean import prepare
+from kernelcast.predictor.forecasting.models import forecast
 
 WINDOW, AHEAD = 120, 60
 

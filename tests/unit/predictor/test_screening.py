@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from kernelcast.predictor.blocks import mann_kendall, theil_sen
-from kernelcast.predictor.online import OnlineState
-from kernelcast.predictor.samples import duration_label
-from kernelcast.predictor.scoring import ForecastClaim, Scores
-from kernelcast.predictor.screen import Screening, ScreenOptions, screen
+from kernelcast.predictor.cycle.samples import duration_label
+from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
+from kernelcast.predictor.screening.blocks import mann_kendall, theil_sen
+from kernelcast.predictor.screening.online import OnlineState
+from kernelcast.predictor.screening.screen import Screening, ScreenOptions, screen
 
 OPTIONS = ScreenOptions(min_points=24, drift_z=3.5)
 POINTS = 240

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from kernelcast.predictor.snapshot import PartitionSnapshot, Saved, dump, load
-from kernelcast.predictor.subjects import Form, Subject
+from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved, dump, load
+from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.wire.errors import WireError
 
 POINTS = 240

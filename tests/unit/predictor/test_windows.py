@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelcast.predictor.subjects import Form, Subject
-from kernelcast.predictor.windows import NOT_ADMITTED, Windows
+from kernelcast.predictor.series.subjects import Form, Subject
+from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 
 SECOND_NS = 1_000_000_000
 INTERVAL_NS = 10 * SECOND_NS

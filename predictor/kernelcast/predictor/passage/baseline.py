@@ -10,8 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.blocks import row_medians
 from kernelcast.predictor.passage.series import Blocks, Bools, Floats, Ints
+from kernelcast.predictor.screening.blocks import row_medians
 
 OPENING_BLOCKS: Final = 3
 LEAST_BLOCKS: Final = 3

@@ -5,13 +5,13 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.blocks import MAD_TO_SIGMA, row_medians
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Bools, Floats, Ints, Traits
 from kernelcast.predictor.passage.trend import RESOLUTION_NOISE, Trend, estimate
+from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
 _LOAD_STEP_RATIO: Final = 0.1

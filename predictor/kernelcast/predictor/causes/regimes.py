@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.blocks import MAD_TO_SIGMA, row_medians
-from kernelcast.predictor.subjects import VARIANT, Subject
-from kernelcast.predictor.windows import EMPTY, FloatArray, IntArray, WindowArray
+from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
+from kernelcast.predictor.series.subjects import VARIANT, Subject
+from kernelcast.predictor.series.windows import EMPTY, FloatArray, IntArray, WindowArray
 from kernelcast.wire.catalogue.devices import device
 
 _FORECAST_ONLY: Final = frozenset(

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kernelcast.columnar import Attributes
-from kernelcast.predictor.subjects import DURATION
-from kernelcast.predictor.windows import Windows
+from kernelcast.predictor.series.subjects import DURATION
+from kernelcast.predictor.series.windows import Windows
 from kernelcast.wire import kernels
 from kernelcast.wire.kernels import normalise
 

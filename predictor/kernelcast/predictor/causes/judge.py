@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.blocks import MAD_TO_SIGMA
-from kernelcast.predictor.cases import Abstention, Case, Cause, Finding, abstain
-from kernelcast.predictor.regimes import Regimes, WatchReason
+from kernelcast.predictor.causes.cases import Abstention, Case, Cause, Finding, abstain
+from kernelcast.predictor.causes.regimes import Regimes, WatchReason
+from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
+from kernelcast.predictor.series.subjects import DeviceKey, Subject
+from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import JudgeSettings
-from kernelcast.predictor.subjects import DeviceKey, Subject
-from kernelcast.predictor.windows import Windows
 from kernelcast.wire.catalogue.devices import device
 
 FloatArray = NDArray[np.float64]

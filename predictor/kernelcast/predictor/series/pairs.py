@@ -5,8 +5,8 @@ from itertools import zip_longest
 
 import numpy as np
 
-from kernelcast.predictor.points import Points
-from kernelcast.predictor.windows import FloatArray, IntArray
+from kernelcast.predictor.series.points import Points
+from kernelcast.predictor.series.windows import FloatArray, IntArray
 
 Joined = tuple[IntArray, IntArray, IntArray, tuple[FloatArray, FloatArray]]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
-from kernelcast.predictor.hints import HintBook
+from kernelcast.predictor.tuning.hints import HintBook
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import decode_event, hint_from, outcome_from

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
-from kernelcast.predictor.clean import CleanSegment, robust_line
+from kernelcast.predictor.forecasting.clean import CleanSegment, robust_line
 
 FloatArray = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.blocks import MAD_TO_SIGMA
+from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
 from kernelcast.wire.errors import WindowError
 
 FloatArray = NDArray[np.float64]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kernelcast.predictor.rules import RULES, Proposal
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, HintSettings
-from kernelcast.predictor.tunables import GpuTime, Key, ReportedTunable
+from kernelcast.predictor.tuning.rules import RULES, Proposal
+from kernelcast.predictor.tuning.tunables import GpuTime, Key, ReportedTunable
 from kernelcast.wire.events import Hint, HintMode, Outcome, OutcomeState
 
 ANSWERED: Final = frozenset(

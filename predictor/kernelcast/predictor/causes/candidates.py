@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.blocks import BoolArray
-from kernelcast.predictor.cases import Case
-from kernelcast.predictor.judge import Judge
-from kernelcast.predictor.regimes import Regimes, WatchReason
-from kernelcast.predictor.screen import Screening, ScreenOptions, screen
+from kernelcast.predictor.causes.cases import Case
+from kernelcast.predictor.causes.judge import Judge
+from kernelcast.predictor.causes.regimes import Regimes, WatchReason
+from kernelcast.predictor.screening.blocks import BoolArray
+from kernelcast.predictor.screening.screen import Screening, ScreenOptions, screen
+from kernelcast.predictor.series.subjects import DeviceKey, Subject
+from kernelcast.predictor.series.windows import IntArray, WindowArray, Windows
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.subjects import DeviceKey, Subject
-from kernelcast.predictor.windows import IntArray, WindowArray, Windows
 
 CHUNK_ROWS: Final = 4096
 """Rows copied under the lock at a time, so that reading from Kafka never waits long."""

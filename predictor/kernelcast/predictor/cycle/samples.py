@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kernelcast.columnar import Attributes, Sample
-from kernelcast.predictor.subjects import Subject
-from kernelcast.predictor.sweep import Prediction
+from kernelcast.predictor.cycle.sweep import Prediction
+from kernelcast.predictor.series.subjects import Subject
 from kernelcast.wire.catalogue.forecast import (
     DEGRADATION_PROBABILITY,
     DEGRADATION_THRESHOLD,

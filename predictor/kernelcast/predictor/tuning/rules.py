@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kernelcast.predictor.tunables import ReportedTunable
+from kernelcast.predictor.tuning.tunables import ReportedTunable
 from kernelcast.wire.events import Evidence
 
 WARP: Final = 32

@@ -7,9 +7,9 @@ from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.series.snapshot import PartitionSnapshot
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.predictor.snapshot import PartitionSnapshot
-from kernelcast.predictor.state import SnapshotStore
+from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import BrokerError, WireError
 

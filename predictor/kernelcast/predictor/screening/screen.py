@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.blocks import (
+from kernelcast.predictor.screening.blocks import (
     BoolArray,
     FloatArray,
     IntArray,

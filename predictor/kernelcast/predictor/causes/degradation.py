@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.cases import Cause
-from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.causes.cases import Cause
+from kernelcast.predictor.series.subjects import Subject
 
 FloatArray = NDArray[np.float64]
 

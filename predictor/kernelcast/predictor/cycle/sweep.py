@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.candidates import Screener, ScreeningResult
-from kernelcast.predictor.cases import Abstention, Case, Finding
-from kernelcast.predictor.clean import prepare
-from kernelcast.predictor.degradation import Degradation, FirstPassage, already_passed, first_passage
-from kernelcast.predictor.judge import Judge
-from kernelcast.predictor.models import ETS, ETS_DAMPED, Forecast, forecast
-from kernelcast.predictor.regimes import Regimes
-from kernelcast.predictor.scoring import ForecastClaim, Scores
+from kernelcast.predictor.causes.candidates import Screener, ScreeningResult
+from kernelcast.predictor.causes.cases import Abstention, Case, Finding
+from kernelcast.predictor.causes.degradation import Degradation, FirstPassage, already_passed, first_passage
+from kernelcast.predictor.causes.judge import Judge
+from kernelcast.predictor.causes.regimes import Regimes
+from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
+from kernelcast.predictor.forecasting.clean import prepare
+from kernelcast.predictor.forecasting.models import ETS, ETS_DAMPED, Forecast, forecast
+from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.windows import Windows
 from kernelcast.wire.errors import WindowError
 
 FloatArray = NDArray[np.float64]

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.series.totals import RunningTotals, Totals
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
-from kernelcast.predictor.subjects import Subject
-from kernelcast.predictor.totals import RunningTotals, Totals
 
 FloatArray = NDArray[np.float64]
 WindowArray = NDArray[np.float32]

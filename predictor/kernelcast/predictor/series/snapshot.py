@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.subjects import Form, Subject
+from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.wire.errors import WireError
 
 WindowArray = NDArray[np.float32]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kernelcast.predictor.windows import FloatArray, IntArray
+from kernelcast.predictor.series.windows import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelcast.predictor.regimes import WatchReason
-from kernelcast.predictor.subjects import Subject
+from kernelcast.predictor.causes.regimes import WatchReason
+from kernelcast.predictor.series.subjects import Subject
 
 FloatArray = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.predictor.engine import Partition
-from kernelcast.predictor.snapshot import PartitionSnapshot, dump, load
+from kernelcast.predictor.series.snapshot import PartitionSnapshot, dump, load
 from kernelcast.runtime.kafka.producer import Headers
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.errors import WireError

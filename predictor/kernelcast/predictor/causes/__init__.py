@@ -1,0 +1,1 @@
+"""Regimes, baselines and the causes of predicted degradation."""

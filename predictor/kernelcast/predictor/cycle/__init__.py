@@ -1,0 +1,1 @@
+"""One forecasting cycle: from flagged series to forecasts, findings and their scores."""

@@ -1,0 +1,1 @@
+"""Series in memory: identity, windows on a grid of event time, running totals, snapshots."""

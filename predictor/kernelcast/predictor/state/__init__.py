@@ -1,0 +1,1 @@
+"""Windows and totals kept on Kafka, by partition."""

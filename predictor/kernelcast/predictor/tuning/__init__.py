@@ -1,0 +1,1 @@
+"""Tuning hints: tunables, rules, hints and their outcomes."""
