@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 from benchmarks.predictor.breaches import passage_run
 from benchmarks.predictor.simulation.generate import generate
-from benchmarks.predictor.simulation.scenario import CONTENTION, NEVER, Bools, Floats, Scenarios
+from benchmarks.predictor.simulation.scenario import CONTENTION, NEVER, Scenarios
 from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.passage.calibration import SIMULATION
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 

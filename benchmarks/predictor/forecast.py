@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from benchmarks.predictor.hourly import DAY, STEPS, WEEK, Floats, Hourly, from_folder, simulated
+from benchmarks.predictor.hourly import DAY, STEPS, WEEK, Hourly, from_folder, simulated
 from benchmarks.predictor.options import Options
 from statsmodels.tsa.holtwinters import ExponentialSmoothing
 from statsmodels.tsa.seasonal import seasonal_decompose
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_path
 

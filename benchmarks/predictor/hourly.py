@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from kernelcast.predictor.arrays import Floats
+
 STEPS: Final = 48
 DAY: Final = 24
 WEEK: Final = 168

@@ -11,14 +11,12 @@ from benchmarks.predictor.numenta.files import Recording, load
 from benchmarks.predictor.numenta.held_out import held_out
 from benchmarks.predictor.numenta.scoring import PROFILES, best, score
 from benchmarks.predictor.options import Options
-from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies import AnomalyDetector, AnomalySettings
-
-FloatArray = NDArray[np.float64]
+from kernelcast.predictor.arrays import Floats
 
 _ACT: Final = 1.0
-_PEERS: Final[dict[str, Callable[[FloatArray], FloatArray]]] = {
+_PEERS: Final[dict[str, Callable[[Floats], Floats]]] = {
     "windowed Gaussian": nab_peers.windowed_gaussian,
     "EWMA z-score": nab_peers.ewma_z_score,
     "CUSUM of the screening": nab_peers.cusum,
@@ -47,7 +45,7 @@ def run(options: Options) -> dict[str, Any]:
     }
 
 
-def onsets(recordings: Sequence[Recording], settings: AnomalySettings) -> list[FloatArray]:
+def onsets(recordings: Sequence[Recording], settings: AnomalySettings) -> list[Floats]:
     """The onset of every row of every file; a daily season is assumed for all."""
     grids = [one.on_grid() for one in recordings]
     panel = np.full((max(map(len, grids)), len(grids)), np.nan)
@@ -60,7 +58,7 @@ def onsets(recordings: Sequence[Recording], settings: AnomalySettings) -> list[F
     return [found[one.slots, column] for column, one in enumerate(recordings)]
 
 
-def scored(recordings: Sequence[Recording], scores: Sequence[FloatArray], fixed: float | None) -> dict[str, Any]:
+def scored(recordings: Sequence[Recording], scores: Sequence[Floats], fixed: float | None) -> dict[str, Any]:
     """Scores of all profiles at the best threshold and, where there is one, at the fixed threshold."""
     files = [one.scored for one in recordings]
     result: dict[str, Any] = {}
@@ -98,7 +96,7 @@ def cost(seed: int) -> dict[str, float]:
     return result
 
 
-def _timed(detector: AnomalyDetector, values: FloatArray) -> float:
+def _timed(detector: AnomalyDetector, values: Floats) -> float:
     started = time.process_time()
     detector.step(values)
     return time.process_time() - started

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor.hourly import Floats
 from benchmarks.predictor.options import Options
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches
 from kernelcast.predictor.backtest.table import read
 from kernelcast.predictor.forecasting.combination import error_quantiles, forecast

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor.simulation.scenario import CLASSES, NEVER, Bools, Floats, Ints, Scenarios
+from benchmarks.predictor.simulation.scenario import CLASSES, NEVER, Scenarios
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 LEAST_LEAD_MINUTES: Final = 15.0
 LONGEST_DELAY_MINUTES: Final = 3.0

@@ -5,8 +5,9 @@ from typing import Literal
 
 import numpy as np
 from benchmarks.predictor.simulation.generate import METRICS
-from benchmarks.predictor.simulation.scenario import Bools, Floats, Ints, Scenarios
+from benchmarks.predictor.simulation.scenario import Scenarios
 
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import evaluate, limit_passed

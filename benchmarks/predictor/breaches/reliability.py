@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor.simulation.scenario import NEVER, Bools, Floats, Ints, Scenarios
+from benchmarks.predictor.simulation.scenario import NEVER, Scenarios
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 BINS: Final = ((0.0, 0.05), (0.05, 0.2), (0.2, 0.5), (0.5, 0.8), (0.8, 0.95), (0.95, 1.0))
 JUDGED_FROM: Final = 0.2

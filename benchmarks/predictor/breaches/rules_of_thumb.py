@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
-from benchmarks.predictor.simulation.scenario import Bools, Floats, Scenarios
+from benchmarks.predictor.simulation.scenario import Scenarios
+
+from kernelcast.predictor.arrays import Bools, Floats
 
 HEADROOM_SHARE: Final = 0.75
 AHEAD_SECONDS: Final = 4 * 3600.0

@@ -7,9 +7,10 @@ from benchmarks.predictor.breaches.passage_run import run
 from benchmarks.predictor.simulation.classes import USUAL_C
 from benchmarks.predictor.simulation.generate import observe
 from benchmarks.predictor.simulation.profile import HOUR, Grid, Profile
-from benchmarks.predictor.simulation.scenario import Bools, Floats, Scenarios
+from benchmarks.predictor.simulation.scenario import Scenarios
 
 from kernelcast.exporter.simulate import shapes
+from kernelcast.predictor.arrays import Bools, Floats
 
 _FROM_C, _PER_HOUR_C = 76.0, 2.0
 _COMPILING_RATIO, _COMPILING_SECONDS, _SLOW_RATIO, _SLOW_SECONDS = 1.4, 180.0, 1.2, 3 * HOUR

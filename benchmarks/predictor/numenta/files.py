@@ -9,10 +9,8 @@ from typing import Final
 
 import numpy as np
 from benchmarks.predictor.numenta.scoring import ScoredFile, prepare
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from kernelcast.predictor.arrays import Floats, Ints
 
 DAY_SECONDS: Final = 86_400
 
@@ -30,8 +28,8 @@ class Recording:
     """
 
     name: str
-    values: FloatArray
-    slots: IntArray
+    values: Floats
+    slots: Ints
     interval_seconds: float
     scored: ScoredFile
 
@@ -45,7 +43,7 @@ class Recording:
         """Intervals of a day."""
         return round(DAY_SECONDS / self.interval_seconds)
 
-    def on_grid(self) -> FloatArray:
+    def on_grid(self) -> Floats:
         """Shape (intervals,), NaN where an interval has no row."""
         grid = np.full(int(self.slots[-1]) + 1, np.nan)
         grid[self.slots] = self.values
@@ -78,9 +76,9 @@ def _place(times: list[datetime], text: str) -> int:
     return times.index(datetime.fromisoformat(text))
 
 
-def _slots(seconds: FloatArray, interval: float) -> IntArray:
+def _slots(seconds: Floats, interval: float) -> Ints:
     """The interval of each row; a row whose interval is taken goes to the next free one."""
     wanted = np.rint(seconds / interval).astype(np.int64)
     index = np.arange(len(wanted))
-    slots: IntArray = np.maximum.accumulate(wanted - index) + index
+    slots: Ints = np.maximum.accumulate(wanted - index) + index
     return slots

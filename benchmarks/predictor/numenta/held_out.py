@@ -4,15 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-import numpy as np
 from benchmarks.predictor.numenta.files import Recording
 from benchmarks.predictor.numenta.scoring import PROFILES, best, score
-from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies import AnomalySettings
+from kernelcast.predictor.arrays import Floats
 
-FloatArray = NDArray[np.float64]
-Scores = Mapping[AnomalySettings, Sequence[FloatArray]]
+Scores = Mapping[AnomalySettings, Sequence[Floats]]
 
 CANDIDATES: Final = (
     AnomalySettings(),
@@ -24,8 +22,8 @@ _STANDARD: Final = PROFILES[0]
 
 def held_out(
     recordings: Sequence[Recording],
-    defaults: Sequence[FloatArray],
-    onsets: Callable[[Sequence[Recording], AnomalySettings], Sequence[FloatArray]],
+    defaults: Sequence[Floats],
+    onsets: Callable[[Sequence[Recording], AnomalySettings], Sequence[Floats]],
 ) -> dict[str, Any]:
     """Per folder: standard score with constants and threshold from the other folders, and with its own best ones.
 

@@ -4,17 +4,15 @@ import math
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.screening.online import OnlineState
-
-FloatArray = NDArray[np.float64]
 
 _WEIGHT: Final = 0.02
 _LEAST_DEVIATION: Final = 1e-6
 
 
-def windowed_gaussian(values: FloatArray) -> FloatArray:
+def windowed_gaussian(values: Floats) -> Floats:
     """1 minus the tail probability of a normal distribution that is fitted to all earlier values.
 
     The published one has a window of 6,400 values and moves it in steps of 100; no file here is longer than the window.
@@ -29,7 +27,7 @@ def windowed_gaussian(values: FloatArray) -> FloatArray:
     return np.concatenate([[0.0], 1 - tail])
 
 
-def ewma_z_score(values: FloatArray) -> FloatArray:
+def ewma_z_score(values: Floats) -> Floats:
     """Distance of each value from an exponentially weighted mean, in standard deviations of that distance."""
     mean, variance = values[0], 0.0
     scores = np.zeros(len(values))
@@ -41,7 +39,7 @@ def ewma_z_score(values: FloatArray) -> FloatArray:
     return scores
 
 
-def cusum(values: FloatArray) -> FloatArray:
+def cusum(values: Floats) -> Floats:
     """1 where the predictor's own CUSUM is over its limit, else 0."""
     state, row = OnlineState(), np.zeros(1, np.int64)
     scores = np.zeros(len(values))

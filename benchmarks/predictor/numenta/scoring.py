@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from kernelcast.predictor.arrays import Floats, Ints
 
 _PROBATION_SHARE: Final = 0.15
 _PROBATION_FILE_ROWS: Final = 5000
@@ -58,8 +56,8 @@ class ScoredFile:
         windows: How many windows the file has.
     """
 
-    window: IntArray
-    worth: FloatArray
+    window: Ints
+    worth: Floats
     probation: int
     windows: int
 
@@ -87,7 +85,7 @@ def prepare(rows: int, windows: Sequence[tuple[int, int]]) -> ScoredFile:
     return ScoredFile(window, worth, probation, len(windows))
 
 
-def score(files: Sequence[ScoredFile], scores: Sequence[FloatArray], threshold: float, profile: Profile) -> float:
+def score(files: Sequence[ScoredFile], scores: Sequence[Floats], threshold: float, profile: Profile) -> float:
     """The normalised score of a detector over a corpus at one threshold; 100 is perfect, 0 is silence.
 
     Args:
@@ -99,7 +97,7 @@ def score(files: Sequence[ScoredFile], scores: Sequence[FloatArray], threshold: 
     return normalised(files, _raw(files, scores, threshold, profile), profile)
 
 
-def _raw(files: Sequence[ScoredFile], scores: Sequence[FloatArray], threshold: float, profile: Profile) -> float:
+def _raw(files: Sequence[ScoredFile], scores: Sequence[Floats], threshold: float, profile: Profile) -> float:
     total = 0.0
     for file, values in zip(files, scores, strict=True):
         rows = file.probation + np.flatnonzero(values[file.probation :] >= threshold)
@@ -119,7 +117,7 @@ def normalised(files: Sequence[ScoredFile], raw: float, profile: Profile) -> flo
     return 100.0 * (raw - silence) / (windows - silence)
 
 
-def best(files: Sequence[ScoredFile], scores: Sequence[FloatArray], profile: Profile) -> tuple[float, float]:
+def best(files: Sequence[ScoredFile], scores: Sequence[Floats], profile: Profile) -> tuple[float, float]:
     """The threshold with the highest score over the corpus, and that score.
 
     Every threshold that gives different detections is tried: the sum is carried along while rows are added in
@@ -145,7 +143,7 @@ def best(files: Sequence[ScoredFile], scores: Sequence[FloatArray], profile: Pro
     return chosen, normalised(files, highest, profile)
 
 
-def _descending(files: Sequence[ScoredFile], scores: Sequence[FloatArray]) -> list[tuple[float, int, int]]:
+def _descending(files: Sequence[ScoredFile], scores: Sequence[Floats]) -> list[tuple[float, int, int]]:
     """(score, file, row) of every scored row with a score above 0, the highest first."""
     rows = [
         (float(values[row]), number, int(row))
@@ -155,7 +153,7 @@ def _descending(files: Sequence[ScoredFile], scores: Sequence[FloatArray]) -> li
     return sorted(rows, reverse=True)
 
 
-def _sigmoid(position: FloatArray) -> FloatArray:
+def _sigmoid(position: Floats) -> Floats:
     """Worth of a detection by its distance from a window's end, in widths: 1 well before, 0 at the end, -1 behind."""
-    inside: FloatArray = 2.0 / (1.0 + np.exp(_STEEPNESS * np.minimum(position, _FARTHEST))) - 1.0
+    inside: Floats = 2.0 / (1.0 + np.exp(_STEEPNESS * np.minimum(position, _FARTHEST))) - 1.0
     return np.where(position > _FARTHEST, -1.0, inside)

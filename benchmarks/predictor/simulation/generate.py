@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from benchmarks.predictor.simulation.classes import BUSY_PERCENT, DRAWS, FULL_MIB, SLOWER_RATIO, USABLE_MIB
 from benchmarks.predictor.simulation.profile import Grid, Profile
-from benchmarks.predictor.simulation.scenario import CLASSES, Bools, Floats, Scenarios, breaches, first_breach
+from benchmarks.predictor.simulation.scenario import CLASSES, Scenarios, breaches, first_breach
 from numpy.typing import NDArray
 
 from kernelcast.exporter.simulate import physics
@@ -14,6 +14,7 @@ from kernelcast.exporter.simulate.influence import Influence
 from kernelcast.exporter.simulate.physics import Gpus
 from kernelcast.exporter.simulate.program import USUAL_BUSY_RATIO
 from kernelcast.exporter.simulate.workload import slowdown_ratio
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
 

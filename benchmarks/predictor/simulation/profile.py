@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from benchmarks.predictor.simulation.scenario import NEVER, Floats, Ints
+from benchmarks.predictor.simulation.scenario import NEVER
+
+from kernelcast.predictor.arrays import Floats, Ints
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR

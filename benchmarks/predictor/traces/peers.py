@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+
 Detector: TypeAlias = Callable[[Floats, Ints], Bools]
 
 

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.screening.online import OnlineState
 from kernelcast.predictor.series.pairs import Pairs
 from kernelcast.predictor.series.points import Points
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
-from kernelcast.predictor.series.windows import NOT_ADMITTED, FloatArray, IntArray, Windows
+from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue import BY_OTLP_NAME, Kind
 from kernelcast.wire.catalogue.kernel import TUNABLE_INFO, VARIANT_LAUNCHES, VARIANT_SECONDS, VARIANT_SQUARES
@@ -70,9 +71,9 @@ class WindowFeed:
         self._identities = identities
         self._tunables = tunables
         self._pairs = Pairs()
-        self._role: IntArray = np.full(0, Role.UNKNOWN, np.int64)
-        self._row: IntArray = np.full(0, NOT_ADMITTED, np.int64)
-        self._seen: FloatArray = np.zeros(0)
+        self._role: Ints = np.full(0, Role.UNKNOWN, np.int64)
+        self._row: Ints = np.full(0, NOT_ADMITTED, np.int64)
+        self._seen: Floats = np.zeros(0)
         self.ignored = 0
 
     def take(self, decoded: Decoded, owners: Sequence[int], *, now_seconds: float) -> int:
@@ -110,7 +111,7 @@ class WindowFeed:
             )
         return len(numbers.series) + len(histograms.series)
 
-    def forget_rows(self, rows: IntArray) -> None:
+    def forget_rows(self, rows: Ints) -> None:
         """Look up the identities of dropped rows again, and those of refused series."""
         if not len(rows):
             return
@@ -142,10 +143,10 @@ class WindowFeed:
         for joined in self._pairs.join(sums, counts):
             self._follow(self._windows.put_totals(*joined, now_seconds=now_seconds))
 
-    def _follow(self, rows: IntArray) -> None:
+    def _follow(self, rows: Ints) -> None:
         self._online.update(rows, self._windows.latest(rows))
 
-    def _resolve(self, series: NDArray[np.int32], owners: IntArray, now_seconds: float) -> None:
+    def _resolve(self, series: NDArray[np.int32], owners: Ints, now_seconds: float) -> None:
         if not len(series):
             return
         self._grow(int(series.max()) + 1)
@@ -172,7 +173,7 @@ class WindowFeed:
         row = self._windows.admit(subject, owner=owner)
         return (Role.REFUSED if row == NOT_ADMITTED else role), row
 
-    def _observe_tunables(self, decoded: Decoded, owner: IntArray, now_seconds: float) -> None:
+    def _observe_tunables(self, decoded: Decoded, owner: Ints, now_seconds: float) -> None:
         numbers = decoded.numbers
         for columns in (numbers, decoded.histograms):
             self.ignored += int(np.isin(self._role[columns.series], (Role.IGNORED, Role.REFUSED)).sum())
@@ -212,12 +213,12 @@ Columns = tuple[
     NDArray[np.uint8],
     NDArray[np.uint64],
     NDArray[np.uint64],
-    FloatArray,
-    FloatArray,
+    Floats,
+    Floats,
 ]
 
 
-def _occurrence(rows: IntArray) -> IntArray:
+def _occurrence(rows: Ints) -> Ints:
     """For each of the sorted rows, the number of equal rows before it: [3, 3, 5] gives [0, 1, 0]."""
     places = np.arange(len(rows))
     starts = np.concatenate([[True], rows[1:] != rows[:-1]]) if len(rows) else np.zeros(0, bool)

@@ -2,22 +2,20 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting import models
 from kernelcast.predictor.forecasting.clean import prepare, winsorise
 from kernelcast.predictor.forecasting.models import CONSTANT, DRIFT, ETS, Forecast, forecast
 from kernelcast.wire.errors import WindowError
 
-FloatArray = NDArray[np.float64]
 
-
-def predict(window: FloatArray, *, intervals: int = 60, damped: bool = False, span: int | None = None) -> Forecast:
+def predict(window: Floats, *, intervals: int = 60, damped: bool = False, span: int | None = None) -> Forecast:
     segment = prepare(window, span=span or len(window))
     return forecast(segment, intervals=intervals, damped=damped, rng=np.random.default_rng(1))
 
 
-def drift(n: int = 120, *, slope: float = 0.15, noise: float = 0.5) -> FloatArray:
+def drift(n: int = 120, *, slope: float = 0.15, noise: float = 0.5) -> Floats:
     rng = np.random.default_rng(2)
     return np.asarray(70.0 + slope * np.arange(n) + rng.normal(0, noise, n), np.float64)
 

@@ -17,11 +17,10 @@ from kernelcast.predictor.anomalies.evidence import Evidence, EvidenceModel, Int
 from kernelcast.predictor.anomalies.kinds import AnomalyKind
 from kernelcast.predictor.anomalies.season import grouped
 from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.arrays import Bools, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
-Bools: TypeAlias = NDArray[np.bool_]
 
 _BLOCK_ROWS: Final = 8192  # the arrays of such a block fit into the processor's cache
 _DAY_SECONDS: Final = 86_400.0

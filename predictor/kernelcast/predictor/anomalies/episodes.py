@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.arrays import Bools
 
 Float32s: TypeAlias = NDArray[np.float32]
-Bools: TypeAlias = NDArray[np.bool_]
 
 _NEVER: Final = 1e9
 

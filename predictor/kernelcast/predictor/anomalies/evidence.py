@@ -11,11 +11,10 @@ from kernelcast.predictor.anomalies.levels import FEATURES, JUMP, SEASON, SHIFT,
 from kernelcast.predictor.anomalies.runs import RunModel
 from kernelcast.predictor.anomalies.settings import AnomalySettings
 from kernelcast.predictor.anomalies.tails import Peaks, TailModel
+from kernelcast.predictor.arrays import Bools, Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
-Bools: TypeAlias = NDArray[np.bool_]
 
 _LARGEST_MISSING_RARITY: Final = 1.3  # per interval: four in a row are needed however reliable the series was
 _LARGEST_CONSTANT_RARITY: Final = 0.4

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.arrays import Floats
 
-Floats: TypeAlias = NDArray[np.float64]
 Float32s: TypeAlias = NDArray[np.float32]
 
 VALUE, JUMP, SHIFT, SEASON = range(4)

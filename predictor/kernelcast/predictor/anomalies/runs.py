@@ -5,8 +5,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Bools
+
 Float32s: TypeAlias = NDArray[np.float32]
-Bools: TypeAlias = NDArray[np.bool_]
 
 _RATE_WEIGHT: Final = np.float32(1 / 500)
 _RECORD_DECAY: Final = np.float32(1 - 5e-5)

@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.arrays import Floats, Ints
 
-Floats: TypeAlias = NDArray[np.float64]
 Float32s: TypeAlias = NDArray[np.float32]
-Ints: TypeAlias = NDArray[np.int64]
 
 MOST_SLOTS: Final = 288  # a day of 5 minutes; longer seasons share slots
 _JOIN: Final = np.float32(0.2)  # weight of the newest cycle

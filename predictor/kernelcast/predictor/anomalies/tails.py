@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.arrays import Bools, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
 
 _EARLY: Final = 30  # rows in which the largest value so far serves as the quantile
 _QUANTILE_WEIGHT: Final = 1 / 3000

@@ -3,8 +3,8 @@
 import numpy as np
 
 from kernelcast.predictor.anomalies.detector import AnomalyDetector
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import Batch
-from kernelcast.predictor.forecasting.panel import Floats
 
 
 def anomaly_scores(batch: Batch) -> dict[str, Floats]:

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch
-from kernelcast.predictor.forecasting.panel import Bools, Floats
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.detector import evaluate

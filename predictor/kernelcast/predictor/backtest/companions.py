@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
 from kernelcast.predictor.backtest.table import Table, read
-from kernelcast.predictor.forecasting.panel import Floats
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.errors import ConfigurationError
 

@@ -6,9 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.table import Row, SeriesKey, Table
-from kernelcast.predictor.forecasting.panel import Floats, Ints, Panel
+from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.wire.errors import ConfigurationError
 
 DAY_SECONDS: Final = 86400.0

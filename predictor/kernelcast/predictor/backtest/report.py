@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.backtest.run import SCORED_LEVELS
-from kernelcast.predictor.forecasting.panel import Floats
 
 COVERAGES: Final = ((0.5, 0.25, 0.75), (0.8, 0.1, 0.9), (0.95, 0.025, 0.975))
 """Nominal coverage, and the levels of its bounds."""

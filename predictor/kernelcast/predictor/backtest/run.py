@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
 from kernelcast.predictor.forecasting.combination import forecast
-from kernelcast.predictor.forecasting.panel import Floats
 from kernelcast.predictor.forecasting.path import forecast_path
 from kernelcast.predictor.forecasting.rolling import lagged
 

@@ -8,13 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.causes.cases import Case
 from kernelcast.predictor.causes.judge import Judge
 from kernelcast.predictor.causes.regimes import Regimes, WatchReason
-from kernelcast.predictor.screening.blocks import BoolArray
 from kernelcast.predictor.screening.screen import Screening, ScreenOptions, screen
 from kernelcast.predictor.series.subjects import DeviceKey, Subject
-from kernelcast.predictor.series.windows import IntArray, WindowArray, Windows
+from kernelcast.predictor.series.windows import WindowArray, Windows
 from kernelcast.predictor.settings import PredictorSettings
 
 CHUNK_ROWS: Final = 4096
@@ -38,8 +38,8 @@ class ScreeningResult:
         regimes_begun: Rows for which a new regime began.
     """
 
-    rows: IntArray
-    generations: IntArray
+    rows: Ints
+    generations: Ints
     subjects: list[Subject]
     cases: list[Case] = field(default_factory=list)
     regimes_begun: int = 0
@@ -58,8 +58,8 @@ class ScreeningResult:
 class Chunk:
     """A copy of some rows with their screening, so that the windows' lock is held only while copying."""
 
-    rows: IntArray
-    newest: IntArray
+    rows: Ints
+    newest: Ints
     window: WindowArray
     seen: Screening
 
@@ -122,14 +122,14 @@ class Screener:
             self._regimes.learn(rows, window, min_points=self._settings.min_points)
             yield Chunk(rows, newest, window, screen(window, self._options))
 
-    def _flagged(self, chunk: Chunk) -> BoolArray:
+    def _flagged(self, chunk: Chunk) -> Bools:
         baseline = self._regimes.baseline[chunk.rows]
         over = chunk.seen.level > baseline * (1 + self._settings.judge.kernel_slowdown_ratio)
         watch = self._regimes.watch[chunk.rows]
-        flagged: BoolArray = (chunk.seen.drift & (watch != WatchReason.CLOCK)) | ((watch == WatchReason.KERNEL) & over)
+        flagged: Bools = (chunk.seen.drift & (watch != WatchReason.CLOCK)) | ((watch == WatchReason.KERNEL) & over)
         return flagged
 
-    def _cases(self, result: ScreeningResult, chunk: Chunk, flagged: BoolArray, wide: BoolArray) -> Iterator[Case]:
+    def _cases(self, result: ScreeningResult, chunk: Chunk, flagged: Bools, wide: Bools) -> Iterator[Case]:
         seen = chunk.seen
         for index in np.flatnonzero(flagged).tolist():
             at = int(np.searchsorted(result.rows, chunk.rows[index]))
@@ -150,7 +150,7 @@ class Screener:
                 shared_device=bool(wide[index]) and subject.device in result.shared,
             )
 
-    def _program_wide(self, result: ScreeningResult, chunks: list[Chunk]) -> list[BoolArray]:
+    def _program_wide(self, result: ScreeningResult, chunks: list[Chunk]) -> list[Bools]:
         """Kernels of programs most of whose kernels changed; a step that they share begins a new regime."""
         if not chunks:
             return []
@@ -178,7 +178,7 @@ class Screener:
                     _forget_finding(chunks, index)
         return np.split(wide, np.cumsum([len(chunk.rows) for chunk in chunks])[:-1])
 
-    def _explained(self, result: ScreeningResult, rows: IntArray) -> bool:
+    def _explained(self, result: ScreeningResult, rows: Ints) -> bool:
         """Whether a lower clock or a second program on the GPU explains it: then it is no deploy."""
         subject = result.subjects[int(np.searchsorted(result.rows, rows[0]))]
         with self._lock:

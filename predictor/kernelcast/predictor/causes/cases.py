@@ -4,13 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.regimes import WatchReason
 from kernelcast.predictor.series.subjects import Subject
-
-FloatArray = NDArray[np.float64]
 
 
 class Cause(StrEnum):
@@ -65,7 +61,7 @@ class Case:
     generation: int
     subject: Subject
     watch: WatchReason
-    window: FloatArray
+    window: Floats
     newest: int
     span: int
     level: float

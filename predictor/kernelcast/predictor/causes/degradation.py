@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.cases import Cause
 from kernelcast.predictor.series.subjects import Subject
-
-FloatArray = NDArray[np.float64]
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
 
@@ -39,7 +37,7 @@ class Degradation:
 
 
 def first_passage(
-    paths: FloatArray, threshold: float, *, step_seconds: float, horizons_seconds: tuple[float, ...]
+    paths: Floats, threshold: float, *, step_seconds: float, horizons_seconds: tuple[float, ...]
 ) -> FirstPassage:
     """Find when simulated paths rise over a threshold for two steps in a row; one noisy value is no crossing.
 

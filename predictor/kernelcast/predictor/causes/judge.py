@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.cases import Abstention, Case, Cause, Finding, abstain
 from kernelcast.predictor.causes.regimes import Regimes, WatchReason
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
@@ -17,8 +17,6 @@ from kernelcast.predictor.series.subjects import DeviceKey, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import JudgeSettings
 from kernelcast.wire.catalogue.devices import device
-
-FloatArray = NDArray[np.float64]
 
 _CLOCK_FALL_RATIO: Final = 0.03
 _CLOCK_POINTS: Final = 5
@@ -159,7 +157,7 @@ class Judge:
         return [change for change in changes if change is not None]
 
 
-def _thirds(values: FloatArray) -> Change | None:
+def _thirds(values: Floats) -> Change | None:
     known = values[np.isfinite(values)]
     third = len(known) // 3
     if not third:

@@ -11,9 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 from kernelcast.predictor.series.subjects import VARIANT, Subject
-from kernelcast.predictor.series.windows import EMPTY, FloatArray, IntArray, WindowArray
+from kernelcast.predictor.series.windows import EMPTY, WindowArray
 from kernelcast.wire.catalogue.devices import device
 
 _FORECAST_ONLY: Final = frozenset(
@@ -42,18 +43,18 @@ class Regimes:
     """Baselines and alarm states of all rows."""
 
     def __init__(self) -> None:
-        self._generation: IntArray = np.zeros(0, np.int64)
-        self.watch: IntArray = np.zeros(0, np.int64)
-        self.program: IntArray = np.zeros(0, np.int64)
-        self.since: IntArray = np.zeros(0, np.int64)
-        self.baseline: FloatArray = np.zeros(0)
-        self.spread: FloatArray = np.zeros(0)
-        self._streak: IntArray = np.zeros(0, np.int64)
-        self._missed: IntArray = np.zeros(0, np.int64)
+        self._generation: Ints = np.zeros(0, np.int64)
+        self.watch: Ints = np.zeros(0, np.int64)
+        self.program: Ints = np.zeros(0, np.int64)
+        self.since: Ints = np.zeros(0, np.int64)
+        self.baseline: Floats = np.zeros(0)
+        self.spread: Floats = np.zeros(0)
+        self._streak: Ints = np.zeros(0, np.int64)
+        self._missed: Ints = np.zeros(0, np.int64)
         self._programs: dict[str, int] = {}
         self._with_variants: set[Subject] = set()
 
-    def sync(self, rows: IntArray, generations: IntArray, subjects: list[Subject]) -> None:
+    def sync(self, rows: Ints, generations: Ints, subjects: list[Subject]) -> None:
         """Reset rows that another series has got since the last call. All of length n."""
         self._grow(int(rows.max(initial=-1)) + 1)
         if len(self._programs) > MAX_PROGRAMS:
@@ -75,7 +76,7 @@ class Regimes:
         if len(self._with_variants) > MAX_FORMER:
             self._with_variants &= set(subjects)
 
-    def begin(self, rows: IntArray, since: IntArray) -> None:
+    def begin(self, rows: Ints, since: Ints) -> None:
         """Start new regimes at these intervals, without a baseline. Both of shape (n,)."""
         self.since[rows] = since
         self.baseline[rows] = np.nan
@@ -83,13 +84,13 @@ class Regimes:
         self._streak[rows] = 0
         self._missed[rows] = 0
 
-    def program_rows(self, rows: IntArray, program: str) -> IntArray:
+    def program_rows(self, rows: Ints, program: str) -> Ints:
         """The judged kernels of a program among these rows."""
         number = self._programs.get(program, -1)
-        mine: IntArray = rows[(self.program[rows] == number) & (self.watch[rows] == WatchReason.KERNEL)]
+        mine: Ints = rows[(self.program[rows] == number) & (self.watch[rows] == WatchReason.KERNEL)]
         return mine
 
-    def learn(self, rows: IntArray, window: WindowArray, *, min_points: int) -> None:
+    def learn(self, rows: Ints, window: WindowArray, *, min_points: int) -> None:
         """Compute the missing baselines of kernels and clocks from the first values of their regime.
 
         Args:
@@ -108,13 +109,13 @@ class Regimes:
         self.baseline[rows[unknown]] = centre
         self.spread[rows[unknown]] = MAD_TO_SIGMA * row_medians(np.abs(values - centre[:, None]))
 
-    def note(self, rows: IntArray, flagged: NDArray[np.bool_], *, raise_sweeps: int, clear_sweeps: int) -> None:
+    def note(self, rows: Ints, flagged: NDArray[np.bool_], *, raise_sweeps: int, clear_sweeps: int) -> None:
         """Count the cycles with and without a flag. Both arrays of shape (n,)."""
         self._streak[rows] = np.minimum(self._streak[rows] + flagged, raise_sweeps)
         self._missed[rows] = np.where(flagged, 0, self._missed[rows] + 1)
         self._streak[rows[self._missed[rows] >= clear_sweeps]] = 0
 
-    def raised(self, rows: IntArray, *, raise_sweeps: int) -> NDArray[np.bool_]:
+    def raised(self, rows: Ints, *, raise_sweeps: int) -> NDArray[np.bool_]:
         """Rows flagged often enough to be reported."""
         long_enough: NDArray[np.bool_] = self._streak[rows] >= raise_sweeps
         return long_enough

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.candidates import Screener, ScreeningResult
 from kernelcast.predictor.causes.cases import Abstention, Case, Finding
 from kernelcast.predictor.causes.degradation import Degradation, FirstPassage, already_passed, first_passage
@@ -21,8 +21,6 @@ from kernelcast.predictor.forecasting.models import ETS, ETS_DAMPED, Forecast, f
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.errors import WindowError
-
-FloatArray = NDArray[np.float64]
 
 MAX_FITS_KEPT: Final = 100_000
 
@@ -79,7 +77,7 @@ class Fitted:
 
     generation: int
     model: str
-    parameters: FloatArray
+    parameters: Floats
     at_seconds: float
 
 

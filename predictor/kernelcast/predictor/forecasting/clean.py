@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
 from kernelcast.wire.errors import WindowError
-
-FloatArray = NDArray[np.float64]
 
 MIN_OBSERVATIONS: Final = 12
 MAX_OBSERVATIONS: Final = 120
@@ -31,7 +29,7 @@ class CleanSegment:
         intervals: Grid intervals per observation.
     """
 
-    endog: FloatArray
+    endog: Floats
     centre: float
     scale: float
     intervals: int
@@ -41,12 +39,12 @@ class CleanSegment:
         """Whether there is nothing to model."""
         return self.scale == 0
 
-    def restore(self, values: FloatArray) -> FloatArray:
+    def restore(self, values: Floats) -> Floats:
         """Scaled values back in the series' unit."""
         return values * self.scale + self.centre
 
 
-def prepare(window: FloatArray, *, span: int) -> CleanSegment:
+def prepare(window: Floats, *, span: int) -> CleanSegment:
     """Clean the last part of a window.
 
     Args:
@@ -80,7 +78,7 @@ def prepare(window: FloatArray, *, span: int) -> CleanSegment:
     return CleanSegment((condensed - centre) / (scale or 1.0), centre, scale, intervals)
 
 
-def winsorise(values: FloatArray) -> FloatArray:
+def winsorise(values: Floats) -> Floats:
     """Clip values to within 5 standard deviations of the robust line through them."""
     slope, level = robust_line(values)
     line = level + slope * np.arange(len(values))
@@ -89,11 +87,11 @@ def winsorise(values: FloatArray) -> FloatArray:
     if spread == 0:
         # More than half lie on the line: what strays from it is a spike or a rare step of a quantised gauge.
         spread = float(np.quantile(np.abs(rest), 0.9)) / 2
-    tamed: FloatArray = line + np.clip(rest, -_SPIKE * spread, _SPIKE * spread)
+    tamed: Floats = line + np.clip(rest, -_SPIKE * spread, _SPIKE * spread)
     return tamed
 
 
-def robust_line(values: FloatArray) -> tuple[float, float]:
+def robust_line(values: Floats) -> tuple[float, float]:
     """Theil-Sen's slope per step, and the level at the first step; of at most 60 block medians."""
     n = len(values)
     width = -(-n // 60)
@@ -104,7 +102,7 @@ def robust_line(values: FloatArray) -> tuple[float, float]:
     return slope, float(np.median(blocks - slope * centres))
 
 
-def _condense(values: FloatArray) -> tuple[FloatArray, int]:
+def _condense(values: Floats) -> tuple[Floats, int]:
     width = -(-len(values) // MAX_OBSERVATIONS)
     if width == 1:
         return values, 1

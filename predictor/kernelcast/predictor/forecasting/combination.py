@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.forecasting.methods import NAIVE, Methods, installed
-from kernelcast.predictor.forecasting.panel import Bools, Floats, Panel
+from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import forward_filled, lagged, recent_mean
 
 POWER: Final = 8.0

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from kernelcast.predictor.forecasting.panel import Floats
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.rolling import (
     damped_trend,
     exponential_mean,

@@ -12,12 +12,10 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.clean import CleanSegment, robust_line
-
-FloatArray = NDArray[np.float64]
 
 PATHS: Final = 200
 LEVEL: Final = 0.95
@@ -48,12 +46,12 @@ class Forecast:
     """
 
     model: str
-    mean: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    paths: FloatArray
+    mean: Floats
+    lower: Floats
+    upper: Floats
+    paths: Floats
     intervals: int
-    parameters: FloatArray | None = None
+    parameters: Floats | None = None
     failed: bool = False
 
 
@@ -63,7 +61,7 @@ def forecast(
     intervals: int,
     damped: bool,
     rng: np.random.Generator,
-    parameters: FloatArray | None = None,
+    parameters: Floats | None = None,
 ) -> Forecast:
     """Forecast a segment.
 
@@ -91,8 +89,8 @@ def forecast(
 
 
 def _ets_paths(
-    endog: FloatArray, steps: int, *, damped: bool, rng: np.random.Generator, parameters: FloatArray | None
-) -> tuple[FloatArray, FloatArray]:
+    endog: Floats, steps: int, *, damped: bool, rng: np.random.Generator, parameters: Floats | None
+) -> tuple[Floats, Floats]:
     # A plain series on a RangeIndex: prediction from bare arrays is broken in statsmodels.
     series = pd.Series(endog, index=pd.RangeIndex(len(endog)))
     slope, level = robust_line(endog)
@@ -123,7 +121,7 @@ def _ets_paths(
     return paths + rng.normal(0, _slope_error(endog), (PATHS, 1)) * reach, np.asarray(result.params, np.float64)
 
 
-def _slope_error(endog: FloatArray) -> float:
+def _slope_error(endog: Floats) -> float:
     """Standard error of a line's slope through the observations, per step."""
     n = len(endog)
     slope, level = robust_line(endog)
@@ -133,18 +131,18 @@ def _slope_error(endog: FloatArray) -> float:
     return float(np.std(rest) * np.sqrt(12.0 / n**3 * (1 + alike) / (1 - alike)))
 
 
-def _drift_paths(endog: FloatArray, steps: int, rng: np.random.Generator) -> FloatArray:
+def _drift_paths(endog: Floats, steps: int, rng: np.random.Generator) -> Floats:
     slope, level = robust_line(endog)
     rest = endog - level - slope * np.arange(len(endog))
     ahead = np.arange(len(endog), len(endog) + steps)
     slopes = slope + rng.normal(0, _slope_error(endog), (PATHS, 1))
     line = level + slope * (len(endog) - 1) + slopes * (ahead - len(endog) + 1)
-    noisy: FloatArray = line + rng.choice(rest, size=(PATHS, steps))
+    noisy: Floats = line + rng.choice(rest, size=(PATHS, steps))
     return noisy
 
 
 def _in_unit(
-    segment: CleanSegment, model: str, paths: FloatArray, *, parameters: FloatArray | None = None, failed: bool = False
+    segment: CleanSegment, model: str, paths: Floats, *, parameters: Floats | None = None, failed: bool = False
 ) -> Forecast:
     paths = segment.restore(paths)
     lower, upper = np.quantile(paths, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)

@@ -1,14 +1,10 @@
 """A batch of series on one time grid: what screening, forecasters and detectors work on."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

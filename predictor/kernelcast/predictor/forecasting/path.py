@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.combination import (
     MIN_ERRORS,
     error_quantiles,
@@ -13,7 +14,7 @@ from kernelcast.predictor.forecasting.combination import (
     weighted_median,
 )
 from kernelcast.predictor.forecasting.methods import NAIVE, installed
-from kernelcast.predictor.forecasting.panel import Floats, Panel
+from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.rolling import forward_filled
 
 EACH_LEAD: Final = 48

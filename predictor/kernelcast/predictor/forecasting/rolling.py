@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import lfilter
 
-from kernelcast.predictor.forecasting.panel import Bools, Floats
+from kernelcast.predictor.arrays import Bools, Floats
 
 BYTES_AT_ONCE = 64 * 2**20
 """A rolling median copies each window; rows are taken in groups whose copies have this size at most."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.passage.series import Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 RAISE_PROBABILITY: Final = 0.8
 CLEAR_PROBABILITY: Final = 0.4

@@ -10,7 +10,8 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.passage.series import Blocks, Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.series import Blocks
 from kernelcast.predictor.screening.blocks import row_medians
 
 OPENING_BLOCKS: Final = 3

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.passage.series import Floats
+from kernelcast.predictor.arrays import Floats
 
 SIMULATION: Final = "simulation"
 _FILE: Final = "calibration.json"

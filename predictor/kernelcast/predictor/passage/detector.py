@@ -5,11 +5,12 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
-from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Bools, Floats, Ints, Traits
+from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
 from kernelcast.predictor.passage.trend import RESOLUTION_NOISE, Trend, estimate
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 

@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.passage.calibration import Calibration
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, Bools, Floats
+from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import Trend
 
 HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.passage.series import Bools, Floats
+from kernelcast.predictor.arrays import Bools, Floats
 
 _FALL_SHARE: Final = 0.25
 _FALL_NOISE: Final = 8.0

@@ -1,14 +1,11 @@
 """Input of the passage detector: series condensed to blocks of five minutes, with their limits and companions."""
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 
 BLOCK_SECONDS: Final = 300.0
 """Length of a block; the mean over it at or beyond the limit is a breach."""

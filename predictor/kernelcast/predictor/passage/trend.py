@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.passage.series import DAY_BLOCKS, Bools, Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.series import DAY_BLOCKS
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians, theil_sen
 
 POINTS: Final = 24

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.peers.groups import Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints
 
 LOW_QUANTILE: Final = 0.35
 LOW_QUANTILE_OF_NORMAL: Final = 0.4538

@@ -6,9 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.peers.division import WorkHistory
 from kernelcast.predictor.peers.findings import Division, LinkFinding, Shares, WorkerFinding
-from kernelcast.predictor.peers.groups import Floats, PeerGroups
+from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.links import LinkTest
 from kernelcast.predictor.peers.panel import Links, PeerStep
 from kernelcast.predictor.peers.workers import WorkerRatios, WorkerTest

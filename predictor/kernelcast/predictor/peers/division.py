@@ -4,8 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.peers.compare import mean, median
-from kernelcast.predictor.peers.groups import Floats, PeerGroups
+from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
 
 STEPS: Final = 64

@@ -1,14 +1,10 @@
 """Peer groups: which members do equal work, and a grid of groups and replicas to compare them in."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
-Ints: TypeAlias = NDArray[np.int64]
+from kernelcast.predictor.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.peers.compare import log_ratio, median, others_median
 from kernelcast.predictor.peers.findings import LinkFinding
-from kernelcast.predictor.peers.groups import Bools, Floats, PeerGroups
+from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import Links, PeerStep
 from kernelcast.predictor.peers.persistence import Persistence
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelcast.predictor.peers.groups import Floats, Ints
+from kernelcast.predictor.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.predictor.peers.compare import median, others_median
-from kernelcast.predictor.peers.groups import Bools, Floats
 
 FEWEST_STEPS: Final = 5
 STEPS: Final = 16

@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.peers.groups import Bools, Floats, PeerGroups
+from kernelcast.predictor.arrays import Bools, Floats
+from kernelcast.predictor.peers.groups import PeerGroups
 
 SLOW_WHEN_FAULTY: Final = 0.98
 """Share of slow steps of a slow member: with it, slow and normal steps in turn add up to nothing."""

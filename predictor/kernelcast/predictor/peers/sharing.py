@@ -4,8 +4,9 @@ from typing import Final
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.peers.compare import median, others_median, without_shared
-from kernelcast.predictor.peers.groups import Floats, PeerGroups
+from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.persistence import Persistence
 
 EVIDENCE_OF_SLOW_REPLICA: Final = 35.0

@@ -5,15 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.peers.compare import (
-    log_ratio,
-    median,
-    others_known,
-    others_median,
-    scatter,
-)
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.peers.compare import log_ratio, median, others_known, others_median, scatter
 from kernelcast.predictor.peers.findings import Basis
-from kernelcast.predictor.peers.groups import Bools, Floats, Ints, PeerGroups
+from kernelcast.predictor.peers.groups import PeerGroups
 from kernelcast.predictor.peers.panel import PeerStep
 from kernelcast.predictor.peers.past import OwnPast
 from kernelcast.predictor.peers.persistence import Persistence

@@ -10,12 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.settings import BLOCKS
 
 WindowArray = NDArray[np.float32]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 MAD_TO_SIGMA: Final = 1.4826
 """Median absolute deviation of a normal distribution, as its standard deviation."""
@@ -34,12 +32,12 @@ class Steps:
         better: Whether it explains the row better than a straight line does.
     """
 
-    block: IntArray
-    size: FloatArray
-    better: BoolArray
+    block: Ints
+    size: Floats
+    better: Bools
 
 
-def block_medians(window: WindowArray, *, length: int) -> FloatArray:
+def block_medians(window: WindowArray, *, length: int) -> Floats:
     """Medians of the last `length` values in `BLOCKS` equal blocks.
 
     Args:
@@ -61,7 +59,7 @@ def block_medians(window: WindowArray, *, length: int) -> FloatArray:
     return medians
 
 
-def row_medians(values: FloatArray) -> FloatArray:
+def row_medians(values: Floats) -> Floats:
     """Medians of rows, ignoring NaN; NaN for rows without a value."""
     if not values.shape[1]:
         return np.full(len(values), np.nan)
@@ -69,14 +67,12 @@ def row_medians(values: FloatArray) -> FloatArray:
     count = np.isfinite(ordered).sum(axis=1)
     rows = np.arange(len(values))
     last = values.shape[1] - 1
-    medians: FloatArray = (
-        ordered[rows, np.maximum((count - 1) // 2, 0)] + ordered[rows, np.minimum(count // 2, last)]
-    ) / 2
+    medians: Floats = (ordered[rows, np.maximum((count - 1) // 2, 0)] + ordered[rows, np.minimum(count // 2, last)]) / 2
     medians[count == 0] = np.nan
     return medians
 
 
-def mann_kendall(blocks: FloatArray) -> FloatArray:
+def mann_kendall(blocks: Floats) -> Floats:
     """Mann-Kendall's z per row: positive for rows that rise; 0 where fewer than 8 blocks have a value.
 
     Ties are not corrected for, which errs on the quiet side.
@@ -88,24 +84,24 @@ def mann_kendall(blocks: FloatArray) -> FloatArray:
         score -= (later < earlier).sum(axis=1)
     n = np.isfinite(blocks).sum(axis=1).astype(np.float64)
     deviation = np.sqrt(np.maximum(n * (n - 1) * (2 * n + 5) / 18, 1.0))
-    z: FloatArray = np.where(n >= 8, np.sign(score) * np.maximum(np.abs(score) - 1, 0) / deviation, 0.0)
+    z: Floats = np.where(n >= 8, np.sign(score) * np.maximum(np.abs(score) - 1, 0) / deviation, 0.0)
     return z
 
 
-def theil_sen(blocks: FloatArray) -> FloatArray:
+def theil_sen(blocks: Floats) -> Floats:
     """The median of all pairwise slopes per row, per block; NaN where there are no two values."""
     first, second = np.triu_indices(blocks.shape[1], 1)
     return row_medians((blocks[:, second] - blocks[:, first]) / (second - first))
 
 
-def noise(blocks: FloatArray, slope: FloatArray) -> FloatArray:
+def noise(blocks: Floats, slope: Floats) -> Floats:
     """The spread of blocks around their line, as a standard deviation."""
     rest = blocks - slope[:, None] * np.arange(blocks.shape[1])
     centred = rest - row_medians(rest)[:, None]
     return MAD_TO_SIGMA * row_medians(np.abs(centred))
 
 
-def find_steps(blocks: FloatArray) -> Steps:
+def find_steps(blocks: Floats) -> Steps:
     """The single step that explains each row best, by least squares, against a straight line."""
     filled = _fill(blocks)
     n = blocks.shape[1]
@@ -125,7 +121,7 @@ def find_steps(blocks: FloatArray) -> Steps:
     return Steps(block, size, better & (total > 0))
 
 
-def settling(blocks: FloatArray, spread: FloatArray) -> BoolArray:
+def settling(blocks: Floats, spread: Floats) -> Bools:
     """Whether the slope of a row's second half is under half that of its first half: the row approaches a level.
 
     Args:
@@ -136,12 +132,12 @@ def settling(blocks: FloatArray, spread: FloatArray) -> BoolArray:
     early, late = theil_sen(blocks[:, :half]), theil_sen(blocks[:, half:])
     direction = np.sign(early)
     slope_error = spread * np.sqrt(12.0 / half**3)
-    falls: BoolArray = direction * (early - late) > 3.0 * np.sqrt(2.0) * slope_error
-    dying: BoolArray = falls & (direction * late < 0.5 * np.abs(early)) & (direction != 0)
+    falls: Bools = direction * (early - late) > 3.0 * np.sqrt(2.0) * slope_error
+    dying: Bools = falls & (direction * late < 0.5 * np.abs(early)) & (direction != 0)
     return dying
 
 
-def _fill(blocks: FloatArray) -> FloatArray:
+def _fill(blocks: Floats) -> Floats:
     """NaN replaced by the last value before it, or the first after it."""
     known = np.isfinite(blocks)
     places = np.arange(blocks.shape[1])

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from kernelcast.predictor.arrays import Floats, Ints
 
 _ALPHA: Final = 0.2
 _BETA: Final = 0.05
@@ -27,9 +26,9 @@ class OnlineState:
 
     def __init__(self) -> None:
         self._state: NDArray[np.float32] = np.zeros((5, 0), np.float32)
-        self._count: IntArray = np.zeros(0, np.int64)
+        self._count: Ints = np.zeros(0, np.int64)
 
-    def update(self, rows: IntArray, values: FloatArray) -> None:
+    def update(self, rows: Ints, values: Floats) -> None:
         """Take one value per row; NaN changes nothing. Shapes (n,), each row at most once."""
         if not len(rows):
             return
@@ -54,13 +53,13 @@ class OnlineState:
         self._state[:, rows] = np.stack([fresh_level, trend, variance, up, down])
         self._count[rows] += 1
 
-    def shifted(self, rows: IntArray) -> NDArray[np.bool_]:
+    def shifted(self, rows: Ints) -> NDArray[np.bool_]:
         """Rows whose CUSUM is over its limit: something has changed just now."""
         self._grow(int(rows.max(initial=-1)) + 1)
         over: NDArray[np.bool_] = self._state[3:5, rows].max(axis=0, initial=0.0) > _LIMIT
         return over
 
-    def reset(self, rows: IntArray) -> None:
+    def reset(self, rows: Ints) -> None:
         """Clear the state of rows; the next value starts a new warm-up."""
         known = rows[rows < len(self._count)]
         self._state[:, known] = 0

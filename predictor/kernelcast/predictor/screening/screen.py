@@ -10,10 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.screening.blocks import (
-    BoolArray,
-    FloatArray,
-    IntArray,
     block_medians,
     find_steps,
     mann_kendall,
@@ -52,17 +50,17 @@ class Screening:
         flat: The same value throughout.
     """
 
-    observed: IntArray
-    level: FloatArray
-    noise: FloatArray
-    z: FloatArray
-    slope: FloatArray
-    span: IntArray
-    drift: BoolArray
-    settling: BoolArray
-    step_age: IntArray
-    step_size: FloatArray
-    flat: BoolArray
+    observed: Ints
+    level: Floats
+    noise: Floats
+    z: Floats
+    slope: Floats
+    span: Ints
+    drift: Bools
+    settling: Bools
+    step_age: Ints
+    step_size: Floats
+    flat: Bools
 
     @classmethod
     def empty(cls, n: int) -> "Screening":
@@ -112,16 +110,14 @@ def screen(window: NDArray[np.float32], options: ScreenOptions) -> Screening:
     return seen
 
 
-def _length(age: IntArray, points: int) -> IntArray:
+def _length(age: Ints, points: int) -> Ints:
     """The span to screen: the largest of 24, 48, 96, … that the series is old enough for, or the whole window."""
     doublings = np.floor(np.log2(np.maximum(age, BLOCKS) / BLOCKS)).astype(np.int64)
     whole = points // BLOCKS * BLOCKS
     return np.where(age >= whole, whole, np.minimum(BLOCKS * 2**doublings, whole))
 
 
-def _add_scale(
-    seen: Screening, rows: IntArray, window: NDArray[np.float32], length: int, options: ScreenOptions
-) -> None:
+def _add_scale(seen: Screening, rows: Ints, window: NDArray[np.float32], length: int, options: ScreenOptions) -> None:
     """Add the features of one scale; the drift with the largest z of all scales is kept."""
     blocks = block_medians(window, length=length)
     width = length // BLOCKS
@@ -151,7 +147,7 @@ def _add_scale(
     seen.step_age[at] = -1  # the step on the longer scale is a drift on this one
 
 
-def _note_steps(seen: Screening, rows: IntArray, blocks: FloatArray, width: int) -> None:
+def _note_steps(seen: Screening, rows: Ints, blocks: Floats, width: int) -> None:
     steps = find_steps(blocks)
     before = np.arange(blocks.shape[1]) < steps.block[:, None]
     centre = np.where(before, 0.0, steps.size[:, None])

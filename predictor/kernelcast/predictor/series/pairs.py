@@ -5,21 +5,21 @@ from itertools import zip_longest
 
 import numpy as np
 
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.series.points import Points
-from kernelcast.predictor.series.windows import FloatArray, IntArray
 
-Joined = tuple[IntArray, IntArray, IntArray, tuple[FloatArray, FloatArray]]
+Joined = tuple[Ints, Ints, Ints, tuple[Floats, Floats]]
 
 
 class Pairs:
     """Keeps the half that came first until the other comes; totals are cumulative: a lost half costs one interval."""
 
     def __init__(self) -> None:
-        self._sum: FloatArray = np.zeros(0)
-        self._sum_ns: IntArray = np.zeros(0, np.int64)
-        self._count: FloatArray = np.zeros(0)
-        self._count_ns: IntArray = np.zeros(0, np.int64)
-        self._start_ns: IntArray = np.zeros(0, np.int64)
+        self._sum: Floats = np.zeros(0)
+        self._sum_ns: Ints = np.zeros(0, np.int64)
+        self._count: Floats = np.zeros(0)
+        self._count_ns: Ints = np.zeros(0, np.int64)
+        self._start_ns: Ints = np.zeros(0, np.int64)
 
     def join(self, sums: Iterable[Points], counts: Iterable[Points]) -> Iterator[Joined]:
         """Rows whose halves agree on the time: rows, times, starts, (sums, counts)."""
@@ -38,7 +38,7 @@ class Pairs:
             rows = rows[self._sum_ns[rows] == self._count_ns[rows]]
             yield rows, self._sum_ns[rows], self._start_ns[rows], (self._sum[rows], self._count[rows])
 
-    def drop(self, rows: IntArray) -> None:
+    def drop(self, rows: Ints) -> None:
         """Drop the halves of rows."""
         known = rows[rows < len(self._sum_ns)]
         self._sum_ns[known] = 0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from kernelcast.predictor.series.windows import FloatArray, IntArray
+from kernelcast.predictor.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class Points:
         count: Of a histogram its count; else 0.
     """
 
-    rows: IntArray
-    time_ns: IntArray
-    start_ns: IntArray
-    value: FloatArray
-    count: FloatArray
+    rows: Ints
+    time_ns: Ints
+    start_ns: Ints
+    value: Floats
+    count: Floats

@@ -6,8 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from kernelcast.predictor.arrays import Floats, Ints
 
 _FLOATS: Final = ("base_numerator", "base_denominator", "numerator", "denominator", "first_numerator")
 _NOWHERE: Final = np.iinfo(np.int64).min // 4
@@ -25,11 +24,11 @@ class Totals:
         zero: The denominator when counting began.
     """
 
-    interval: IntArray
-    start_ns: IntArray
-    numerator: FloatArray
-    denominator: FloatArray
-    zero: FloatArray
+    interval: Ints
+    start_ns: Ints
+    numerator: Floats
+    denominator: Floats
+    zero: Floats
 
 
 class RunningTotals:
@@ -44,15 +43,15 @@ class RunningTotals:
     """
 
     def __init__(self, capacity: int) -> None:
-        self.base_numerator: FloatArray = np.full(capacity, np.nan)
-        self.base_denominator: FloatArray = np.full(capacity, np.nan)
-        self.numerator: FloatArray = np.full(capacity, np.nan)
-        self.denominator: FloatArray = np.full(capacity, np.nan)
-        self.first_numerator: FloatArray = np.full(capacity, np.nan)
-        self.start_ns: IntArray = np.zeros(capacity, np.int64)
-        self.interval: IntArray = np.full(capacity, _NOWHERE, np.int64)
+        self.base_numerator: Floats = np.full(capacity, np.nan)
+        self.base_denominator: Floats = np.full(capacity, np.nan)
+        self.numerator: Floats = np.full(capacity, np.nan)
+        self.denominator: Floats = np.full(capacity, np.nan)
+        self.first_numerator: Floats = np.full(capacity, np.nan)
+        self.start_ns: Ints = np.zeros(capacity, np.int64)
+        self.interval: Ints = np.full(capacity, _NOWHERE, np.int64)
 
-    def advance(self, rows: IntArray, now: Totals, *, last_ns: IntArray) -> FloatArray:
+    def advance(self, rows: Ints, now: Totals, *, last_ns: Ints) -> Floats:
         """Record newer totals.
 
         Args:
@@ -81,10 +80,10 @@ class RunningTotals:
         self.interval[rows] = now.interval
         increase = now.numerator - self.base_numerator[rows]
         over = now.denominator - self.base_denominator[rows]
-        values: FloatArray = np.divide(increase, over, out=np.full(len(rows), np.nan), where=over > 0)
+        values: Floats = np.divide(increase, over, out=np.full(len(rows), np.nan), where=over > 0)
         return values
 
-    def _move_bases(self, rows: IntArray, now: Totals, reset: NDArray[np.bool_]) -> None:
+    def _move_bases(self, rows: Ints, now: Totals, reset: NDArray[np.bool_]) -> None:
         moved = now.interval != self.interval[rows]
         for total, last, base in (
             (now.numerator, self.numerator, self.base_numerator),
@@ -94,7 +93,7 @@ class RunningTotals:
             base[rows] = np.where(reset, np.nan, before)
             last[rows] = total
 
-    def clear(self, rows: IntArray) -> None:
+    def clear(self, rows: Ints) -> None:
         """Clear the totals of rows."""
         for name in _FLOATS:
             getattr(self, name)[rows] = np.nan

@@ -10,13 +10,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.totals import RunningTotals, Totals
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 
-FloatArray = NDArray[np.float64]
 WindowArray = NDArray[np.float32]
-IntArray = NDArray[np.int64]
 
 NOT_ADMITTED: Final = -1
 EMPTY: Final = np.iinfo(np.int64).min // 4
@@ -47,11 +46,11 @@ class Windows:
         self._free: list[int] = []
         capacity = min(_FIRST_CAPACITY, max_series)
         self._ring: WindowArray = np.full((capacity, points), np.nan, np.float32)
-        self.newest: IntArray = np.full(capacity, EMPTY, np.int64)
-        self.last_ns: IntArray = np.zeros(capacity, np.int64)
-        self.touched: FloatArray = np.zeros(capacity)
-        self.owner: IntArray = np.full(capacity, -1, np.int64)
-        self.generation: IntArray = np.zeros(capacity, np.int64)
+        self.newest: Ints = np.full(capacity, EMPTY, np.int64)
+        self.last_ns: Ints = np.zeros(capacity, np.int64)
+        self.touched: Floats = np.zeros(capacity)
+        self.owner: Ints = np.full(capacity, -1, np.int64)
+        self.generation: Ints = np.zeros(capacity, np.int64)
         self.totals = RunningTotals(capacity)
 
     def __len__(self) -> int:
@@ -91,11 +90,11 @@ class Windows:
         """All series with their rows."""
         return iter(self._rows.items())
 
-    def rows(self) -> IntArray:
+    def rows(self) -> Ints:
         """The rows in use, ascending."""
         return np.sort(np.fromiter(self._rows.values(), np.int64, len(self._rows)))
 
-    def put_levels(self, rows: IntArray, time_ns: IntArray, values: FloatArray, *, now_seconds: float) -> IntArray:
+    def put_levels(self, rows: Ints, time_ns: Ints, values: Floats, *, now_seconds: float) -> Ints:
         """Write gauges.
 
         Args:
@@ -113,13 +112,13 @@ class Windows:
 
     def put_totals(
         self,
-        rows: IntArray,
-        time_ns: IntArray,
-        start_ns: IntArray,
-        totals: tuple[FloatArray, FloatArray | None],
+        rows: Ints,
+        time_ns: Ints,
+        start_ns: Ints,
+        totals: tuple[Floats, Floats | None],
         *,
         now_seconds: float,
-    ) -> IntArray:
+    ) -> Ints:
         """Write cumulative totals; the window gets the increase of the first over that of the second.
 
         Args:
@@ -147,7 +146,7 @@ class Windows:
         self._write(rows, time_ns, values)
         return rows
 
-    def matrix(self, rows: IntArray, *, since: IntArray | None = None) -> WindowArray:
+    def matrix(self, rows: Ints, *, since: Ints | None = None) -> WindowArray:
         """Windows as a matrix.
 
         Args:
@@ -170,21 +169,21 @@ class Windows:
             return float("nan")
         return float(self._ring[row, number % self.points])
 
-    def latest(self, rows: IntArray) -> FloatArray:
+    def latest(self, rows: Ints) -> Floats:
         """The values of the newest intervals, shape (n,); NaN where they are unknown."""
         return self._ring[rows, self.newest[rows] % self.points].astype(np.float64)
 
-    def expired(self, before_seconds: float) -> IntArray:
+    def expired(self, before_seconds: float) -> Ints:
         """Rows without a newer point since then."""
         rows = self.rows()
         return rows[self.touched[rows] < before_seconds]
 
-    def owned_by(self, owners: Sequence[int]) -> IntArray:
+    def owned_by(self, owners: Sequence[int]) -> Ints:
         """Rows that came from these partitions."""
         rows = self.rows()
         return rows[np.isin(self.owner[rows], list(owners))]
 
-    def drop(self, rows: IntArray) -> None:
+    def drop(self, rows: Ints) -> None:
         """Forget series; their rows will be used again."""
         for row in rows.tolist():
             subject = self._subjects[row]
@@ -201,7 +200,7 @@ class Windows:
         self.last_ns[row] = last_ns
         self.touched[row] = now_seconds
 
-    def _newer(self, rows: IntArray, time_ns: IntArray, now_seconds: float) -> NDArray[np.bool_]:
+    def _newer(self, rows: Ints, time_ns: Ints, now_seconds: float) -> NDArray[np.bool_]:
         span_ns = self.points * self.interval_ns
         turned_back = (time_ns > 0) & (time_ns < self.last_ns[rows] - span_ns)
         if turned_back.any():
@@ -211,7 +210,7 @@ class Windows:
         self.touched[rows[newer]] = now_seconds
         return newer
 
-    def _write(self, rows: IntArray, time_ns: IntArray, values: FloatArray) -> None:
+    def _write(self, rows: Ints, time_ns: Ints, values: Floats) -> None:
         if not len(rows):
             return
         bins = time_ns // self.interval_ns
@@ -227,7 +226,7 @@ class Windows:
         self.newest[rows] = bins
         self.last_ns[rows] = time_ns
 
-    def _clear(self, rows: IntArray) -> None:
+    def _clear(self, rows: Ints) -> None:
         self._ring[rows] = np.nan
         self.newest[rows] = EMPTY
         self.last_ns[rows] = 0

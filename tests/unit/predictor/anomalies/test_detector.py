@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies import AnomalyDetector, AnomalyKind, AnomalySettings
+from kernelcast.predictor.arrays import Floats
 
-Floats = NDArray[np.float64]
 MINUTE = 60.0
 QUARTER_HOUR = 900.0
 

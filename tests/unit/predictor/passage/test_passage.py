@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.alarms import RAISE_FAR_EVALUATIONS, AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
 from kernelcast.predictor.passage.detector import Evaluation, evaluate, limit_passed
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.series import Blocks, Floats, Traits, build, condense
+from kernelcast.predictor.passage.series import Blocks, Traits, build, condense
 
 _HOUR = 12
 _RNG = np.random.default_rng(8)
