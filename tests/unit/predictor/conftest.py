@@ -6,11 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernelcast.predictor.causes.cases import Abstention, Cause
+from kernelcast.predictor.causes.cases import Abstention
 from kernelcast.predictor.cycle.sweep import Prediction, Sweeper, SweepReport
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import JudgeSettings, PredictorSettings
+from kernelcast.wire.catalogue.meanings import Cause
 
 SECOND_NS = 1_000_000_000
 START_SECONDS = 1_800_000_000

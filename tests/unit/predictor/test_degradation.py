@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from tests.unit.predictor.conftest import Fleet, kernel_subject
 
-from kernelcast.predictor.causes.cases import Abstention, Cause
+from kernelcast.predictor.causes.cases import Abstention
 from kernelcast.predictor.causes.degradation import first_passage
 from kernelcast.predictor.series.subjects import Subject
+from kernelcast.wire.catalogue.meanings import Cause
 
 Noise = Callable[[float], float]
 

@@ -15,12 +15,13 @@ from kernelcast.wire.catalogue.model import Metric
 
 
 class Cause(StrEnum):
-    """Cause of a breach."""
+    """Cause of a degradation, predicted or passed."""
 
     THERMAL = "thermal"
     MEMORY_LEAK = "memory_leak"
     LOAD = "load"
     KERNEL_SLOWDOWN = "kernel_slowdown"
+    CONTENTION = "contention"
     UNKNOWN = "unknown"
 
 

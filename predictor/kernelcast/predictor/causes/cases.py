@@ -7,15 +7,7 @@ from typing import Final
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.causes.regimes import WatchReason
 from kernelcast.predictor.series.subjects import Subject
-
-
-class Cause(StrEnum):
-    """Cause of a predicted degradation."""
-
-    THERMAL = "thermal"
-    MEMORY_LEAK = "memory_leak"
-    KERNEL_SLOWDOWN = "kernel_slowdown"
-    CONTENTION = "contention"
+from kernelcast.wire.catalogue.meanings import Cause
 
 
 class Abstention(StrEnum):

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.causes.cases import Cause
 from kernelcast.predictor.series.subjects import Subject
+from kernelcast.wire.catalogue.meanings import Cause
 
 QUANTILES: Final = (0.1, 0.5, 0.9)
 

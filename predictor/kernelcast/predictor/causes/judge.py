@@ -10,13 +10,14 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.causes.cases import Abstention, Case, Cause, Finding, abstain
+from kernelcast.predictor.causes.cases import Abstention, Case, Finding, abstain
 from kernelcast.predictor.causes.regimes import Regimes, WatchReason
 from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA
 from kernelcast.predictor.series.subjects import DeviceKey, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import JudgeSettings
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.meanings import Cause
 
 _CLOCK_FALL_RATIO: Final = 0.03
 _CLOCK_POINTS: Final = 5
