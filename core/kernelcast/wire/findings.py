@@ -1,0 +1,127 @@
+"""Findings: what the predictor says about a series or a group of them, and what people answer; both travel on one topic.
+
+A finding is written when it begins, whenever its state changes, and when it is over. A mark answers one finding.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernelcast.wire.catalogue.meanings import Cause
+
+
+class FindingState(StrEnum):
+    """States of a finding, in their possible order."""
+
+    PREDICTED = "predicted"
+    PASSED = "passed"
+    OBSERVED = "observed"
+    OVER = "over"
+
+
+class Severity(StrEnum):
+    """Urgency: a page wakes somebody, a ticket waits for working hours."""
+
+    PAGE = "page"
+    TICKET = "ticket"
+
+
+class Scope(StrEnum):
+    """Extent of a finding."""
+
+    SERIES = "series"
+    GPU = "gpu"
+    NODE = "node"
+    PROGRAM = "program"
+    RACK = "rack"
+
+
+class Verdict(StrEnum):
+    """Answer of a person to a finding."""
+
+    FALSE_ALARM = "false-alarm"
+    REPAIRED = "repaired"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingEvidence:
+    """One fact behind a finding, so that a person can look it up.
+
+    Attributes:
+        metric: Prometheus name of the series.
+        labels: Labels that select it, sorted pairs.
+        value: Its value, in the metric's unit; None where its absence is the evidence.
+        reference: The value that it is compared with; None for none.
+        against: Kind of the reference: `limit`, `baseline`, `peers`, `before` or empty.
+        begin_ns: Begin of the time that shows it, Unix nanoseconds.
+        end_ns: End of that time.
+    """
+
+    metric: str
+    labels: tuple[tuple[str, str], ...] = ()
+    value: float | None = None
+    reference: float | None = None
+    against: str = ""
+    begin_ns: int = 0
+    end_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, will be, or has changed.
+
+    Attributes:
+        finding_id: Unique, and the same for as long as the finding lasts.
+        cause: Why.
+        state: Where it stands.
+        severity: How urgent it is.
+        scope: What it is about.
+        labels: Labels of the series, or those that its series share, sorted pairs.
+        metric: Prometheus name of the series that shows it best.
+        value: Its newest value, in the metric's unit.
+        limit: The limit that it reaches, in the same unit; None where there is none.
+        probability: Of reaching the limit within the longest horizon; None where nothing is predicted.
+        seconds_to_limit: Times by which 10, 50 and 90 per cent of the probability have reached it; None for never.
+        began_ns: Begin, Unix nanoseconds.
+        updated_ns: Time of this state.
+        ended_ns: End; 0 while it lasts.
+        series: Number of series that it explains.
+        held: Whether its page is held back because the fleet's budget of pages is spent.
+        evidence: The facts behind it.
+    """
+
+    finding_id: str
+    cause: Cause
+    state: FindingState
+    severity: Severity
+    scope: Scope
+    labels: tuple[tuple[str, str], ...]
+    metric: str
+    value: float | None = None
+    limit: float | None = None
+    probability: float | None = None
+    seconds_to_limit: tuple[float | None, float | None, float | None] | None = None
+    began_ns: int = 0
+    updated_ns: int = 0
+    ended_ns: int = 0
+    series: int = 1
+    held: bool = False
+    evidence: tuple[FindingEvidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Answer of a person to one finding.
+
+    Attributes:
+        finding_id: The finding.
+        verdict: The answer.
+        by: Who gave it.
+        note: Remark, for people.
+        time_ns: When, Unix nanoseconds.
+    """
+
+    finding_id: str
+    verdict: Verdict
+    by: str = ""
+    note: str = ""
+    time_ns: int = 0
