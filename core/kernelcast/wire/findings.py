@@ -1,4 +1,4 @@
-"""Findings: what the predictor says about a series or a group of them, and what people answer; both travel on one topic.
+"""Findings of the predictor about series or groups of them, and what people answer; both travel on one topic.
 
 A finding is written when it begins, whenever its state changes, and when it is over. A mark answers one finding.
 """
