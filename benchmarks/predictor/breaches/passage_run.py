@@ -8,10 +8,10 @@ from benchmarks.predictor.simulation.generate import METRICS
 from benchmarks.predictor.simulation.scenario import Scenarios
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage import run as passage
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
-from kernelcast.predictor.passage.detector import evaluate, limit_passed
-from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.run import RunOptions, limit_passed, replaced_within, trailing_mean
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Traits, build
 from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.meanings import MEANINGS
@@ -59,17 +59,15 @@ def run(scenarios: Scenarios, *, calibration: Calibration | Literal["shipped"] |
         process=scenarios.process,
         version=scenarios.version,
     )
-    state = AlarmState.quiet(len(scenarios))
+    mean, replaced = trailing_mean(scenarios.values, width), replaced_within(scenarios.process, width)
     alerts = np.zeros(scenarios.values.shape, dtype=np.bool_)
     issued, said = [], []
-    for end in range(scenarios.history // width, scenarios.length // width + 1):
-        found = evaluate(blocks.until(end), traits, calibration=chosen)
-        state = state.step(found.passage.probability, found.beyond, HORIZONS_SECONDS)
-        now = end * width - 1
-        issued.append(now)
+    ends = range(scenarios.history // width, scenarios.length // width + 1)
+    options = RunOptions(calibration=chosen)
+    for moment in passage.run(blocks, traits, options, ends=ends, alarms=AlarmState.quiet(len(scenarios))):
+        found, now = moment.found, moment.intervals(width)
+        issued.append(now.start)
         said.append(found.passage.probability)
-        for place in range(now, min(now + width, scenarios.length)):
-            newest = slice(place + 1 - width, place + 1)
-            process = scenarios.process[:, place - width : place + 1]
-            alerts[:, place] = state.firing | limit_passed(scenarios.values[:, newest], process, found, traits)
+        passed = limit_passed(mean[:, now], replaced[:, now], found.limit, found.opening, traits)
+        alerts[:, now] = moment.alarms.firing[:, None] | passed
     return Run(alerts, np.stack(said, axis=1), np.array(issued))

@@ -1,10 +1,8 @@
 """Breach probability, time to the threshold and alert of recorded series, by the rule that the live predictor uses.
 
-Every five minutes (`--for`) each series is evaluated from its last two days. Evaluations do not depend on each other:
-if there are few series, several moments are evaluated at once. The alert rule then runs over them in order.
+Every five minutes (`--for`) each series is evaluated from its last two days; a limit that is passed counts at once.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,15 +14,12 @@ from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
-from kernelcast.predictor.passage.detector import evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, Blocks, Traits, condense
+from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, run, trailing_mean
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits, condense
 from kernelcast.wire.catalogue.meanings import OTHER, Meaning
 
 DEFAULT_HORIZON: Final = Duration(4 * 3600.0, counted=False)
-MIN_BLOCKS: Final = 24
-WINDOW: Final = 2 * DAY_BLOCKS
-ROWS_AT_ONCE: Final = 512
 LONGEST_SECONDS: Final = 86_400.0
 NAMES: Final = ("breach_probability", "seconds_to_threshold", "alert")
 
@@ -99,61 +94,32 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     mean, median = condense(batch.panel.values, clock.width)
     load = options.companions.values(batch, options.meaning.load)
     usage = np.full(mean.shape, np.nan) if load is None else condense(load, clock.width)[1]
-    evaluated = _evaluations((mean, median, usage), clock, limits, options)
-    state = AlarmState.quiet(batch.panel.rows)
-    usual = np.isin(np.array(clock.horizons), HORIZONS_SECONDS)
     place = clock.column(batch, options)
-    for end, probability, seconds, beyond in evaluated:
-        state = state.step(probability[:, usual], beyond, HORIZONS_SECONDS)
-        now = slice(end * clock.width - 1, (end + 1) * clock.width - 1)
-        columns["breach_probability"][:, now] = np.where(beyond, 1.0, probability[:, place])[:, None]
-        passage = np.where(beyond, 0.0, seconds * clock.scale)
-        columns["seconds_to_threshold"][:, now] = np.where(np.isfinite(passage), passage, np.nan)[:, None]
-        columns["alert"][:, now] = state.firing[:, None]
-    _announce_passed(batch.panel.values, limits, clock.width, columns, below=options.below)
+    traits = _traits(limits, options)
+    values = trailing_mean(batch.panel.values, clock.width)
+    replaced = np.zeros(shape, dtype=np.bool_)
+    unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
+    _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
+    ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
+    rule = RunOptions(horizons_seconds=clock.horizons, calibration=shipped())
+    blocks, alarms = _blocks(mean, median, usage), AlarmState.quiet(batch.panel.rows)
+    for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
+        found, now = moment.found, moment.intervals(clock.width)
+        columns["breach_probability"][:, now] = np.where(found.beyond, 1.0, found.passage.probability[:, place])[
+            :, None
+        ]
+        seconds = np.where(found.beyond, 0.0, found.passage.seconds[:, 1] * clock.scale)
+        columns["seconds_to_threshold"][:, now] = np.where(np.isfinite(seconds), seconds, np.nan)[:, None]
+        columns["alert"][:, now] = moment.alarms.firing[:, None]
+        passed = limit_passed(values[:, now], replaced[:, now], found.limit, found.opening, traits)
+        _write_passed(columns, now, passed)
     return columns
 
 
-def _announce_passed(values: Floats, limits: Floats, width: int, columns: dict[str, Floats], *, below: bool) -> None:
-    """Announce a limit that is passed at once, not at the next evaluation."""
-    known = np.isfinite(values)
-    total = np.cumsum(np.where(known, values, 0.0), axis=1)
-    count = np.cumsum(known, axis=1)
-    total[:, width:] -= total[:, :-width].copy()
-    count[:, width:] -= count[:, :-width].copy()
-    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    sign = -1.0 if below else 1.0
-    passed = sign * mean >= sign * limits[:, None] - 1e-9 * np.abs(limits[:, None])
-    passed[:, : width - 1] = False
-    columns["breach_probability"][passed] = 1.0
-    columns["seconds_to_threshold"][passed] = 0.0
-    columns["alert"][passed] = 1.0
-
-
-def _evaluations(
-    condensed: tuple[Floats, Floats, Floats], clock: _Clock, limits: Floats, options: BreachOptions
-) -> Iterator[tuple[int, Floats, Floats, Bools]]:
-    """Yield in order: number of blocks so far, probabilities (n, h), median seconds (n,), whether beyond (n,)."""
-    rows, blocks = condensed[0].shape
-    ends = range(min(MIN_BLOCKS, blocks + 1), blocks + 1)
-    for group in _groups(ends, rows):
-        lengths = min(group[0], WINDOW)
-        picked = [slice(end - lengths, end) for end in group]
-        window = _blocks(*(np.concatenate([each[:, part] for part in picked]) for each in condensed))
-        traits = _traits(np.tile(limits, len(group)), options)
-        found = evaluate(window, traits, horizons_seconds=clock.horizons, calibration=shipped())
-        for index, end in enumerate(group):
-            own = slice(index * rows, (index + 1) * rows)
-            yield end, found.passage.probability[own], found.passage.seconds[own, 1], found.beyond[own]
-
-
-def _groups(ends: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
-    """Moments that are evaluated together: each alone until there are two days, then as many as fit."""
-    at = 0
-    while at < len(ends):
-        count = 1 if ends[at] < WINDOW else max(1, ROWS_AT_ONCE // rows)
-        yield ends[at : at + count]
-        at += count
+def _write_passed(columns: dict[str, Floats], now: slice, passed: Bools) -> None:
+    """Write a limit that is passed at once, not at the next evaluation."""
+    for name, value in (("breach_probability", 1.0), ("seconds_to_threshold", 0.0), ("alert", 1.0)):
+        columns[name][:, now][passed] = value
 
 
 def _blocks(mean: Floats, median: Floats, load: Floats) -> Blocks:

@@ -36,6 +36,17 @@ class Evaluation:
     beyond: Bools
     trend: Trend
 
+    def rows(self, chosen: slice) -> "Evaluation":
+        """Some of the series."""
+        passage, trend = self.passage, self.trend
+        return Evaluation(
+            Passage(*(getattr(passage, name)[chosen] for name in Passage.__slots__)),
+            self.limit[chosen],
+            self.opening[chosen],
+            self.beyond[chosen],
+            Trend(*(getattr(trend, name)[chosen] for name in Trend.__slots__)),
+        )
+
 
 def evaluate(
     blocks: Blocks,
@@ -43,6 +54,7 @@ def evaluate(
     *,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
     calibration: Calibration | None = None,
+    held: Floats | None = None,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.
 
@@ -51,10 +63,12 @@ def evaluate(
         traits: Of the series' metrics.
         horizons_seconds: Ascending, at most a day.
         calibration: Applied to the computed probabilities; None for none.
+        held: Shape (n,), baselines that hold instead of learnt ones, because something is wrong; NaN for none.
     """
     own = np.isnan(traits.limit)
     learnt = baseline.learn_some(blocks, own, below=traits.below)
-    limit = np.where(own, traits.baseline_ratio * learnt.value, traits.limit)
+    usual = learnt.value if held is None else np.where(np.isfinite(held), held, learnt.value)
+    limit = np.where(own, traits.baseline_ratio * usual, traits.limit)
     scale = np.where(np.isfinite(limit) & (limit != 0), np.abs(limit), 1.0)
     sign = np.where(traits.below, -1.0, 1.0)
     direction = (sign / scale)[:, None]
@@ -111,24 +125,3 @@ def _load_step(load: Floats) -> Ints:
     length = load.shape[1]
     last: Ints = np.where(large.any(axis=1), length - 1 - np.argmax(large[:, ::-1], axis=1), 0).astype(np.int64)
     return last
-
-
-def limit_passed(values: Floats, process: Ints, found: Evaluation, traits: Traits) -> Bools:
-    """Whether the mean of the newest intervals is at or beyond the limit of the last evaluation.
-
-    Cheap enough for every interval: a limit that is passed is announced without a new evaluation.
-
-    Args:
-        values: Shape (n, w), the intervals of five minutes up to now.
-        process: Shape (n, w + 1), number of the process in those and in the one before.
-        found: The last evaluation.
-        traits: Of the series' metrics.
-    """
-    own = np.isnan(traits.limit)
-    # The limit of a new process is learnt after its first minutes.
-    replaced = (process[:, 1:] != process[:, :1]).any(axis=1)
-    silent = found.opening | (own & replaced)
-    mean = values.mean(axis=1)
-    sign = np.where(traits.below, -1.0, 1.0)
-    passed: Bools = (sign * mean >= sign * found.limit - 1e-9 * np.abs(found.limit)) & ~silent
-    return passed

@@ -5,12 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.passage import baseline
 from kernelcast.predictor.passage.alarms import RAISE_FAR_EVALUATIONS, AlarmState
 from kernelcast.predictor.passage.calibration import Calibration, shipped
-from kernelcast.predictor.passage.detector import Evaluation, evaluate, limit_passed
+from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.run import (
+    WINDOW_BLOCKS,
+    RunOptions,
+    limit_passed,
+    replaced_within,
+    run,
+    trailing_mean,
+)
 from kernelcast.predictor.passage.series import Blocks, Traits, build, condense
 
 _HOUR = 12
@@ -167,11 +175,44 @@ def test_it_abstains_until_a_baseline_is_learnt() -> None:
 
 def test_a_passed_limit_is_announced_between_evaluations_but_not_for_a_new_process() -> None:
     found = evaluate(blocks(np.ones(6 * _HOUR) + noise(6, 0.005)), traits(np.nan))
-    slow = np.full((1, 5), 1.3)
-    assert limit_passed(slow, np.zeros((1, 6), dtype=np.int64), found, traits(np.nan)).tolist() == [True]
-    assert limit_passed(np.ones((1, 5)), np.zeros((1, 6), dtype=np.int64), found, traits(np.nan)).tolist() == [False]
-    replaced = np.array([[0, 0, 0, 0, 1, 1]])
-    assert limit_passed(slow, replaced, found, traits(np.nan)).tolist() == [False]
+    slow, same = np.full((1, 6), 1.3), np.zeros((1, 6), dtype=np.int64)
+
+    def passed(values: Floats, process: Ints) -> list[bool]:
+        mean, replaced = trailing_mean(values, 5), replaced_within(process, 5)
+        return limit_passed(mean, replaced, found.limit, found.opening, traits(np.nan))[0].tolist()
+
+    assert passed(slow, same) == [False, False, False, False, True, True]
+    assert not any(passed(np.ones((1, 6)), same))
+    assert not any(passed(slow, np.array([[0, 0, 0, 0, 1, 1]])))
+
+
+def test_a_gap_between_evaluations_hides_no_passed_limit() -> None:
+    hot = np.array([[90.0, np.nan, 90.0, np.nan, 90.0]])
+    nothing, unknown = np.zeros((1, 5), dtype=np.bool_), np.array([False])
+    found = limit_passed(trailing_mean(hot, 3), nothing, np.array([87.0]), unknown, traits(87.0))
+    assert found[0].tolist() == [False, False, True, True, True]
+
+
+def test_moments_computed_together_equal_those_computed_one_after_another() -> None:
+    values = 70 + noise(60, 0.1) + rise(60, 1.5, last=14)
+    made, rule = blocks(values), RunOptions(calibration=shipped())
+    ends = range(WINDOW_BLOCKS - 3, len(values) + 1)
+    together = list(run(made, traits(87.0), rule, ends=ends, alarms=AlarmState.quiet(1)))
+    alarms = AlarmState.quiet(1)
+    for moment in together:
+        (alone,) = run(made, traits(87.0), rule, ends=[moment.end], alarms=alarms)
+        alarms = alone.alarms
+        np.testing.assert_array_equal(alone.found.passage.probability, moment.found.passage.probability)
+        assert alone.alarms.firing.tolist() == moment.alarms.firing.tolist()
+    assert together[-1].alarms.firing[0]
+
+
+def test_a_held_baseline_is_not_forgotten_however_long_a_kernel_is_slow() -> None:
+    values = np.r_[np.ones(2 * _HOUR), np.full(46 * _HOUR, 1.5)] + noise(48, 0.005)
+    assert not evaluate(blocks(values), traits(np.nan)).beyond.any()
+    held = evaluate(blocks(values), traits(np.nan), held=np.array([1.0]))
+    assert held.limit[0] == pytest.approx(1.2)
+    assert held.beyond.all()
 
 
 def test_an_evaluation_does_not_depend_on_what_comes_later_nor_on_other_series() -> None:

@@ -1,0 +1,147 @@
+"""Runs the detector over time: an evaluation at the end of each block, the alert rule, and limits passed in between.
+
+The live predictor, the backtest and the benchmarks share it. Time is that of the series: results do not depend on the
+machine, nor on how many blocks are evaluated in one call.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.calibration import Calibration
+from kernelcast.predictor.passage.detector import Evaluation, evaluate
+from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
+from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
+
+MIN_BLOCKS: Final = 24
+"""Blocks that a series needs before its first evaluation."""
+WINDOW_BLOCKS: Final = 2 * DAY_BLOCKS
+ROWS_AT_ONCE: Final = 512
+_TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of a run; times in the detector's seconds, of which a block has 300.
+
+    Attributes:
+        horizons_seconds: Ascending, at most a day.
+        alarm_horizons_seconds: Those among them that the alert rule considers.
+        calibration: Of the probabilities; None for none.
+    """
+
+    horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
+    alarm_horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
+    calibration: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """Result at the end of one block.
+
+    Attributes:
+        end: Number of blocks up to then.
+        found: The evaluation, of n series.
+        alarms: State of the alert rule after it.
+    """
+
+    end: int
+    found: Evaluation
+    alarms: AlarmState
+
+    def intervals(self, width: int) -> slice:
+        """The intervals for which this is the newest evaluation; `width` of them make a block."""
+        return slice(self.end * width - 1, (self.end + 1) * width - 1)
+
+
+def run(
+    blocks: Blocks,
+    traits: Traits,
+    options: RunOptions,
+    *,
+    ends: Sequence[int],
+    alarms: AlarmState,
+    held: Floats | None = None,
+) -> Iterator[Moment]:
+    """Evaluate series at the ends of some blocks, in order.
+
+    Evaluations do not depend on each other: if there are few series, several moments are computed at once.
+
+    Args:
+        blocks: The series; each moment sees two days of them at most.
+        traits: Of their metrics.
+        options: Horizons and calibration.
+        ends: Numbers of blocks up to each moment, ascending by 1.
+        alarms: State of the alert rule before the first moment.
+        held: Shape (n,), baselines that hold instead of learnt ones; NaN for those that are to be learnt.
+    """
+    rows = len(traits.limit)
+    used = np.isin(np.array(options.horizons_seconds), options.alarm_horizons_seconds)
+    for group in _groups(ends, rows):
+        parts = [blocks.until(end) for end in group]
+        found = evaluate(
+            Blocks(*(np.concatenate([getattr(part, name) for part in parts]) for name in Blocks.__slots__)),
+            Traits(*(np.tile(getattr(traits, name), len(group)) for name in Traits.__slots__)),
+            horizons_seconds=options.horizons_seconds,
+            calibration=options.calibration,
+            held=None if held is None else np.tile(held, len(group)),
+        )
+        for place, end in enumerate(group):
+            own = found.rows(slice(place * rows, (place + 1) * rows))
+            alarms = alarms.step(own.passage.probability[:, used], own.beyond, options.alarm_horizons_seconds)
+            yield Moment(end, own, alarms)
+
+
+def trailing_mean(values: Floats, width: int) -> Floats:
+    """Mean of the last `width` intervals at each interval, without gaps; NaN before there are so many, shape (n, t)."""
+    known = np.isfinite(values)
+    total = np.cumsum(np.where(known, values, 0.0), axis=1)
+    count = np.cumsum(known, axis=1)
+    total[:, width:] -= total[:, :-width].copy()
+    count[:, width:] -= count[:, :-width].copy()
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    mean[:, : width - 1] = np.nan
+    return mean
+
+
+def replaced_within(process: Ints, width: int) -> Bools:
+    """Whether the process was replaced within the last `width` intervals, at each interval, shape (n, t)."""
+    begins = np.zeros(process.shape, np.int64)
+    begins[:, 1:] = process[:, 1:] != process[:, :-1]
+    total = np.cumsum(begins, axis=1)
+    total[:, width:] -= total[:, :-width].copy()
+    replaced: Bools = total > 0
+    return replaced
+
+
+def limit_passed(mean: Floats, replaced: Bools, limit: Floats, opening: Bools, traits: Traits) -> Bools:
+    """Whether the mean of the newest intervals is at or beyond the limit of the last evaluation.
+
+    Cheap enough for every interval: a limit that is passed is announced without a new evaluation.
+
+    Args:
+        mean: Shape (n, k), mean over the length of a block up to each of k intervals.
+        replaced: Shape (n, k), whether the process was replaced within it.
+        limit: Shape (n,), limits of the last evaluation; NaN for none.
+        opening: Shape (n,), whether the process was in its first minutes then.
+        traits: Of the series' metrics.
+    """
+    # The limit of a new process is learnt after its first minutes.
+    silent = opening[:, None] | (np.isnan(traits.limit)[:, None] & replaced)
+    sign = np.where(traits.below, -1.0, 1.0)[:, None]
+    bound = limit[:, None]
+    passed: Bools = (sign * mean >= sign * bound - _TOLERANCE * np.abs(bound)) & ~silent
+    return passed
+
+
+def _groups(ends: Sequence[int], rows: int) -> Iterator[Sequence[int]]:
+    """Moments that are evaluated together: each alone until there are two days, then as many as fit."""
+    at = 0
+    while at < len(ends):
+        count = 1 if ends[at] < WINDOW_BLOCKS else max(1, ROWS_AT_ONCE // max(rows, 1))
+        yield ends[at : at + count]
+        at += count
