@@ -162,6 +162,23 @@ class Windows:
             values[bins < since[:, None]] = np.nan
         return values
 
+    def read(self, rows: Ints, last: Ints, count: int) -> WindowArray:
+        """The values of consecutive intervals.
+
+        Args:
+            rows: Shape (n,).
+            last: Shape (n,), number of the last interval to read.
+            count: Intervals to read.
+
+        Returns:
+            Shape (n, count), oldest first; NaN for intervals that are not in the window.
+        """
+        bins = last[:, None] + np.arange(1 - count, 1)
+        values: WindowArray = self._ring[rows[:, None], bins % self.points]
+        newest = self.newest[rows][:, None]
+        values[(bins > newest) | (bins <= newest - self.points)] = np.nan
+        return values
+
     def at(self, row: int, number: int) -> float:
         """The value of one interval; NaN where it is unknown or out of the window."""
         newest = int(self.newest[row])
