@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kernelcast.wire.catalogue import kernel
-from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices import device, gpu, nvlink
 from kernelcast.wire.catalogue.model import Metric
 
 
@@ -52,6 +52,8 @@ class Meaning:
         load: Metric whose effect is removed before a trend is estimated; None for none.
         resolution: Step of the gauge, in the metric's unit; 0 for a continuous one.
         settling_seconds: Time after a change of load or process in which a slope has no meaning.
+        companions: Metrics of the same GPU that explain its breaches, beside `limit` and `load`.
+        other_causes: Causes that companions can give instead of `cause`.
     """
 
     cause: Cause
@@ -61,20 +63,78 @@ class Meaning:
     load: Metric | None = None
     resolution: float = 0.0
     settling_seconds: float = 2400.0
+    companions: tuple[Metric, ...] = ()
+    other_causes: frozenset[Cause] = frozenset()
+
+
+_CLOCKS: Final = (device.SM_CLOCK, device.CLOCK_EVENT_REASONS, device.GPU_UTIL)
+_CLOCK_CAUSES: Final = frozenset({Cause.POWER_BRAKE, Cause.HARDWARE_SLOWDOWN, Cause.THERMAL})
+_SPEED_CAUSES: Final = _CLOCK_CAUSES | {Cause.CLOCK_LOW, Cause.CONTENTION, Cause.AGEING, Cause.DEPLOY}
+
+
+def _fault(cause: Cause, *companions: Metric, below: bool = False) -> Meaning:
+    """A metric of which any change is a fault; it has no limit, rules judge it."""
+    return Meaning(cause, below=below, companions=companions)
 
 
 OTHER: Final = Meaning(Cause.UNKNOWN)
 MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
     {
         device.GPU_TEMP.prometheus_name: Meaning(
-            Cause.THERMAL, limit=device.SLOWDOWN_TEMP, load=device.POWER_USAGE, resolution=1.0, settling_seconds=4500.0
+            Cause.THERMAL,
+            limit=device.SLOWDOWN_TEMP,
+            load=device.POWER_USAGE,
+            resolution=1.0,
+            settling_seconds=4500.0,
+            companions=_CLOCKS,
+            other_causes=frozenset({Cause.LOAD}),
         ),
         device.MEMORY_TEMP.prometheus_name: Meaning(
-            Cause.THERMAL, load=device.POWER_USAGE, resolution=1.0, settling_seconds=4500.0
+            Cause.THERMAL,
+            load=device.POWER_USAGE,
+            resolution=1.0,
+            settling_seconds=4500.0,
+            companions=_CLOCKS,
+            other_causes=frozenset({Cause.LOAD}),
         ),
-        device.FB_USED.prometheus_name: Meaning(Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=3600.0),
+        device.FB_USED.prometheus_name: Meaning(
+            Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=3600.0, companions=(device.FB_FREE,)
+        ),
         device.GPU_UTIL.prometheus_name: Meaning(Cause.LOAD, resolution=1.0),
-        kernel.DURATION.prometheus_name: Meaning(Cause.KERNEL_SLOWDOWN, own_ratio=1.2),
+        device.POWER_USAGE.prometheus_name: Meaning(
+            Cause.LOAD, companions=(device.POWER_LIMIT, device.CLOCK_EVENT_REASONS), other_causes=_CLOCK_CAUSES
+        ),
+        device.SM_CLOCK.prometheus_name: Meaning(
+            Cause.CLOCK_LOW,
+            below=True,
+            companions=(device.CLOCK_EVENT_REASONS, device.GPU_UTIL, device.GPU_TEMP, device.SLOWDOWN_TEMP),
+            other_causes=_CLOCK_CAUSES,
+        ),
+        device.CLOCK_EVENT_REASONS.prometheus_name: Meaning(
+            Cause.HARDWARE_SLOWDOWN, companions=(device.SM_CLOCK, device.GPU_TEMP), other_causes=_CLOCK_CAUSES
+        ),
+        device.PCIE_LINK_GEN.prometheus_name: _fault(
+            Cause.PCIE_LINK, device.PCIE_MAX_LINK_GEN, device.GPU_UTIL, below=True
+        ),
+        device.PCIE_LINK_WIDTH.prometheus_name: _fault(Cause.PCIE_LINK, device.PCIE_MAX_LINK_WIDTH, below=True),
+        device.PCIE_REPLAY.prometheus_name: _fault(Cause.PCIE_ERRORS),
+        device.ECC_SBE_VOLATILE.prometheus_name: _fault(Cause.MEMORY_ERRORS),
+        device.ECC_DBE_VOLATILE.prometheus_name: _fault(Cause.MEMORY_ERRORS),
+        device.UNCORRECTABLE_REMAPPED_ROWS.prometheus_name: _fault(Cause.ROW_REMAPPING, device.RETIRED_PENDING),
+        device.CORRECTABLE_REMAPPED_ROWS.prometheus_name: _fault(Cause.ROW_REMAPPING),
+        device.ROW_REMAP_FAILURE.prometheus_name: _fault(Cause.ROW_REMAPPING),
+        device.RETIRED_PENDING.prometheus_name: _fault(Cause.ROW_REMAPPING),
+        device.XID_ERRORS.prometheus_name: _fault(Cause.XID, device.RECOVERY_ACTION),
+        device.RECOVERY_ACTION.prometheus_name: _fault(Cause.XID, device.XID_ERRORS),
+        nvlink.UP.prometheus_name: _fault(Cause.NVLINK, below=True),
+        nvlink.ERRORS.prometheus_name: _fault(Cause.NVLINK),
+        gpu.GPU_UP.prometheus_name: _fault(Cause.TELEMETRY_LOST, below=True),
+        kernel.DURATION.prometheus_name: Meaning(
+            Cause.KERNEL_SLOWDOWN,
+            own_ratio=1.2,
+            companions=(*_CLOCKS, device.GPU_TEMP, device.SLOWDOWN_TEMP, kernel.DURATION),
+            other_causes=_SPEED_CAUSES,
+        ),
     }
 )
-"""By Prometheus name."""
+"""By Prometheus name. Rows without a limit and without `own_ratio` are judged by rules, see `cause_rules`."""

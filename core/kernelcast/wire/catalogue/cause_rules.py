@@ -1,0 +1,316 @@
+"""Rules that find the cause of a degradation from features, as a table.
+
+The first rule of a topic that holds decides for its topic; rules without a topic are independent of each other.
+An excuse is a rule that names a reason why there is no cause, and ends its topic.
+A condition on a feature that is not known does not hold. A limit without a source was chosen by us.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from kernelcast.wire.catalogue.features import Feature
+from kernelcast.wire.catalogue.meanings import Cause
+
+
+class Comparison(StrEnum):
+    """Comparisons of a feature with the value of a condition."""
+
+    AT_LEAST = "at least"
+    AT_MOST = "at most"
+    ONE_OF = "one of"
+
+
+class Excuse(StrEnum):
+    """Reasons why a row has no cause."""
+
+    NO_DATA = "no_data"
+    NORMAL = "normal"
+    SOFTWARE_POWER_CAP = "software_power_cap"
+    FIRST_MINUTES = "first_minutes"
+    APPLICATION_XID = "application_xid"
+
+
+class Topic(StrEnum):
+    """Questions that have one answer at a time."""
+
+    SPEED = "why work takes longer"
+    XID = "which XID occurred"
+    HEAT = "why the temperature rises"
+    LAST = "what is left, if no other rule holds"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One comparison of a feature.
+
+    Attributes:
+        feature: The feature.
+        comparison: How it is compared.
+        limit: Compared with it by `AT_LEAST` and `AT_MOST`.
+        members: Compared with it by `ONE_OF`.
+    """
+
+    feature: Feature
+    comparison: Comparison
+    limit: float = 0.0
+    members: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        result: Cause that it finds, or the reason why there is none.
+        conditions: All must hold.
+        page: Whether it wakes somebody; else it is a ticket.
+        topic: Question that it answers; None for a rule of its own.
+        evidence: Features that show it, beside those of the conditions.
+        source: Origin of its limits.
+    """
+
+    result: Cause | Excuse
+    conditions: tuple[Condition, ...]
+    page: bool = False
+    topic: Topic | None = None
+    evidence: tuple[Feature, ...] = ()
+    source: str = ""
+
+
+def _least(feature: Feature, limit: float) -> Condition:
+    return Condition(feature, Comparison.AT_LEAST, limit)
+
+
+def _most(feature: Feature, limit: float) -> Condition:
+    return Condition(feature, Comparison.AT_MOST, limit)
+
+
+MEMORY_XIDS: Final = frozenset({48, 92, 94, 95, 140})
+REMAPPING_XIDS: Final = frozenset({63, 64})
+NVLINK_XIDS: Final = frozenset({74})
+APPLICATION_XIDS: Final = frozenset({13, 31, 43, 45, 68, 69})
+"""A program's own error: an illegal address, or the clean-up after one."""
+PAGED_XIDS: Final = frozenset({61, 62, 79, 119, 120, 143})
+"""The GPU is off the bus, or its own processors hang."""
+
+_XID_CATALOGUE: Final = "NVIDIA, XID errors (docs.nvidia.com/deploy/xid-errors)"
+_NVML: Final = "NVML API reference, nvmlClocksEventReasons"
+_REMAPPING: Final = "NVIDIA GPU memory error management (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt)"
+_BRAKE: Final = "NVSentinel issue 1666: 9 of 288 nodes were braked for 36 hours"
+_MATCHED: Final = 0.97
+_HALF: Final = 0.5
+_SLOWER: Final = 1.1
+_KNOWN_PROGRAM: Final = 900.0
+
+_MATCHED_CLOCK: Final = _least(Feature.CLOCK_RATIO, _MATCHED)
+
+_FAULTS: Final = (
+    Rule(Cause.TELEMETRY_LOST, (_most(Feature.GPU_UP, 0.5),), page=True),
+    Rule(
+        Cause.TELEMETRY_LOST,
+        (_least(Feature.SILENT_INTERVALS, 5), _most(Feature.NODE_SILENT_INTERVALS, 2)),
+        page=True,
+        source="GWDG, Fail quietly (arXiv 2603.28781): a GPU that leaves the bus loses its metrics first",
+    ),
+    Rule(
+        Cause.TELEMETRY_LOST,
+        (_least(Feature.METRICS_LOST, 1),),
+        source="NVSentinel issue 1748: a failing GPU stalls its monitor",
+    ),
+    Rule(
+        Cause.MEMORY_ERRORS,
+        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=MEMORY_XIDS),),
+        page=True,
+        topic=Topic.XID,
+        source=_XID_CATALOGUE,
+    ),
+    Rule(
+        Cause.ROW_REMAPPING,
+        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=REMAPPING_XIDS),),
+        topic=Topic.XID,
+        source=_XID_CATALOGUE,
+    ),
+    Rule(
+        Cause.NVLINK,
+        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=NVLINK_XIDS),),
+        page=True,
+        topic=Topic.XID,
+        source=_XID_CATALOGUE,
+    ),
+    Rule(
+        Cause.XID,
+        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=PAGED_XIDS),),
+        page=True,
+        topic=Topic.XID,
+        evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION),
+        source=_XID_CATALOGUE,
+    ),
+    Rule(
+        Excuse.APPLICATION_XID,
+        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=APPLICATION_XIDS),),
+        topic=Topic.XID,
+        source=_XID_CATALOGUE,
+    ),
+    Rule(
+        Cause.XID,
+        (_least(Feature.XID_CODE, 1),),
+        topic=Topic.XID,
+        evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION),
+        source=_XID_CATALOGUE,
+    ),
+    Rule(
+        Cause.XID,
+        (_least(Feature.RECOVERY_ACTION, 1),),
+        page=True,
+        topic=Topic.XID,
+        source="NVML, field 230: the driver asks for a reset or a reboot",
+    ),
+    Rule(Cause.MEMORY_ERRORS, (_least(Feature.DOUBLE_BIT_ERRORS, 1),), page=True, source=_REMAPPING),
+    Rule(Cause.MEMORY_ERRORS, (_least(Feature.SINGLE_BIT_ERRORS, 60), _least(Feature.SINGLE_BIT_RATIO, 10))),
+    Rule(Cause.ROW_REMAPPING, (_least(Feature.REMAP_FAILURE, 1),), page=True, source=_REMAPPING),
+    Rule(
+        Cause.ROW_REMAPPING,
+        (_least(Feature.UNCORRECTABLE_REMAPS, 1),),
+        evidence=(Feature.PENDING_RETIREMENTS,),
+        source=_REMAPPING,
+    ),
+    Rule(Cause.ROW_REMAPPING, (_least(Feature.CORRECTABLE_REMAPS, 1),), source=_REMAPPING),
+    Rule(Cause.ROW_REMAPPING, (_least(Feature.PENDING_RETIREMENTS, 1),), source=_REMAPPING),
+    Rule(Cause.NVLINK, (_least(Feature.NVLINKS_DOWN, 1),), page=True),
+    Rule(Cause.NVLINK, (_least(Feature.NVLINK_ERRORS, 100),)),
+    Rule(
+        Cause.PCIE_LINK,
+        (_most(Feature.PCIE_WIDTH_RATIO, _HALF),),
+        page=True,
+        source="NVSentinel issue 890: links that came up with fewer lanes, without an XID",
+    ),
+    Rule(
+        Cause.PCIE_LINK,
+        (_most(Feature.PCIE_GENERATION_RATIO, 0.99), _least(Feature.UTILIZATION, 20)),
+        source="NVSentinel issue 890; an idle GPU lowers its generation to save power",
+    ),
+    Rule(Cause.PCIE_ERRORS, (_least(Feature.PCIE_REPLAYS, 60), _least(Feature.PCIE_REPLAY_RATIO, 10))),
+)
+
+_SPEED: Final = (
+    Rule(
+        Cause.POWER_BRAKE,
+        (_least(Feature.POWER_BRAKE_SHARE, _HALF),),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.CLOCK_RATIO, Feature.POWER_CAP_RATIO, Feature.DURATION_RATIO),
+        source=f"{_NVML}; {_BRAKE}",
+    ),
+    Rule(
+        Cause.THERMAL,
+        (_least(Feature.HARDWARE_THERMAL_SHARE, _HALF),),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.CLOCK_RATIO, Feature.DURATION_RATIO),
+        source=_NVML,
+    ),
+    Rule(
+        Cause.THERMAL,
+        (_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.DURATION_RATIO),
+        source=_NVML,
+    ),
+    Rule(
+        Cause.HARDWARE_SLOWDOWN,
+        (_least(Feature.HARDWARE_SLOWDOWN_SHARE, _HALF),),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.CLOCK_RATIO, Feature.DURATION_RATIO),
+        source=_NVML,
+    ),
+    Rule(
+        Excuse.SOFTWARE_POWER_CAP,
+        (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
+        topic=Topic.SPEED,
+        source="NVSentinel issues 1447 and 1708: the cap is active under any heavy load",
+    ),
+    Rule(
+        Cause.CLOCK_LOW,
+        (_most(Feature.CLOCK_RATIO, 0.9),),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.UTILIZATION, Feature.DURATION_RATIO),
+    ),
+    Rule(
+        Excuse.FIRST_MINUTES,
+        (_least(Feature.DURATION_RATIO, _SLOWER), _most(Feature.PROCESS_AGE, _KNOWN_PROGRAM)),
+        topic=Topic.SPEED,
+    ),
+    Rule(
+        Cause.CONTENTION,
+        (
+            _least(Feature.DURATION_RATIO, _SLOWER),
+            _least(Feature.PROGRAMS, 2),
+            _least(Feature.MOVED_SHARE, _HALF),
+            _MATCHED_CLOCK,
+        ),
+        page=True,
+        topic=Topic.SPEED,
+    ),
+    Rule(
+        Cause.AGEING,
+        (_least(Feature.DURATION_RATIO, _SLOWER), _MATCHED_CLOCK, _most(Feature.PROGRAMS, 1)),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
+    ),
+    Rule(
+        Cause.AGEING,
+        (_least(Feature.PEER_RATIO, _SLOWER), _MATCHED_CLOCK, _most(Feature.PROGRAMS, 1)),
+        topic=Topic.SPEED,
+        evidence=(Feature.DURATION_RATIO,),
+        source="SC22, Not all GPUs are created equal (arXiv 2208.11035): outliers are 1.5 times as slow",
+    ),
+    Rule(
+        Cause.KERNEL_SLOWDOWN,
+        (_least(Feature.DURATION_RATIO, _SLOWER),),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.PEER_RATIO,),
+    ),
+)
+# A version has its own baseline: what changed with it, and what slows it down now, are two findings.
+_DEPLOY: Final = (Rule(Cause.DEPLOY, (_least(Feature.DEPLOY_RATIO, _SLOWER),)),)
+
+_LEVELS: Final = (
+    Rule(Cause.THERMAL, (_most(Feature.LIMIT_MARGIN, 0),), page=True, topic=Topic.HEAT),
+    Rule(Cause.THERMAL, (_most(Feature.THERMAL_MARGIN, 0),), page=True, topic=Topic.HEAT),
+    Rule(
+        Cause.THERMAL,
+        (_least(Feature.HEAT_CERTAINTY, 4), _most(Feature.HOURS_TO_LIMIT, 24)),
+        page=True,
+        topic=Topic.HEAT,
+        evidence=(Feature.LIMIT_MARGIN, Feature.POWER_RATIO),
+    ),
+    Rule(
+        Cause.LOAD,
+        (_least(Feature.POWER_RATIO, _SLOWER), _most(Feature.LIMIT_MARGIN, 10)),
+        topic=Topic.HEAT,
+        evidence=(Feature.UTILIZATION,),
+    ),
+    Rule(
+        Cause.MEMORY_LEAK,
+        (
+            _least(Feature.LEAK_CERTAINTY, 4),
+            _most(Feature.HOURS_TO_FULL, 24),
+            _most(Feature.MEMORY_FALL, 0.05),
+        ),
+        page=True,
+    ),
+    Rule(Cause.LOAD, (_least(Feature.UTILIZATION, 95), _least(Feature.UTILIZATION_RATIO, _SLOWER))),
+    Rule(Cause.UNKNOWN, (_least(Feature.BEYOND_LIMIT, 1),), topic=Topic.LAST),
+)
+
+RULES: Final[tuple[Rule, ...]] = (*_FAULTS, *_SPEED, *_DEPLOY, *_LEVELS)
+"""In the order in which causes have precedence."""
+
+PEER_CAUSES: Final = frozenset({Cause.STRAGGLER, Cause.SLOW_LINK, Cause.UNEVEN_WORK})
+"""Causes that no rule finds: the comparison of a program's workers at each step finds them."""
