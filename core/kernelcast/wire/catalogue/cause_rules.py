@@ -5,8 +5,11 @@ An excuse is a rule that names a reason why there is no cause, and ends its topi
 A condition on a feature that is not known does not hold. A limit without a source was chosen by us.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from kernelcast.wire.catalogue.features import Feature
@@ -312,5 +315,11 @@ _LEVELS: Final = (
 RULES: Final[tuple[Rule, ...]] = (*_FAULTS, *_SPEED, *_DEPLOY, *_LEVELS)
 """In the order in which causes have precedence."""
 
-PEER_CAUSES: Final = frozenset({Cause.STRAGGLER, Cause.SLOW_LINK, Cause.UNEVEN_WORK})
-"""Causes that no rule finds: the comparison of a program's workers at each step finds them."""
+PEER_PAGES: Final[Mapping[Cause, float]] = MappingProxyType(
+    {Cause.STRAGGLER: 0.1, Cause.SLOW_LINK: 0.1, Cause.UNEVEN_WORK: math.inf}
+)
+"""Causes that no rule finds: the comparison of a program's workers at each step finds them.
+
+The number is the smallest prolongation of a step, as a share of it, that is a page; less is a ticket. Work that is
+unevenly divided is always a ticket.
+"""

@@ -1,0 +1,116 @@
+"""Features of one kernel of a program on a GPU: its duration by its own past, by its peers, and since a deploy."""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.causes.find import Column
+from kernelcast.predictor.causes.observed import Observed, changed_at, last, usual_low
+from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
+from kernelcast.predictor.passage.series import BLOCK_SECONDS
+from kernelcast.predictor.peers.compare import others_known, others_median
+from kernelcast.predictor.peers.groups import PeerGroups
+from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.features import Feature
+
+Columns = dict[Feature, Column]
+
+OPENING_SECONDS: Final = OPENING_BLOCKS * BLOCK_SECONDS
+FEWEST_PEERS: Final = 3
+_SLOWER: Final = 1.1
+_LEAST_SECONDS: Final = 900.0
+"""A baseline needs that much time before the last 5 minutes."""
+
+
+def duration(seen: Observed) -> Columns:
+    """Duration of the last 5 minutes by the usual one of the same version."""
+    values = seen.get(kernel.DURATION)
+    if values is None:
+        return {}
+    present, usual = seen.mean_now(values), _usual(seen, values)
+    if seen.around.baseline is not None:
+        usual = np.where(np.isfinite(seen.around.baseline), seen.around.baseline, usual)
+    return {Feature.DURATION_RATIO: Column(_ratio(present, usual), present, usual)}
+
+
+def deploy(seen: Observed) -> Columns:
+    """Duration since the last change of version, its first minutes left out, by that before it."""
+    values, version = seen.get(kernel.DURATION), seen.around.version
+    if values is None or version is None:
+        return {}
+    at = changed_at(version)[:, None]
+    places = np.arange(values.shape[1])
+    opening = seen.intervals(OPENING_SECONDS)
+    after = row_medians(np.where(places >= at + opening, values, np.nan))
+    before = usual_low(np.where(places < at, values, np.nan))
+    figure = np.where(at[:, 0] > 0, _ratio(after, before), np.nan)
+    return {Feature.DEPLOY_RATIO: Column(figure, after, before, values.shape[1] * seen.interval_seconds)}
+
+
+def process(seen: Observed) -> Columns:
+    """Age of the program's process; not known where it is older than the values."""
+    numbers = seen.around.process
+    if numbers is None:
+        return {}
+    at = changed_at(numbers)
+    age = np.where(at > 0, (numbers.shape[1] - at) * seen.interval_seconds, np.nan)
+    return {Feature.PROCESS_AGE: Column.plain(age)}
+
+
+def neighbours(seen: Observed) -> Columns:
+    """Programs on the GPU, and the share of its kernels that are slower than usual, this one included."""
+    columns: Columns = {}
+    if seen.around.programs is not None:
+        columns[Feature.PROGRAMS] = Column.plain(last(seen.around.programs[:, -seen.intervals(BLOCK_SECONDS) :]))
+    values, siblings = seen.get(kernel.DURATION), seen.around.siblings
+    if values is not None and siblings is not None:
+        every = np.concatenate([values[:, None], siblings], axis=1)
+        flat = every.reshape(-1, every.shape[2])
+        ratio = _ratio(seen.mean_now(flat), _usual(seen, flat, kernels=every.shape[1])).reshape(len(seen), -1)
+        known = np.isfinite(ratio)
+        slower = (known & (ratio >= _SLOWER)).sum(axis=1)
+        share = np.where(known.sum(axis=1) > 1, slower / np.maximum(known.sum(axis=1), 1), np.nan)
+        columns[Feature.MOVED_SHARE] = Column.plain(share)
+    return columns
+
+
+def peers(seen: Observed) -> Columns:
+    """Duration by the median of the peers at the same moment; not known with fewer than three peers."""
+    values, group = seen.get(kernel.DURATION), seen.around.group
+    if values is None or group is None:
+        return {}
+    present = seen.mean_now(values)
+    ratio, reference = peer_ratio(present, PeerGroups.unaligned(group))
+    return {Feature.PEER_RATIO: Column(ratio, present, reference)}
+
+
+def peer_ratio(values: Floats, groups: PeerGroups) -> tuple[Floats, Floats]:
+    """Each value by the median of its peers, and that median, both of shape (n,); NaN with fewer than three peers.
+
+    Args:
+        values: Shape (n,), of one moment.
+        groups: Which of them are peers.
+    """
+    grid = groups.grid(values)
+    reference = np.where(others_known(grid) >= FEWEST_PEERS, others_median(grid), np.nan)
+    own = groups.members(reference)
+    return _ratio(values, own), own
+
+
+def _usual(seen: Observed, values: Floats, kernels: int = 1) -> Floats:
+    """Usual duration of the present version, from what is older than 5 minutes."""
+    width = seen.intervals(BLOCK_SECONDS)
+    past = values[:, :-width]
+    if seen.around.version is not None:
+        at = np.repeat(changed_at(seen.around.version), kernels)[:, None]
+        opening = np.where(at > 0, seen.intervals(OPENING_SECONDS), 0)
+        past = np.where(np.arange(past.shape[1]) >= at + opening, past, np.nan)
+    usual = usual_low(past) if past.shape[1] else np.full(len(values), np.nan)
+    usual[np.isfinite(past).sum(axis=1) < seen.intervals(_LEAST_SECONDS)] = np.nan
+    return usual
+
+
+def _ratio(value: Floats, reference: Floats) -> Floats:
+    return value / np.where(reference > 0, reference, np.nan)
