@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from tests.compatibility import storage
+from tests.support.wire.findings import FINDING, MARK
 
 from kernelcast.wire import events, frames
 
@@ -23,13 +24,26 @@ def wire() -> dict[str, Any]:
             "most bytes of a frame": frames.MAX_FRAME_BYTES,
         },
         "frames": dict(_frame(name, frame) for name, frame in storage.probe_frames().items()),
-        "events": {name: _typed(json.loads(events.encode_event(one))) for name, one in storage.stored_events().items()},
-        "event types": [events.HINT_TYPE, events.OUTCOME_TYPE, events.ALERT_TYPE],
+        "events": {name: _typed(json.loads(events.encode_event(one))) for name, one in _events().items()},
+        "event types": [
+            events.HINT_TYPE,
+            events.OUTCOME_TYPE,
+            events.ALERT_TYPE,
+            events.FINDING_TYPE,
+            events.MARK_TYPE,
+        ],
         "event content type": events.CONTENT_TYPE,
         "event bytes, at most": events.MAX_EVENT_BYTES,
         "hint modes": [mode.value for mode in events.HintMode],
         "outcome states": [state.value for state in events.OutcomeState],
     }
+
+
+def _events() -> dict[str, dict[str, Any]]:
+    """A CloudEvent of each type; earlier revisions have no findings and no marks."""
+    finding = events.to_event(FINDING, source="/kernelcast/test", time_ns=1, event_id="finding")
+    mark = events.to_event(MARK, source="/kernelcast/test", time_ns=1, event_id="mark")
+    return {**storage.stored_events(), "finding": finding, "mark": mark}
 
 
 def _frame(name: str, frame: frames.Frame) -> tuple[str, dict[str, Any]]:

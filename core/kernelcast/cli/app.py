@@ -62,6 +62,9 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "topics": Listing(
             "List Kafka's topics, or create and correct them.", "runtime", "kernelcast.cli.topics:topics"
         ),
+        "findings": Listing(
+            "List the predictor's findings, and answer them.", "runtime", "kernelcast.cli.findings:findings"
+        ),
         "config": Listing("Example settings and deployment files.", "runtime", "kernelcast.cli.config:config"),
         "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
     }

@@ -1,22 +1,27 @@
-"""CloudEvents 1.0 (structured JSON) for hints, their outcomes, and alerts.
+"""CloudEvents 1.0 (structured JSON) for hints, their outcomes, alerts, findings and marks.
 
 Source: cloudevents/spec, formats/json-format.md and bindings/kafka-protocol-binding.md (structured content mode).
 """
 
 import json
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
+from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.errors import EventError
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Scope, Severity, Verdict
 
 SPEC_VERSION: Final = "1.0"
 CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 HINT_TYPE: Final = "dev.kernelcast.hint.v1"
 OUTCOME_TYPE: Final = "dev.kernelcast.outcome.v1"
 ALERT_TYPE: Final = "dev.kernelcast.alert.v1"
+FINDING_TYPE: Final = "dev.kernelcast.finding.v1"
+MARK_TYPE: Final = "dev.kernelcast.mark.v1"
 MAX_EVENT_BYTES: Final = 48 * 1024
 """A hint must fit into one probe frame."""
 
@@ -149,12 +154,19 @@ class Alert:
     external_url: str = ""
 
 
-_Data = TypeVar("_Data", Hint, Outcome, Alert)
-_TYPES: Final[dict[str, type[Hint | Outcome | Alert]]] = {HINT_TYPE: Hint, OUTCOME_TYPE: Outcome, ALERT_TYPE: Alert}
+EventData = Hint | Outcome | Alert | Finding | Mark
+_Data = TypeVar("_Data", Hint, Outcome, Alert, Finding, Mark)
+_TYPES: Final[dict[str, type[EventData]]] = {
+    HINT_TYPE: Hint,
+    OUTCOME_TYPE: Outcome,
+    ALERT_TYPE: Alert,
+    FINDING_TYPE: Finding,
+    MARK_TYPE: Mark,
+}
 _NAMES: Final = {kind: name for name, kind in _TYPES.items()}
 
 
-def to_event(data: Hint | Outcome | Alert, *, source: str, time_ns: int, event_id: str = "") -> dict[str, Any]:
+def to_event(data: EventData, *, source: str, time_ns: int, event_id: str = "") -> dict[str, Any]:
     """Return the CloudEvent that carries `data`, as a JSON object.
 
     Args:
@@ -168,7 +180,7 @@ def to_event(data: Hint | Outcome | Alert, *, source: str, time_ns: int, event_i
         "id": event_id or str(uuid.uuid4()),
         "source": source,
         "type": _NAMES[type(data)],
-        "subject": data.fingerprint if isinstance(data, Alert) else data.hint_id,
+        "subject": _subject(data),
         "time": rfc3339(time_ns),
         "datacontenttype": "application/json",
         "data": asdict(data),
@@ -235,6 +247,16 @@ def alert_from(event: dict[str, Any]) -> Alert:
     return _data(event, Alert)
 
 
+def finding_from(event: dict[str, Any]) -> Finding:
+    """The finding an event carries. Raises EventError where it carries none."""
+    return _data(event, Finding)
+
+
+def mark_from(event: dict[str, Any]) -> Mark:
+    """The mark an event carries. Raises EventError where it carries none."""
+    return _data(event, Mark)
+
+
 def rfc3339(time_ns: int) -> str:
     """A Unix time in nanoseconds as RFC 3339, UTC, with microseconds."""
     seconds, rest_ns = divmod(time_ns, NANOSECONDS)
@@ -251,34 +273,99 @@ def _data(event: dict[str, Any], kind: type[_Data]) -> _Data:
         raise EventError(f"event {event['id']} has no data object; it is refused")
     known = {item.name for item in fields(kind)}
     try:
-        data = kind(**{name: _typed(name, value) for name, value in values.items() if name in known})
+        data = kind(
+            **{name: _READERS[kind].get(name, _unchanged)(value) for name, value in values.items() if name in known}
+        )
         _check(data)
     except (TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
     return data
 
 
-def _typed(name: str, value: Any) -> Any:
-    if name == "mode":
-        return HintMode(value)
-    if name == "state":
-        return OutcomeState(value)
-    if name == "evidence":
-        return tuple(Evidence(**item) for item in value)
-    if name in ("expected_interval", "measured_interval") and value is not None:
-        low, high = value
-        return (float(low), float(high))
+def _subject(data: EventData) -> str:
+    if isinstance(data, Alert):
+        return data.fingerprint
+    return data.finding_id if isinstance(data, Finding | Mark) else data.hint_id
+
+
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _check(data: Hint | Outcome | Alert) -> None:
+def _interval(value: Any) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    low, high = value
+    return float(low), float(high)
+
+
+def _number(value: Any) -> float | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError(f"{value!r} is not a number")
+    return None if value is None else float(value)
+
+
+def _times(value: Any) -> tuple[float | None, float | None, float | None] | None:
+    if value is None:
+        return None
+    early, median, late = value
+    return _number(early), _number(median), _number(late)
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = tuple((name, text) for name, text in value)
+    if not all(isinstance(text, str) for pair in pairs for text in pair):
+        raise TypeError(f"labels are {value!r}, not pairs of texts")
+    return pairs
+
+
+def _fact(value: Any) -> FindingEvidence:
+    known = {item.name for item in fields(FindingEvidence)}
+    given = {name: one for name, one in value.items() if name in known}
+    given["labels"] = _pairs(given.get("labels", ()))
+    for name in ("value", "reference"):
+        given[name] = _number(given.get(name))
+    fact = FindingEvidence(**given)
+    _check(fact)
+    return fact
+
+
+_READERS: Final[Mapping[type[EventData], Mapping[str, Callable[[Any], Any]]]] = {
+    Hint: {
+        "mode": HintMode,
+        "evidence": lambda value: tuple(Evidence(**item) for item in value),
+        "expected_interval": _interval,
+    },
+    Outcome: {"state": OutcomeState, "measured_interval": _interval},
+    Alert: {},
+    Finding: {
+        "cause": Cause,
+        "state": FindingState,
+        "severity": Severity,
+        "scope": Scope,
+        "labels": _pairs,
+        "value": _number,
+        "limit": _number,
+        "probability": _number,
+        "seconds_to_limit": _times,
+        "held": bool,
+        "evidence": lambda value: tuple(map(_fact, value)),
+    },
+    Mark: {"verdict": Verdict},
+}
+"""Functions that read the fields that JSON has no type for."""
+
+
+def _check(data: EventData | FindingEvidence) -> None:
     for item in fields(data):
         value = getattr(data, item.name)
         if item.type in ("str", str) and not isinstance(value, str):
             raise TypeError(f"{item.name} is {value!r}, not a text")
         if item.type in ("int", int) and (not isinstance(value, int) or isinstance(value, bool)):
             raise TypeError(f"{item.name} is {value!r}, not an integer")
-        if item.name in ("labels", "annotations") and not (
-            isinstance(value, dict) and all(isinstance(text, str) for pair in value.items() for text in pair)
+        if (
+            isinstance(data, Alert)
+            and item.name in ("labels", "annotations")
+            and not (isinstance(value, dict) and all(isinstance(text, str) for pair in value.items() for text in pair))
         ):
             raise TypeError(f"{item.name} is not an object of texts")

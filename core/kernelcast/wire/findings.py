@@ -125,3 +125,8 @@ class Mark:
     by: str = ""
     note: str = ""
     time_ns: int = 0
+
+
+def mark_key(finding_id: str) -> str:
+    """Key of a mark's message; that of a finding's message is the finding's id, so neither replaces the other."""
+    return f"mark|{finding_id}"

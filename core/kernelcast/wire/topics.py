@@ -70,6 +70,15 @@ OUTCOMES = Topic("kernelcast.outcomes", "hint id", _EVENT, "delete", "what becam
 ALERTS = Topic(
     "kernelcast.alerts", "alert fingerprint", _EVENT, "compact,delete", "alerts as Alertmanager sent them", 7 * DAY_MS
 )
+FINDINGS = Topic(
+    "kernelcast.findings",
+    "finding id, for a mark: mark| and the finding id",
+    _EVENT,
+    "compact,delete",
+    "findings of the predictor, and the answers of people",
+    # A mark counts for 30 days; a finding that lasts is written again every day.
+    35 * DAY_MS,
+)
 BASELINES = Topic(
     "kernelcast.baselines", "kernel + configuration + device model", _EVENT, "compact", "baselines, from all nodes"
 )
@@ -99,6 +108,6 @@ DEADLETTER = Topic(
     extra=MappingProxyType({"max.message.bytes": str(8 * 1024 * 1024)}),
 )
 
-TOPICS: Final = (DEVICE, KERNELS, FORECASTS, HINTS, OUTCOMES, ALERTS, BASELINES, STATE, DEADLETTER)
+TOPICS: Final = (DEVICE, KERNELS, FORECASTS, HINTS, OUTCOMES, ALERTS, FINDINGS, BASELINES, STATE, DEADLETTER)
 METRIC_TOPICS: Final = (DEVICE, KERNELS, FORECASTS)
 EVENT_TOPICS: Final = (HINTS, OUTCOMES, ALERTS)

@@ -1,11 +1,15 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.wire.findings import FINDING, MARK
 
 from kernelcast.wire import events
 from kernelcast.wire.errors import EventError
+from kernelcast.wire.findings import Verdict
+from kernelcast.wire.known_findings import KnownFindings
 
 HINT = events.Hint(
     "h1", "train", "block_size", "128", 2_000_000_000_000_000_000, "48", "H200", "v1",
@@ -76,3 +80,51 @@ def test_random_bytes_are_refused_and_never_crash(body: bytes) -> None:
 
 def test_the_newest_hint_for_a_tunable_replaces_the_older_ones() -> None:
     assert HINT.key == "train|block_size|H200"
+
+
+def test_findings_and_marks_survive_kafka() -> None:
+    for data, read in ((FINDING, events.finding_from), (MARK, events.mark_from)):
+        body = events.encode_event(events.to_event(data, source="/kernelcast/test", time_ns=1))
+        event = events.decode_event(body)
+        assert read(event) == data
+        assert event["subject"] == "f1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cause": "gremlins"},
+        {"state": "kept"},
+        {"labels": [["gpu", 3]]},
+        {"labels": [["gpu"]]},
+        {"value": "hot"},
+        {"limit": True},
+        {"seconds_to_limit": [1.0, 2.0]},
+        {"evidence": [{"value": 1.0}]},
+        {"evidence": [{"metric": "m", "value": "x"}]},
+        {"series": 1.5},
+    ],
+)
+def test_a_finding_with_a_field_of_the_wrong_type_is_refused(change: dict[str, object]) -> None:
+    event = json.loads(events.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
+    event["data"] = {**event["data"], **change}
+    with pytest.raises(EventError, match="unusable data"):
+        events.finding_from(event)
+
+
+def test_a_newer_fact_behind_a_finding_may_have_more_fields() -> None:
+    event = json.loads(events.encode_event(events.to_event(FINDING, source="/s", time_ns=1)))
+    event["data"]["evidence"][0]["added later"] = 1
+    assert events.finding_from(event) == FINDING
+
+
+def test_the_newest_state_and_the_newest_mark_are_kept_whatever_the_order() -> None:
+    known = KnownFindings()
+    newer = replace(FINDING, updated_ns=FINDING.updated_ns + 1, held=False)
+    repaired = replace(MARK, verdict=Verdict.REPAIRED, time_ns=MARK.time_ns + 1)
+    for one in (newer, FINDING, repaired, MARK, ALERT):
+        known.add(events.encode_event(events.to_event(one, source="/s", time_ns=1)))
+    known.add(b"{}")
+    assert known.findings == {"f1": newer}
+    assert known.marks == {"f1": repaired}
+    assert known.unusable == 1

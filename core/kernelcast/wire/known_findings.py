@@ -1,0 +1,42 @@
+"""Contents of the topic of findings: the newest state of each finding, and the newest answer to it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import FINDING_TYPE, MARK_TYPE, decode_event, finding_from, mark_from
+from kernelcast.wire.findings import Finding, Mark
+
+
+@dataclass(slots=True)
+class KnownFindings:
+    """Findings and marks as read so far; messages may come in any order.
+
+    Attributes:
+        findings: The newest state of each finding, by its id.
+        marks: The newest mark of each finding, by the finding's id.
+        unusable: Number of messages that hold neither.
+    """
+
+    findings: dict[str, Finding] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
+    unusable: int = 0
+
+    def add(self, body: bytes) -> None:
+        """Keep what a message's value holds, unless something newer is known; another type of event is ignored."""
+        try:
+            self._keep(decode_event(body))
+        except EventError:
+            self.unusable += 1
+
+    def _keep(self, event: dict[str, Any]) -> None:
+        if event["type"] == FINDING_TYPE:
+            finding = finding_from(event)
+            before = self.findings.get(finding.finding_id)
+            if before is None or before.updated_ns <= finding.updated_ns:
+                self.findings[finding.finding_id] = finding
+        elif event["type"] == MARK_TYPE:
+            mark = mark_from(event)
+            last = self.marks.get(mark.finding_id)
+            if last is None or last.time_ns <= mark.time_ns:
+                self.marks[mark.finding_id] = mark
