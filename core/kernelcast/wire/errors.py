@@ -16,6 +16,7 @@
     │   ├── FrameError          a probe's frame
     │   └── EventError          a CloudEvent
     ├── RequestError            an HTTP request that asks for what cannot be: answered with 400
+    ├── PrometheusError         Prometheus is unreachable, or refused a query
     ├── TunableError            a tunable registered wrongly, in the program's own process
     └── WindowError             too few or unusable observations for a model
 """
@@ -92,6 +93,18 @@ class EventError(WireError):
 
 class RequestError(KernelcastError):
     """An HTTP request with a parameter or header that cannot be; the answer is 400 and this message."""
+
+
+class PrometheusError(KernelcastError):
+    """Prometheus cannot be reached, refused a query, or answered something else.
+
+    Attributes:
+        status: Status of its HTTP answer; 0 where there was none.
+    """
+
+    def __init__(self, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class TunableError(KernelcastError):

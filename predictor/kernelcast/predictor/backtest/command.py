@@ -1,6 +1,8 @@
 """`kernelcast backtest FILE... --output FILE`."""
 
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +14,27 @@ from kernelcast.predictor.backtest.durations import Duration, parse_duration
 from kernelcast.predictor.backtest.engine import Run, column_names
 from kernelcast.predictor.backtest.grid import GridOptions
 from kernelcast.predictor.backtest.output import write
+from kernelcast.predictor.backtest.recording import RangeOptions, read_range
 from kernelcast.predictor.backtest.run import RunOptions
-from kernelcast.predictor.backtest.table import read
+from kernelcast.predictor.backtest.table import Table, read
 from kernelcast.runtime.command import command
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
 from kernelcast.wire.errors import ConfigurationError
 
 Files = Annotated[
-    list[Path],
+    list[Path] | None,
     typer.Argument(metavar="FILE...", help="CSV: timestamp, value and any label columns.", exists=True, dir_okay=False),
 ]
+PrometheusUrl = Annotated[
+    str | None,
+    typer.Option("--prometheus", metavar="URL", help="Read a range of this Prometheus instead of files."),
+]
+Query = Annotated[str | None, typer.Option("--query", metavar="EXPR", help="PromQL expression of the range.")]
+Start = Annotated[
+    str | None, typer.Option("--start", metavar="TIME", help="First time of the range, such as 2026-11-01T00:00:00Z.")
+]
+End = Annotated[str | None, typer.Option("--end", metavar="TIME", help="Last time of the range; default: now.")]
+Step = Annotated[str | None, typer.Option("--step", metavar="TIME", help="Distance of the range's times: 60s.")]
 Output = Annotated[Path, typer.Option("--output", metavar="FILE", help="Where to write; replaced as a whole.")]
 Ahead = Annotated[
     str, typer.Option("--ahead", metavar="TIME", help="How long before its row a forecast is made: 5m, or 3 intervals.")
@@ -62,9 +75,14 @@ Report = Annotated[bool, typer.Option("--report", help="Print scores, with naive
 
 @command
 def backtest(  # noqa: PLR0913  typer makes an option of each
-    files: Files,
+    files: Files = None,
     *,
     output: Output,
+    prometheus: PrometheusUrl = None,
+    query: Query = None,
+    start: Start = None,
+    end: End = None,
+    step: Step = None,
     ahead: Ahead = "1",
     horizon: Horizon = None,
     interval: IntervalOption = None,
@@ -78,11 +96,12 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     report: Report = False,
 ) -> None:
     """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
-    grid = GridOptions(_duration("--interval", interval), _duration("--season", season))
+    recording = RangeOptions(prometheus, query, start, end, step)
+    grid = GridOptions(_duration("--interval", interval or _step(recording)), _duration("--season", season))
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
     options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
-    table = read(files)
+    table = _read(files or [], recording)
     breaches = BreachOptions(
         threshold,
         below or _meaning(metric).below,
@@ -96,6 +115,25 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     write(output, table, column_names(options), results, futures)
     for line in run.scores.lines() if report else ():
         typer.echo(line)
+
+
+def _read(files: Sequence[Path], recording: RangeOptions) -> Table:
+    """The input: files, or a range of a Prometheus.
+
+    Raises:
+        ConfigurationError: Both or neither are given, or one cannot be read.
+        PrometheusError: Prometheus is unreachable or refused the query.
+    """
+    if files and recording.given:
+        raise ConfigurationError(f"{files[0]} and {recording.given[0]} are both given; choose files or a Prometheus")
+    if not files and not recording.given:
+        raise ConfigurationError("there is no input; give files, or --prometheus URL --query EXPR --start TIME")
+    return read(files) if files else read_range(recording, now_seconds=time.time())
+
+
+def _step(recording: RangeOptions) -> str | None:
+    """The interval of a range: its step, also where most of its values are absent."""
+    return f"{recording.step_seconds:g}s" if recording.given else None
 
 
 def _meaning(metric: str | None) -> Meaning:

@@ -1,0 +1,283 @@
+"""Client of Prometheus' HTTP API: the past of series, page by page.
+
+Only expressions whose value at a moment rests on samples up to that moment are accepted. A backtest that reads the
+future would score itself too well.
+
+API: https://prometheus.io/docs/prometheus/latest/querying/api/
+"""
+
+import base64
+import http.client
+import re
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import orjson
+
+from kernelcast.predictor.arrays import Floats
+from kernelcast.wire.errors import ConfigurationError, PrometheusError
+
+MAX_POINTS: Final = 11_000
+"""Points of one series that Prometheus returns in one answer."""
+MAX_TOTAL_POINTS: Final = 5_000_000
+"""Points of one series in all pages of one request."""
+MAX_ANSWER_BYTES: Final = 1 << 29
+TIMEOUT_SECONDS: Final = 60.0
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Sorted pairs of name and value; the metric's name is the label `__name__`."""
+
+_QUOTED: Final = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|`[^`]*`|#[^\n]*')
+_FUTURE: Final = re.compile(r"@|\boffset[\s(]*-", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeSeries:
+    """Values of one series in a range.
+
+    Attributes:
+        labels: Its labels.
+        seconds: float64, shape (k,), Unix times, ascending; moments without a value are absent.
+        values: float64, shape (k,); may be infinite or NaN, as Prometheus has them.
+    """
+
+    labels: Labels
+    seconds: Floats
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Moments `start`, `start + step`, … up to `end`.
+
+    Attributes:
+        start_seconds: The first moment, Unix time.
+        end_seconds: The last moment, at most.
+        step_seconds: Distance of the moments.
+    """
+
+    start_seconds: float
+    end_seconds: float
+    step_seconds: float
+
+    def __post_init__(self) -> None:
+        """Check the limits.
+
+        Raises:
+            ConfigurationError: The range is empty, its step is not above 0, or it has too many moments.
+        """
+        if not self.step_seconds >= 0.001:
+            raise ConfigurationError(f"the step is {self.step_seconds:g} s; the minimum is 0.001 s; raise it")
+        if not self.end_seconds >= self.start_seconds:
+            raise ConfigurationError(
+                f"the end {self.end_seconds:.15g} lies before the start {self.start_seconds:.15g}; exchange them"
+            )
+        if self.points > MAX_TOTAL_POINTS:
+            raise ConfigurationError(
+                f"the range has {self.points} steps of {self.step_seconds:g} s; the limit is {MAX_TOTAL_POINTS}; "
+                "choose a longer step or a shorter range"
+            )
+
+    @property
+    def points(self) -> int:
+        """Number of moments."""
+        return (self._milliseconds(self.end_seconds) - self._milliseconds(self.start_seconds)) // self._milliseconds(
+            self.step_seconds
+        ) + 1
+
+    def pages(self, points: int) -> Iterator["TimeRange"]:
+        """Consecutive parts of at most `points` moments, on the same grid."""
+        for begin in range(0, self.points, points):
+            last = min(begin + points, self.points) - 1
+            yield TimeRange(self._moment(begin), self._moment(last), self.step_seconds)
+
+    def _moment(self, number: int) -> float:
+        return (self._milliseconds(self.start_seconds) + number * self._milliseconds(self.step_seconds)) / 1000.0
+
+    @staticmethod
+    def _milliseconds(seconds: float) -> int:
+        """Prometheus counts in milliseconds; so pages meet exactly."""
+        return round(seconds * 1000.0)
+
+
+class PrometheusClient:
+    """Reads ranges and label sets from one Prometheus, or a server with its API; keeps no state between calls."""
+
+    def __init__(
+        self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, points_per_page: int = MAX_POINTS
+    ) -> None:
+        """Prepare requests; nothing is sent yet.
+
+        Args:
+            url: Such as `http://prometheus:9090` or `https://user:password@host/prometheus`.
+            timeout_seconds: How long one answer may take.
+            points_per_page: Points of one series in one answer; lower it for many series, to bound the memory.
+
+        Raises:
+            ConfigurationError: The URL is none.
+        """
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigurationError(f"the address of Prometheus is {url!r}; write it as http://HOST:PORT")
+        host = parts.netloc.rpartition("@")[2]
+        self.address = urllib.parse.urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._headers = {"Accept": "application/json", "User-Agent": "kernelcast"} | _authorization(parts)
+        self._timeout_seconds = timeout_seconds
+        self._points_per_page = min(points_per_page, MAX_POINTS)
+
+    def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
+        """Yield the range in parts, the oldest first; each part has the series that have values in it.
+
+        Args:
+            query: A PromQL expression that gives an instant vector or a number.
+            time: The moments at which it is evaluated.
+
+        Raises:
+            ConfigurationError: The expression may read the future.
+            PrometheusError: Prometheus is unreachable or refused the query.
+        """
+        refuse_future(query)
+        for page in time.pages(self._points_per_page):
+            data = self._ask(
+                "query_range",
+                {
+                    "query": query,
+                    "start": f"{page.start_seconds:.3f}",
+                    "end": f"{page.end_seconds:.3f}",
+                    "step": f"{page.step_seconds:.3f}",
+                },
+            )
+            yield [_series(found) for found in _member(data, "result", list, self.address)]
+
+    def query_range(self, query: str, time: TimeRange) -> list[RangeSeries]:
+        """All series of a range, sorted by their labels; an empty list where nothing has a value.
+
+        Raises:
+            ConfigurationError: The expression may read the future.
+            PrometheusError: Prometheus is unreachable or refused the query.
+        """
+        parts: dict[Labels, list[RangeSeries]] = {}
+        for page in self.pages(query, time):
+            for one in page:
+                parts.setdefault(one.labels, []).append(one)
+        return [
+            RangeSeries(
+                labels,
+                np.concatenate([part.seconds for part in found]),
+                np.concatenate([part.values for part in found]),
+            )
+            for labels, found in sorted(parts.items())
+        ]
+
+    def series(self, matchers: Sequence[str], *, start_seconds: float, end_seconds: float) -> list[Labels]:
+        """Label sets of the series that had samples in a range.
+
+        Args:
+            matchers: Selectors, such as `DCGM_FI_DEV_GPU_TEMP{gpu="0"}`; a series matches one of them.
+            start_seconds: Unix time.
+            end_seconds: Unix time.
+
+        Raises:
+            PrometheusError: Prometheus is unreachable or refused the query.
+        """
+        fields = {"match[]": list(matchers), "start": f"{start_seconds:.3f}", "end": f"{end_seconds:.3f}"}
+        found = self._ask("series", fields)
+        if not isinstance(found, list):
+            raise PrometheusError(f"{self.address} answered without a list of series; is it the API of a Prometheus?")
+        return sorted(_labels(one) for one in found)
+
+    def _ask(self, path: str, fields: Mapping[str, str | Sequence[str]]) -> Any:
+        """The `data` of an answer."""
+        body = urllib.parse.urlencode(fields, doseq=True).encode()
+        request = urllib.request.Request(f"{self.address}/api/v1/{path}", data=body, headers=self._headers)  # noqa: S310  the constructor checked the scheme
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout_seconds) as answer:  # noqa: S310
+                text = answer.read(MAX_ANSWER_BYTES + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refused(error.code, error.read(65_536)) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        if len(text) > MAX_ANSWER_BYTES:
+            raise PrometheusError(
+                f"the answer of {self.address} has more than {MAX_ANSWER_BYTES} bytes, the limit; select fewer series"
+            )
+        document = _document(text)
+        if document.get("status") != "success":
+            raise PrometheusError(f"{self.address} is not the API of a Prometheus: it answered {text[:80]!r}")
+        return document.get("data")
+
+    def _refused(self, code: int, text: bytes) -> PrometheusError:
+        reason = _document(text).get("error") or text.decode("utf-8", "replace").strip()[:200] or "no reason was given"
+        return PrometheusError(f"{self.address} refused the query with status {code}: {reason}", status=code)
+
+    def _unreachable(self, error: Exception) -> PrometheusError:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(reason, TimeoutError):
+            return PrometheusError(
+                f"{self.address} did not answer within {self._timeout_seconds:g} s; choose a shorter range, a longer "
+                "step or fewer series"
+            )
+        if isinstance(reason, ssl.SSLError):
+            return PrometheusError(f"{self.address} offers no TLS that we can verify: {reason}; check its certificate")
+        return PrometheusError(f"{self.address} cannot be reached: {reason}; check address, port and network")
+
+
+def refuse_future(query: str) -> None:
+    """Refuse expressions whose value at a moment may rest on later samples.
+
+    Raises:
+        ConfigurationError: The expression has `@` or a negative `offset`.
+    """
+    found = _FUTURE.search(_QUOTED.sub('""', query))
+    if found is not None:
+        modifier = "@" if found[0] == "@" else "a negative offset"
+        raise ConfigurationError(
+            f"the query {query!r} has {modifier}, which can read samples later than the moment that is judged; "
+            "remove it"
+        )
+
+
+def _authorization(parts: urllib.parse.SplitResult) -> dict[str, str]:
+    if parts.username is None:
+        return {}
+    user, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+    return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+def _document(text: bytes) -> dict[str, Any]:
+    """A JSON object; an empty one where the text is none."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _member(data: Any, name: str, kind: type, address: str) -> Any:
+    found = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(found, kind):
+        raise PrometheusError(f"{address} answered without {name}; is it the API of a Prometheus?")
+    return found
+
+
+def _series(found: Any) -> RangeSeries:
+    points = found.get("values") or []
+    if "histograms" in found and not points:
+        raise PrometheusError(
+            f"the query returns native histograms ({dict(_labels(found['metric']))}); "
+            "use histogram_quantile or another function that gives numbers"
+        )
+    seconds = np.array([float(time) for time, _ in points], np.float64)
+    values = np.array([float(value) for _, value in points], np.float64)
+    return RangeSeries(_labels(found["metric"]), seconds, values)
+
+
+def _labels(found: Mapping[str, str]) -> Labels:
+    return tuple(sorted(found.items()))

@@ -1,0 +1,203 @@
+"""The client of Prometheus' range queries, against a local HTTP double."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+from tests.support.ports import free_ports
+
+from kernelcast.predictor.prometheus import PrometheusClient, TimeRange, refuse_future
+from kernelcast.wire.errors import ConfigurationError, PrometheusError
+
+START = 1_700_000_000.0
+Fields = dict[str, list[str]]
+Answer = tuple[int, bytes]
+
+
+def success(data: Any) -> Answer:
+    return 200, json.dumps({"status": "success", "data": data}).encode()
+
+
+def refused(code: int, reason: str) -> Answer:
+    return code, json.dumps({"status": "error", "errorType": "bad_data", "error": reason}).encode()
+
+
+@contextmanager
+def double(respond: Callable[[str, Fields], Answer], headers: list[Mapping[str, str]] | None = None) -> Iterator[str]:
+    """A server that calls `respond` with path and form of each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
+            if headers is not None:
+                headers.append(dict(self.headers))
+            code, body = respond(self.path, form)
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = Thread(target=http.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_address[1]}"
+        http.shutdown()
+        thread.join(5)
+
+
+def clock(_path: str, form: Fields) -> Answer:
+    """Like Prometheus' `time()` for two series, of which the second has values in the first 100 seconds alone."""
+    start, end, step = (float(form[name][0]) for name in ("start", "end", "step"))
+    moments = [start + step * number for number in range(int((end - start) / step + 1e-9) + 1)]
+    if len(moments) > 11_000:
+        return refused(400, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query")
+    early = [moment for moment in moments if moment < START + 100]
+    kinds = [("always", moments), ("early", early)]
+    return success(
+        {
+            "resultType": "matrix",
+            "result": [
+                {"metric": {"job": job}, "values": [[moment, str(moment)] for moment in found]}
+                for job, found in kinds
+                if found
+            ],
+        }
+    )
+
+
+def test_a_long_range_is_read_in_pages_that_prometheus_accepts() -> None:
+    requests: list[Fields] = []
+
+    def counted(path: str, form: Fields) -> Answer:
+        requests.append(form)
+        return clock(path, form)
+
+    with double(counted) as url:
+        always, early = PrometheusClient(url).query_range("x", TimeRange(START, START + 30_000, 1.0))
+
+    assert len(requests) == 3
+    assert always.labels == (("job", "always"),)
+    assert np.array_equal(always.seconds, START + np.arange(30_001))
+    assert np.array_equal(always.values, always.seconds)
+    assert np.array_equal(early.seconds, START + np.arange(100))
+
+
+@pytest.mark.parametrize("step", [0.1, 1 / 3, 7.0])
+def test_pages_meet_without_a_gap_or_a_repetition(step: float) -> None:
+    whole = TimeRange(START, START + 1000.0, step)
+    moments = [
+        page.start_seconds + round(step, 3) * number for page in whole.pages(17) for number in range(page.points)
+    ]
+
+    assert len(moments) == whole.points
+    assert np.allclose(np.diff(moments), round(step, 3), atol=1e-6)
+    assert whole.end_seconds - step < moments[-1] <= whole.end_seconds + 1e-6
+
+
+def test_values_that_are_no_finite_numbers_are_kept() -> None:
+    values = [[START, "NaN"], [START + 1, "+Inf"], [START + 2, "-Inf"], [START + 3, "1e-7"]]
+    with double(lambda *_: success({"resultType": "matrix", "result": [{"metric": {}, "values": values}]})) as url:
+        (one,) = PrometheusClient(url).query_range("x", TimeRange(START, START + 3, 1.0))
+
+    assert np.array_equal(one.values, [np.nan, np.inf, -np.inf, 1e-7], equal_nan=True)
+
+
+def test_nothing_found_is_an_empty_list() -> None:
+    with double(lambda *_: success({"resultType": "matrix", "result": []})) as url:
+        assert PrometheusClient(url).query_range("absent", TimeRange(START, START, 1.0)) == []
+
+
+def test_label_sets_of_series_are_read_for_several_matchers() -> None:
+    seen: list[tuple[str, Fields]] = []
+
+    def respond(path: str, form: Fields) -> Answer:
+        seen.append((path, form))
+        return success([{"__name__": "up", "job": "b"}, {"__name__": "up", "job": "a"}])
+
+    with double(respond) as url:
+        found = PrometheusClient(f"{url}/prometheus/").series(["up", "down"], start_seconds=1, end_seconds=2)
+
+    assert found == [(("__name__", "up"), ("job", "a")), (("__name__", "up"), ("job", "b"))]
+    assert seen == [("/prometheus/api/v1/series", {"match[]": ["up", "down"], "start": ["1.000"], "end": ["2.000"]})]
+
+
+def test_user_and_password_of_the_address_are_sent_and_never_shown() -> None:
+    headers: list[Mapping[str, str]] = []
+    with double(lambda *_: refused(401, "unknown user"), headers) as url:
+        client = PrometheusClient(url.replace("//", "//ann:s%40fe@"))
+        with pytest.raises(PrometheusError, match="status 401: unknown user") as error:
+            client.query_range("x", TimeRange(START, START, 1.0))
+
+    assert headers[0]["Authorization"] == "Basic YW5uOnNAZmU="
+    assert "s@fe" not in str(error.value)
+    assert "s%40fe" not in str(error.value)
+    assert error.value.status == 401
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (refused(400, "parse error: unclosed left parenthesis"), "status 400: parse error: unclosed left parenthesis"),
+        ((502, b"<html>bad gateway</html>"), "status 502: <html>bad gateway"),
+        ((500, b""), "status 500: no reason was given"),
+        ((200, b"<html>a page</html>"), "not the API of a Prometheus"),
+        (success({"resultType": "scalar"}), "answered without result"),
+        (
+            success({"result": [{"metric": {"a": "b"}, "histograms": [[1, {}]]}]}),
+            "native histograms .*histogram_quantile",
+        ),
+    ],
+)
+def test_a_refusal_says_why(answer: Answer, message: str) -> None:
+    with double(lambda *_: answer) as url, pytest.raises(PrometheusError, match=message):
+        PrometheusClient(url).query_range("x", TimeRange(START, START, 1.0))
+
+
+def test_an_address_without_a_server_is_named() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(PrometheusError, match=rf"http://127.0.0.1:{port} cannot be reached: .*refused; check address"):
+        PrometheusClient(f"http://127.0.0.1:{port}").query_range("x", TimeRange(START, START, 1.0))
+
+
+@pytest.mark.parametrize("url", ["prometheus:9090", "ftp://host", "http://", ""])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="write it as http://HOST:PORT"):
+        PrometheusClient(url)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["up @ end()", "up @ 1700000000", "rate(up[5m] offset -5m)", "up offset  - 1h", "up OFFSET -1h", "up offset (-5m)"],
+)
+def test_an_expression_that_may_read_the_future_is_refused(query: str) -> None:
+    with pytest.raises(ConfigurationError, match="later than the moment that is judged; remove it"):
+        refuse_future(query)
+
+
+@pytest.mark.parametrize(
+    "query", ["up offset 5m - 1", 'up{job="a@b"} - 5', "up{a='offset -5m'}", "up # @ offset -5m", "offset_total - 5"]
+)
+def test_an_expression_of_the_past_is_accepted(query: str) -> None:
+    refuse_future(query)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "message"),
+    [
+        (10.0, 0.0, 1.0, "the end 0 lies before the start 10"),
+        (0.0, 1.0, 0.0, "the minimum is 0.001 s"),
+        (0.0, 1e9, 1.0, "the limit is 5000000; choose a longer step"),
+    ],
+)
+def test_a_range_that_cannot_be_is_refused(start: float, end: float, step: float, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        TimeRange(start, end, step)
