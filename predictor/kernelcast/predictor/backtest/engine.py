@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import numpy as np
-
 from kernelcast.predictor.backtest.anomalies import anomaly_scores
 from kernelcast.predictor.backtest.breaches import NAMES as BREACH_NAMES
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
@@ -12,7 +10,6 @@ from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches, spre
 from kernelcast.predictor.backtest.output import Cell
 from kernelcast.predictor.backtest.report import Scores
 from kernelcast.predictor.backtest.run import (
-    SCORED_LEVELS,
     Future,
     RunOptions,
     forecasts,
@@ -21,8 +18,6 @@ from kernelcast.predictor.backtest.run import (
     quantile_columns,
 )
 from kernelcast.predictor.backtest.table import SeriesKey, Table
-from kernelcast.predictor.forecasting.combination import forecast
-from kernelcast.predictor.forecasting.rolling import lagged
 
 CAUSE: Final = "cause"
 ROWS_AT_ONCE: Final = 256
@@ -77,12 +72,14 @@ class Run:
         total, done = sum(batch.panel.rows for batch in self._batches), 0
         for batch in self._batches:
             anomalies, breaches = anomaly_scores(batch), breach_columns(batch, self._breaches)
-            for number, cells in spread(batch, anomalies | forecasts(batch, self._options) | breaches).items():
+            found = forecasts(batch, self._options, scored=self._scored)
+            for number, cells in spread(batch, anomalies | found.columns(self._options) | breaches).items():
                 rows[number] = {**cells, CAUSE: self._cause(cells)}
             self.scores.count(batch, anomalies["anomaly_onset"], breaches["alert"])
             after |= {future.series.key: future for future in futures(batch, self._options)}
             if self._scored:
-                self._score(batch)
+                centers = {"mean": found.center} | naive_forecasts(batch, self._options)
+                self.scores.add(batch, centers, found.scored_quantiles)
             done += batch.panel.rows
             self._progress(done, total)
         return rows, after
@@ -90,10 +87,3 @@ class Run:
     def _cause(self, cells: Mapping[str, float]) -> str:
         """The cause that is written into a row: of its alert, else none."""
         return str(self._breaches.meaning.cause) if cells["alert"] == 1 else ""
-
-    def _score(self, batch: Batch) -> None:
-        lead = self._options.ahead.intervals(batch.interval_seconds)
-        found = forecast(batch.panel, lead, SCORED_LEVELS, batch.seasons)
-        quantiles = np.stack([lagged(values, lead) for values in found.quantiles])
-        centers = {"mean": lagged(found.center, lead)} | naive_forecasts(batch, self._options)
-        self.scores.add(batch, centers, quantiles)

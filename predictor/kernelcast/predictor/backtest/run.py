@@ -1,8 +1,10 @@
 """The engine over recorded series: forecasts of each row, made `--ahead` earlier, and of the time after the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.durations import Duration
@@ -49,13 +51,43 @@ def quantile_columns(levels: Sequence[float]) -> list[str]:
     return [f"q{level:g}" for level in levels]
 
 
-def forecasts(batch: Batch, options: RunOptions) -> dict[str, Floats]:
-    """Columns `mean`, `lower`, `upper` and further quantiles, each of shape (n, t): for a row, made earlier."""
+@dataclass(frozen=True, slots=True)
+class RowForecasts:
+    """Forecasts of each row, made `--ahead` earlier.
+
+    Attributes:
+        center: float64, shape (n, t).
+        quantiles: float64, shape (n, t), by level.
+    """
+
+    center: Floats
+    quantiles: Mapping[float, Floats]
+
+    def columns(self, options: RunOptions) -> dict[str, Floats]:
+        """Columns `mean`, `lower`, `upper` and further quantiles, each of shape (n, t)."""
+        names = ("lower", "upper", *quantile_columns(options.levels))
+        levels = (LOWER, UPPER, *options.levels)
+        return {"mean": self.center} | {name: self.quantiles[level] for name, level in zip(names, levels, strict=True)}
+
+    @property
+    def scored_quantiles(self) -> Floats:
+        """Shape (levels, n, t), at `SCORED_LEVELS`."""
+        return np.stack([self.quantiles[level] for level in SCORED_LEVELS])
+
+
+def forecasts(batch: Batch, options: RunOptions, *, scored: bool = False) -> RowForecasts:
+    """Forecast each row once, at all levels that are written or scored.
+
+    Args:
+        batch: The series.
+        options: Lead, and the levels that are written.
+        scored: Whether `SCORED_LEVELS` are wanted as well.
+    """
     lead = options.ahead.intervals(batch.interval_seconds)
-    found = forecast(batch.panel, lead, (LOWER, UPPER, *options.levels), batch.seasons)
-    columns = {"mean": lagged(found.center, lead)}
-    names = ("lower", "upper", *quantile_columns(options.levels))
-    return columns | {name: lagged(values, lead) for name, values in zip(names, found.quantiles, strict=True)}
+    levels = sorted({LOWER, UPPER, *options.levels, *(SCORED_LEVELS if scored else ())})
+    found = forecast(batch.panel, lead, levels, batch.seasons)
+    quantiles = {level: lagged(values, lead) for level, values in zip(levels, found.quantiles, strict=True)}
+    return RowForecasts(lagged(found.center, lead), quantiles)
 
 
 def futures(batch: Batch, options: RunOptions) -> list[Future]:

@@ -13,7 +13,7 @@ from kernelcast.predictor.backtest.durations import parse_duration
 from kernelcast.predictor.backtest.grid import inferred_interval
 from kernelcast.predictor.backtest.output import time_text
 from kernelcast.predictor.backtest.table import unix_seconds
-from kernelcast.predictor.forecasting.combination import forecast
+from kernelcast.predictor.forecasting.combination import LeadForecast, forecast
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_path, own_leads
 from kernelcast.wire.errors import ConfigurationError
@@ -220,6 +220,25 @@ def test_the_report_scores_forecasts_beside_naive_ones(tmp_path: Path, capsys: p
     skill = float(text.split("skill")[1].split()[0])
     assert 0.2 < skill < 0.35  # of a mean against the last value, for white noise: 1 - 1/sqrt(2)
     assert "coverage of 95% bounds 0.9" in text
+
+
+def test_the_report_changes_no_row_and_costs_no_second_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "in.csv", lines(200))
+    alone = backtest(tmp_path, path, "--quantiles", "0.9,0.3")
+    levels: list[Sequence[float]] = []
+
+    def counted(panel: Panel, lead: int, wanted: Sequence[float], seasons: Sequence[int]) -> LeadForecast:
+        levels.append(wanted)
+        return forecast(panel, lead, wanted, seasons)
+
+    for module in ("run", "engine"):
+        monkeypatch.setattr(f"kernelcast.predictor.backtest.{module}.forecast", counted, raising=False)
+    reported = backtest(tmp_path, path, "--quantiles", "0.9,0.3", "--report")
+
+    assert reported == alone
+    assert levels == [[0.025, 0.1, 0.25, 0.3, 0.5, 0.75, 0.9, 0.975]]
 
 
 @pytest.mark.parametrize(
