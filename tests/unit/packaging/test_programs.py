@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +36,31 @@ def imported() -> list[tuple[str, str, str]]:
     return sorted(found)
 
 
+def exists(module: str, name: str) -> bool:
+    """Whether a module can be imported and has the name, as an attribute or as a module of its package."""
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError:
+        return False
+    is_package = hasattr(found, "__path__")
+    return not name or hasattr(found, name) or (is_package and find_spec(f"{module}.{name}") is not None)
+
+
 @pytest.mark.parametrize(("_path", "module", "name"), imported())
 def test_every_name_that_a_program_in_a_string_imports_exists(_path: str, module: str, name: str) -> None:
-    found = import_module(module)
-    if name and not hasattr(found, name):
-        import_module(f"{module}.{name}")
+    assert exists(module, name), f"{module} has neither a name nor a module {name}"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "expected"),
+    [
+        ("kernelcast.wire.errors", "KernelcastError", True),
+        ("kernelcast.wire", "errors", True),
+        ("kernelcast.wire.errors", "", True),
+        ("kernelcast.wire.errors", "MissingError", False),
+        ("kernelcast.wire.missing", "", False),
+        ("kernelcast.wire.missing", "MissingError", False),
+    ],
+)
+def test_a_missing_name_or_module_is_found(module: str, name: str, expected: bool) -> None:  # noqa: FBT001
+    assert exists(module, name) is expected
