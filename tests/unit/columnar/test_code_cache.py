@@ -51,6 +51,28 @@ try:
 except ValueError as error:
     print(error)
 """
+BEYOND = """
+import numpy as np
+from kernelcast.columnar.compiled import inlined, kernel
+
+@inlined
+def element(values, index):
+    return values[index]
+
+@kernel
+def of_kernel(values, index):
+    return element(values, index)
+"""
+READING = """
+import numpy as np
+from kernelcast.tiny import beyond
+values = np.arange(4)[:3]
+try:
+    print(beyond.of_kernel(values, 3))
+except IndexError as error:
+    print(error)
+print(sum(beyond.of_kernel.stats.cache_hits.values()))
+"""
 Package = Path
 
 
@@ -69,10 +91,15 @@ def set_constant(package: Package, value: int) -> None:
     (package / "deep" / "tables.py").write_text(TABLES.format(second=value))
 
 
-def run(package: Package, cache: str, program: str = PROGRAM) -> list[str]:
+def run(package: Package, cache: str, program: str = PROGRAM, **environ: str) -> list[str]:
     """The result of each kind of kernel, and whether its machine code came from the cache."""
     paths = [str(package.parents[1]), os.environ.get("PYTHONPATH", ""), *sys.path]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "NUMBA_CACHE_DIR": cache}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "NUMBA_CACHE_DIR": cache,
+        **environ,
+    }
     done = subprocess.run(
         [sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True, check=False
     )
@@ -118,3 +145,16 @@ def test_an_index_that_cannot_be_read_is_as_if_empty_and_is_replaced(
     assert file.load("key") is None  # type: ignore[no-untyped-call]
     file.save("key", b"machine code")  # type: ignore[no-untyped-call]
     assert file.load("key") == b"machine code"  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside the file", "in NUMBA_CACHE_DIR"])
+def test_machine_code_with_and_without_bounds_checks_is_never_confused(
+    package: Package, tmp_path: Path, *, beside: bool
+) -> None:
+    (package / "beyond.py").write_text(BEYOND)
+    cache = "" if beside else str(tmp_path / "cache")
+    unchecked, checked = {"NUMBA_BOUNDSCHECK": "0"}, {"NUMBA_BOUNDSCHECK": "1"}
+    assert run(package, cache, READING, **unchecked) == ["3", "0"]
+    assert run(package, cache, READING, **checked) == ["index is out of bounds", "0"]
+    assert run(package, cache, READING, **checked) == ["index is out of bounds", "1"]
+    assert run(package, cache, READING, **unchecked) == ["3", "1"]

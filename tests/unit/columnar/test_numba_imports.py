@@ -20,7 +20,8 @@ PRIVATE = {
         "numba.core",
         "numba.core.caching",
         "numba.core.runtime",
-        *("_cache", "_CacheLocator", "_defined_symbols", "_engine", "_load_index", "_locator_classes", "_nrt_python"),
+        *("_cache", "_CacheLocator", "_defined_symbols", "_engine", "_index_key", "_load_index"),
+        *("_locator_classes", "_nrt_python"),
     },
 }
 """Other parts that the project relies on, by module: what each update of numba has to be checked for."""

@@ -8,6 +8,8 @@ numba looks for changes in the function's own file only. Constants and functions
 the same, so the stamp here is a digest of the function's file and of all files of this distribution that it imports,
 and those import, as far as that goes. It holds no times: a copy of an installation takes the same machine code.
 
+The code that checks bounds (NUMBA_BOUNDSCHECK=1, for tests) is stored beside the code that does not, under another key.
+
 The stored code can only be run: there is no LLVM code to compile into other functions, and no listing of types. Reading
 it back starts no part of the compiler, which saves 45 MiB and half a second in each process.
 """
@@ -185,6 +187,11 @@ class _Cache(FunctionCache):
         """Keep a compilation, if there is anywhere to write."""
         with suppress(OSError):
             super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        """Return the key of a compilation in the index; numba's own key ignores whether the code checks bounds."""
+        key: tuple[Any, ...] = super()._index_key(sig, codegen)  # type: ignore[no-untyped-call]
+        return (*key, "bounds checked") if config.BOUNDSCHECK else key  # type: ignore[attr-defined]  # set at run time
 
     @property
     def is_writable(self) -> bool:
