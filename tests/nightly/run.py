@@ -1,11 +1,13 @@
-"""Runs what takes too long for each change: `python -m tests.nightly.run [--only STEP …] [--workers N]`.
+"""Runs the tests that take too long for each change: `python -m tests.nightly.run [--only WORD …] [--short]`.
 
-Every step is run, also after one that failed; the end lists each with its seconds, and one failure makes the exit
-code 1. Steps are separate commands, so each can be run alone; `--list` prints them.
+`steps` is the only list of them. Every step is run, also after one that failed; the end lists each with its seconds,
+and one failure makes the exit code 1. Steps are separate commands, so each can be run alone: `--list` prints them.
+`--short` runs each with few examples, to try a change of a step in minutes; it shows nothing else.
 """
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -19,6 +21,12 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = sys.executable
 CUPTI: Final = "tests/unit/probe/cupti"
 PROMETHEUS_3: Final = ("tests/service/formats/test_push.py", "tests/service/formats/test_native_histograms.py")
+BOUNDS_CHECKED: Final = {
+    "NUMBA_BOUNDSCHECK": "1",
+    "NUMBA_CACHE_DIR": str(REPOSITORY / ".cache" / "bounds-checked"),
+}
+"""numba raises IndexError for an index beyond an array. The machine code has a folder of its own, so that the night
+leaves none beside the sources. `columnar.compiled.intrinsics` are not checked: guard pages in the tests show theirs."""
 say = partial(print, flush=True)
 
 
@@ -28,41 +36,146 @@ class Step:
 
     Attributes:
         name: A short description.
+        finds: The kind of fault that it finds and that `make test` does not.
         command: The command line, run in the repository's root.
         environ: Variables that it needs besides ours.
     """
 
     name: str
+    finds: str
     command: Sequence[str]
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def steps(workers: int) -> list[Step]:
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Numbers of examples of the steps that draw them at random.
+
+    Attributes:
+        profile: hypothesis' profile for properties.
+        properties: Folders whose properties are tried.
+        compiled: Folders whose tests run with bounds checks.
+        inputs: Mutated messages.
+        checked_inputs: Mutated messages for the code that checks bounds, which is slower.
+        schedules: Fault schedules in memory.
+        real_schedules: Fault schedules with real processes.
+    """
+
+    profile: str
+    properties: Sequence[str]
+    compiled: Sequence[str]
+    inputs: int
+    checked_inputs: int
+    schedules: int
+    real_schedules: int
+
+
+WHOLE: Final = Sizes(
+    profile="nightly",
+    properties=("tests/unit", "tests/compatibility"),
+    compiled=("tests/unit/columnar", "tests/unit/bridge", "tests/unit/predictor", "tests/compatibility"),
+    inputs=1_000_000,
+    checked_inputs=200_000,
+    schedules=10_000,
+    real_schedules=20,
+)
+SHORT: Final = Sizes(
+    profile="fast",
+    properties=("tests/unit/wire",),
+    compiled=("tests/unit/columnar",),
+    inputs=20_000,
+    checked_inputs=20_000,
+    schedules=40,
+    real_schedules=1,
+)
+
+
+def steps(workers: int, sizes: Sizes = WHOLE) -> list[Step]:
     """All steps, the quickest findings first.
 
     Args:
         workers: Processes that a step may use.
+        sizes: Numbers of examples.
     """
-    pytest = (PYTHON, "-m", "pytest", "--quiet")
-    processes = str(workers)
-    parallel = ("--numprocesses", processes, "--dist", "loadfile")
+    return [*_package_steps(), *_test_steps(workers, sizes), *_random_steps(workers, sizes)]
+
+
+def _package_steps() -> list[Step]:
     return [
-        Step("dependencies without known vulnerabilities", (PYTHON, "-m", "tests.nightly.audit")),
-        Step("the wheel with all extras, installed and run", (PYTHON, "-m", "tests.nightly.install")),
-        Step("the decoder under sanitizers", (*pytest, f"{CUPTI}/test_cupti_sanitized.py"), {"CI": "true"}),
-        Step("Prometheus 3, built from its modules", (PYTHON, "-m", "tests.service.built")),
-        Step("what only Prometheus 3 shows", (*pytest, *PROMETHEUS_3), {"CI": "true", "KERNELCAST_REQUIRE_BUILT": "1"}),
         Step(
-            "all properties with a thousand examples",
-            (*pytest, *parallel, "--timeout", "3600", "--durations", "20", "tests/unit", "tests/compatibility"),
-            {"HYPOTHESIS_PROFILE": "nightly"},
+            "dependencies without known vulnerabilities",
+            "a locked dependency that has become unsafe",
+            (PYTHON, "-m", "tests.nightly.audit"),
         ),
-        Step("parsers under mutated messages", (PYTHON, "-m", "tests.fuzz.run", "--inputs", "1000000")),
+        Step(
+            "the wheel with all extras, installed and run",
+            "a file or a dependency that only the checkout has",
+            (PYTHON, "-m", "tests.nightly.install"),
+        ),
+    ]
+
+
+def _test_steps(workers: int, sizes: Sizes) -> list[Step]:
+    pytest = (PYTHON, "-m", "pytest", "--quiet")
+    parallel = ("--numprocesses", str(workers), "--dist", "loadfile")
+    return [
+        Step(
+            "the decoder under sanitizers",
+            "reads and writes beyond memory in the C code for CUPTI",
+            (*pytest, f"{CUPTI}/test_cupti_sanitized.py"),
+            {"CI": "true"},
+        ),
+        Step(
+            "Prometheus 3, built from its modules",
+            "a Prometheus 3 that no longer builds; the next step needs it",
+            (PYTHON, "-m", "tests.service.built"),
+        ),
+        Step(
+            "the formats that need Prometheus 3",
+            "differences from the Prometheus that users run now",
+            (*pytest, *PROMETHEUS_3),
+            {"CI": "true", "KERNELCAST_REQUIRE_BUILT": "1"},
+        ),
+        Step(
+            "compiled code with bounds checks",
+            "an index beyond an array, which compiled code otherwise follows in silence",
+            (*pytest, *parallel, "--timeout", "3600", *sizes.compiled),
+            BOUNDS_CHECKED,
+        ),
+        Step(
+            "properties with a thousand examples",
+            "rare inputs for which a property does not hold",
+            (*pytest, *parallel, "--timeout", "3600", "--durations", "20", *sizes.properties),
+            {"HYPOTHESIS_PROFILE": sizes.profile},
+        ),
+    ]
+
+
+def _random_steps(workers: int, sizes: Sizes) -> list[Step]:
+    fuzz = (PYTHON, "-m", "tests.fuzz.run")
+    faults = (PYTHON, "-m", "tests.faults.run")
+    return [
+        Step(
+            "parsers under mutated messages, with bounds checks",
+            "an index beyond an array for bytes that no producer sends",
+            (*fuzz, "--inputs", str(sizes.checked_inputs)),
+            BOUNDS_CHECKED,
+        ),
+        Step(
+            "parsers under mutated messages",
+            "a message that stops a parser, or changes the messages around it",
+            (*fuzz, "--inputs", str(sizes.inputs)),
+        ),
         Step(
             "random faults in memory",
-            (PYTHON, "-m", "tests.faults.run", "--schedules", "10000", "--processes", processes),
+            "an order of faults after which a total is wrong",
+            (*faults, "--schedules", str(sizes.schedules), "--processes", str(workers)),
         ),
-        Step("random faults with real processes", (PYTHON, "-m", "tests.faults.run", "--real", "20")),
+        Step(
+            "random faults with real processes",
+            "the same with a real Kafka, which is slower",
+            (*faults, "--real", str(sizes.real_schedules)),
+        ),
     ]
 
 
@@ -83,20 +196,25 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", nargs="*", default=[], metavar="WORD", help="steps whose name contains a word")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes of a step")
     parser.add_argument("--list", action="store_true", help="print the steps and run none")
+    parser.add_argument("--short", action="store_true", help="try each step with few examples")
     options = parser.parse_args(arguments)
-    chosen = [
-        step for step in steps(options.workers) if not options.only or any(word in step.name for word in options.only)
-    ]
+    all_steps = steps(options.workers, SHORT if options.short else WHOLE)
+    chosen = [step for step in all_steps if not options.only or any(word in step.name for word in options.only)]
     if options.list:
         for step in chosen:
-            say(f"{step.name}: {' '.join(step.command)}")
+            say(f"{step.name}: finds {step.finds}\n    {_command_line(step)}")
         return 0
     return report({step.name: _announced(step) for step in chosen})
 
 
 def _announced(step: Step) -> tuple[int, float]:
-    say(f"\n== {step.name}: {' '.join(step.command)}")
+    say(f"\n== {step.name}: {_command_line(step)}")
     return run(step)
+
+
+def _command_line(step: Step) -> str:
+    """Return a step's command for a shell."""
+    return shlex.join((*(f"{name}={value}" for name, value in step.environ.items()), *step.command))
 
 
 def report(results: Mapping[str, tuple[int, float]]) -> int:

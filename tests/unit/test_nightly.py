@@ -1,11 +1,12 @@
 """The nightly run fails where a step fails, and never calls dependencies safe that were not audited."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.nightly.audit import NOT_AUDITED, VULNERABLE, verdict
-from tests.nightly.run import report, steps
+from tests.nightly.run import REPOSITORY, SHORT, WHOLE, report, steps
 
 
 @pytest.mark.parametrize(
@@ -19,9 +20,27 @@ def test_one_step_that_fails_fails_the_night(
     assert [line.startswith("passed") for line in lines] == [one == 0 for one, _ in results.values()]
 
 
-def test_each_step_has_its_own_name() -> None:
+def test_each_step_has_its_own_name_in_the_documentation() -> None:
     names = [step.name for step in steps(2)]
     assert len(set(names)) == len(names)
+    documented = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    assert [step.name for step in steps(2) if f"| {step.name} | {step.finds} |" not in documented] == []
+
+
+def test_a_short_night_has_the_same_steps_with_fewer_examples() -> None:
+    whole, short = steps(2), steps(2, SHORT)
+    assert [step.name for step in short] == [step.name for step in whole]
+    assert SHORT.inputs < WHOLE.inputs
+    assert SHORT.schedules < WHOLE.schedules
+
+
+def test_bounds_are_checked_over_tests_and_mutated_messages_with_machine_code_in_a_folder_of_their_own() -> None:
+    checked = [step for step in steps(2) if "bounds checks" in step.name]
+    assert ["tests/unit/columnar" in step.command for step in checked] == [True, False]
+    assert ["tests.fuzz.run" in step.command for step in checked] == [False, True]
+    for step in checked:
+        assert step.environ["NUMBA_BOUNDSCHECK"] == "1"
+        assert Path(step.environ["NUMBA_CACHE_DIR"]).relative_to(REPOSITORY).parts[0] == ".cache"
 
 
 def package(*vulnerabilities: dict[str, Any], **more: str) -> dict[str, Any]:
