@@ -13,7 +13,8 @@ from tests.service.require import binary
 from tests.service.servers import PrometheusServer, answers, get
 
 from kernelcast.grafana import dashboards
-from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric
+from kernelcast.wire.catalogue import BY_PROMETHEUS_NAME, CATALOGUE, Kind, Metric, exporter, kernel, predictor
+from kernelcast.wire.catalogue.devices import device, gpu, infiniband, nvlink, profiling
 from kernelcast.wire.catalogue.devices.device import DEVICE_LABELS, USER_LABELS
 from kernelcast.wire.catalogue.kernel import KERNEL_LABELS
 
@@ -23,6 +24,20 @@ NOW = 1_790_000_000
 STEP_SECONDS = 60
 HISTORY_SECONDS = 25 * 3600
 RECENT_STEPS = 75
+DEAD = NOW + 15 * 60
+"""Everything has been stopped for 15 minutes: the newest sample is older than Prometheus looks back."""
+CALM = NOW - 6 * 3600
+"""Around this time everything lived and had nothing to report."""
+LIVING = (
+    gpu.GPU_UP,
+    predictor.SWEEPS,
+    exporter.TICKS,
+    exporter.KERNEL_LOG_ERRORS,
+    kernel.LAUNCHES,
+    infiniband.STATE,
+    nvlink.ERRORS,
+)
+"""What is there at that time, each at 0 or at one value: the rows that prove that something is measured."""
 DEVICE_METRIC = "DCGM_FI_DEV_GPU_TEMP"
 SUBJECTS = ("cuda_kernel_duration_seconds", "cuda_memcpy_seconds_total", DEVICE_METRIC)
 DAEMON = {"job": "kernelcast-bridge", "instance": "b:1"}
@@ -34,6 +49,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "quantile": ("0.1", "0.5", "0.9"),
     "metric": SUBJECTS,
     "gpu": ("0",),
+    "field": tuple(row.prometheus_name for row in (*device.ROWS, *profiling.ROWS)),
     "outcome": ("acknowledged", "failed", "sent"),
     "horizon": ("1h",),
     "source": ("", "simulated"),
@@ -81,6 +97,10 @@ def openmetrics() -> Iterator[str]:
         shown = (*day_before, *lately) if row.kind is Kind.HISTOGRAM else lately
         for labels, (step, at) in itertools.product(label_sets(row), shown):
             yield from samples(row, labels, at, step)
+    for row in (*LIVING, device.ECC_DBE_VOLATILE, device.ROW_REMAP_FAILURE, device.RETIRED_PENDING):
+        value = 1.0 if row in (gpu.GPU_UP, infiniband.STATE) else 0.0
+        for labels, at in itertools.product(label_sets(row), range(CALM - 3600, CALM + 60, STEP_SECONDS)):
+            yield line(row.prometheus_name, labels, value, at)
     for _, at in moments[-10:]:
         yield line("up", DAEMON, 1, at)
         for name in ("KernelcastDeadLetters", "Watchdog"):
@@ -113,28 +133,70 @@ def substituted(expr: str, metric: str) -> str:
     return re.sub(r"\$\{?(\w+)\}?", lambda found: chosen.get(found[1], ".+"), expr)
 
 
-def ask(prometheus: PrometheusServer, expr: str) -> list[dict[str, Any]]:
-    query = urllib.parse.urlencode({"query": expr, "time": NOW - STEP_SECONDS})
+def ask(prometheus: PrometheusServer, expr: str, *, at: int = NOW - STEP_SECONDS) -> list[dict[str, Any]]:
+    query = urllib.parse.urlencode({"query": expr, "time": at})
     found: list[dict[str, Any]] = json.loads(get(f"{prometheus.url}/api/v1/query?{query}"))["data"]["result"]
     return found
 
 
-def targets() -> list[Any]:
+def panels() -> Iterator[tuple[str, dict[str, Any]]]:
     boards = [json.loads(text) for text in dashboards.render().values()]
-    shown = [(board["uid"], panel) for board in boards for panel in board["panels"]]
-    shown += [(uid, inner) for uid, panel in shown for inner in panel.get("panels", ())]
+    for board in boards:
+        for each in board["panels"]:
+            yield from ((board["uid"], one) for one in (each, *each.get("panels", ())))
+
+
+def targets() -> list[Any]:
     return [
         pytest.param(target["expr"], id=f"{uid}: {panel['title']} {target['refId']}")
-        for uid, panel in shown
+        for uid, panel in panels()
         for target in panel.get("targets", ())
     ]
 
 
 @pytest.mark.parametrize("expr", targets())
 def test_a_panel_is_not_empty_and_not_nan(prometheus: PrometheusServer, expr: str) -> None:
+    if expr.startswith("-1 * group("):
+        assert ask(prometheus, substituted(expr, DEVICE_METRIC)) == [], "words for an empty result beside a result"
+        return
     found = [series for metric in SUBJECTS for series in ask(prometheus, substituted(expr, metric))]
     assert found, expr
     assert any(series["value"][1] != "NaN" for series in found), expr
+
+
+def test_nothing_is_said_when_everything_is_dead(prometheus: PrometheusServer) -> None:
+    said = {}
+    for _, panel in panels():
+        for expr in {substituted(target["expr"], metric) for target in panel.get("targets", ()) for metric in SUBJECTS}:
+            found = [float(series["value"][1]) for series in ask(prometheus, expr, at=DEAD)]
+            if "timestamp(" in expr:
+                assert found == pytest.approx([DEAD - NOW], abs=120), panel["title"]
+            elif found:
+                said[panel["title"]] = expr
+    assert said == {}
+
+
+def test_words_for_an_empty_result_are_shown_while_the_measurement_lives(prometheus: PrometheusServer) -> None:
+    shown, all_words = set(), set()
+    for _, panel in panels():
+        for value, words in calm_words(panel):
+            all_words.add(words)
+            answers = (ask(prometheus, substituted(each["expr"], DEVICE_METRIC), at=CALM) for each in panel["targets"])
+            if any(
+                series["value"][1] == value or words in series["metric"].values() for one in answers for series in one
+            ):
+                shown.add(words)
+    assert all_words >= {"none predicted", "no hint", "none"}
+    assert shown == all_words
+
+
+def calm_words(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Value and words that stand in a panel for an empty result."""
+    if panel["type"] == "stat":
+        for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()):
+            yield from ((value, words["text"]) for value, words in mapping["options"].items())
+    for target in panel.get("targets", ()):
+        yield from (("", words) for words in re.findall(r'group\(.*\), "\w+", "([^"]+)", "", ""\)$', target["expr"]))
 
 
 def panel(prometheus: PrometheusServer, title: str) -> list[float]:

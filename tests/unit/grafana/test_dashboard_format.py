@@ -89,6 +89,7 @@ def test_counters_are_never_drawn_raw(board: dict[str, Any]) -> None:
         bare = re.sub(
             r"(rate|increase)\([^\]]*\](?: @ end\(\))?[^)]*\)", "vector(1)", without_variables(target["expr"])
         )
+        bare = re.sub(r"(?:group|count|timestamp)\(\w+{[^}]*}\)", "vector(1)", bare)
         bare = re.sub(r"(group|count) by \([^)]*\) \((?:[^()]*)\)", "vector(1)", bare)
         bare = re.sub(r"\((\w+{[^}]*}) > 0 unless \1 offset \w+\)", "vector(1)", bare)
         names = [name for name, _ in parse(bare).selectors] if "{" in bare else []
@@ -155,12 +156,29 @@ def test_a_heatmap_takes_buckets_as_they_are(board: dict[str, Any]) -> None:
 
 
 def test_the_first_line_says_which_kernel_when_and_what_to_change() -> None:
-    first = [panel for panel in panels(BOARDS["kernelcast-kernels.json"]) if panel["gridPos"]["y"] == 1]
+    first = [panel for panel in panels(BOARDS["kernelcast-kernels.json"]) if panel["gridPos"]["y"] == 5]
     assert [panel["title"] for panel in first] == ["Hottest kernel", "Soonest predicted breach", "What to change"]
     for panel in first:
         assert panel["options"]["textMode"] == "value_and_name", "a figure without its name answers nothing"
     for panel in first[1:]:
-        assert panel["fieldConfig"]["defaults"]["noValue"], "nothing predicted is good news, not missing data"
+        assert panel["fieldConfig"]["defaults"]["mappings"], "nothing predicted is good news, not missing data"
+
+
+def test_the_first_line_of_every_page_says_how_old_the_data_is_and_where_it_comes_from(board: dict[str, Any]) -> None:
+    first = [panel["title"] for panel in panels(board) if panel["gridPos"]["y"] == 1]
+    assert first == ["Age of the data", "Exporters", "GPUs by source", "Launches seen"]
+
+
+def test_no_panel_has_a_text_of_its_own_for_an_empty_answer(board: dict[str, Any]) -> None:
+    """Grafana shows `noValue` whether there is nothing to report or nobody measures."""
+    for panel in panels(board):
+        assert "noValue" not in panel["fieldConfig"]["defaults"], panel["title"]
+
+
+def test_a_figure_of_now_is_an_instant_query(board: dict[str, Any]) -> None:
+    for panel in panels(board):
+        if panel["type"] in ("stat", "table"):
+            assert all(target["instant"] for target in panel["targets"]), panel["title"]
 
 
 def test_the_largest_series_are_first_in_a_legend(board: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from kernelcast.columnar import Sample
 from kernelcast.exporter.simulate import physics
 from kernelcast.exporter.simulate.physics import Gpus
 from kernelcast.wire.catalogue import Kind, Metric
-from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.identity import Labels
 
 _WHOLE: Final = 1.0
@@ -26,6 +26,7 @@ def device_samples(gpus: Gpus, attributes: Sequence[Labels], *, time_ns: int, st
     count = len(attributes)
     used, free = gpus.used_mib, physics.MEMORY_TOTAL_MIB - physics.MEMORY_RESERVED_MIB - gpus.used_mib
     rows: list[tuple[Metric, list[float], float]] = [
+        (gpu.GPU_UP, [1.0] * count, _WHOLE),
         (device.GPU_UTIL, (100 * gpus.busy_ratio).tolist(), _WHOLE),
         (device.MEM_COPY_UTIL, (100 * gpus.copy_ratio).tolist(), _WHOLE),
         (device.GPU_TEMP, gpus.temp_c.tolist(), _WHOLE),

@@ -12,7 +12,6 @@ from kernelcast.wire.catalogue.model import Metric
 _ONE: Final = "accelerator, Hostname, index, modelName, GPU_I_ID"
 _LEGEND: Final = "{{Hostname}} {{accelerator}} {{index}} {{GPU_I_ID}}"
 _TPU: Final = "{{Hostname}} TPU {{tpu}}"
-_NO_TPU: Final = "No TPU here, or no program on it"
 
 
 def row() -> Row:
@@ -58,13 +57,13 @@ def _full() -> Placed:
 
 
 def _duty() -> Placed:
-    text = PanelText("TensorCore duty cycle", "Share of time in which a TPU's TensorCore was at work.", nothing=_NO_TPU)
+    text = PanelText("TensorCore duty cycle", "Share of time in which a TPU's TensorCore was at work.")
     query = Query(f"max by (Hostname, tpu) ({promql.series(tpu.DUTY_CYCLE)})", _TPU)
     return time_series(text, [query], Axis("percentunit", low=0, high=1))
 
 
 def _memory() -> Placed:
-    text = PanelText("HBM used", "Memory of each TPU in use.", nothing=_NO_TPU)
+    text = PanelText("HBM used", "Memory of each TPU in use.")
     query = Query(f"max by (Hostname, tpu) ({promql.series(tpu.HBM_USED)})", _TPU)
     return time_series(text, [query], Axis("bytes", low=0))
 
@@ -73,7 +72,6 @@ def _queue() -> Placed:
     text = PanelText(
         "Programs that wait",
         "Programs (HLO) queued on each TPU. An empty queue means that the host is too slow.",
-        nothing=_NO_TPU,
     )
     query = Query(f"max by (Hostname, tpu, core_type) ({promql.series(tpu.HLO_QUEUE)})", f"{_TPU} {{{{core_type}}}}")
     return time_series(text, [query], Axis("short", low=0))
@@ -85,7 +83,7 @@ def _mean(metric: Metric, by: str) -> str:
 
 
 def _execution() -> Placed:
-    text = PanelText("Mean execution of a program", "Mean execution time of a program (HLO) on a TPU.", nothing=_NO_TPU)
+    text = PanelText("Mean execution of a program", "Mean execution time of a program (HLO) on a TPU.")
     query = Query(_mean(tpu.HLO_EXECUTION, "Hostname, tpu, core_type"), f"{_TPU} {{{{core_type}}}}")
     return time_series(text, [query], Axis("s", low=0))
 
@@ -94,7 +92,6 @@ def _transfers() -> Placed:
     text = PanelText(
         "Mean transfers and collectives",
         "Between host and TPU, and between slices over the data centre network.",
-        nothing="Only programs over several slices (Megascale) report this",
     )
     kinds = (
         (tpu.HOST_TO_DEVICE, "host to TPU"),
@@ -112,7 +109,6 @@ def _absent() -> Placed:
     text = PanelText(
         "Rows that a TPU's runtime does not report",
         "Absent rows and the reason. A runtime answers only while a program uses the TPU.",
-        nothing="Every row is there",
     )
     labels = "Hostname, port, metric, reason"
     return table(

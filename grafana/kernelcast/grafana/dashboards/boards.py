@@ -16,6 +16,7 @@ from kernelcast.grafana.dashboards import (
     hot_spots,
     infiniband,
     pipeline,
+    strip,
 )
 from kernelcast.grafana.model.dashboard import Dashboard
 
@@ -29,7 +30,7 @@ def overview() -> Dashboard:
         tags=("gpu", "overview"),
         variables=frame.down_to_kernels(),
         annotations=(frame.alerts(), frame.hints()),
-        rows=(fleet.row(), accelerators.row(), devices.glance(), device_time.glance()),
+        rows=(strip.row(), fleet.row(), accelerators.row(), devices.glance(), device_time.glance()),
     )
 
 
@@ -43,6 +44,7 @@ def gpus() -> Dashboard:
         variables=frame.nodes_and_gpus(),
         annotations=(frame.alerts(),),
         rows=(
+            strip.row(),
             *devices.rows(),
             gpu_errors.row(),
             gpu_links.row(),
@@ -63,7 +65,15 @@ def kernels() -> Dashboard:
         tags=("gpu", "kernels"),
         variables=(*frame.down_to_kernels(), *frame.which_forecast()),
         annotations=(frame.alerts(), frame.hints()),
-        rows=(fleet.row(), hot_spots.row(), *device_time.rows(), energy.row(), forecasts.row(), hints.row()),
+        rows=(
+            strip.row(),
+            fleet.row(),
+            hot_spots.row(),
+            *device_time.rows(),
+            energy.row(),
+            forecasts.row(),
+            hints.row(),
+        ),
     )
 
 
@@ -76,5 +86,5 @@ def health() -> Dashboard:
         tags=("pipeline",),
         variables=frame.down_to_ranks(),
         annotations=(frame.alerts(),),
-        rows=pipeline.rows(),
+        rows=(strip.row(), *pipeline.rows()),
     )

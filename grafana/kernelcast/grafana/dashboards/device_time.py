@@ -47,7 +47,6 @@ def _copies() -> Placed:
         "Copy throughput",
         "Bytes a second of GPU copy time, by direction: how fast copies run while they run. Compare with the link's "
         "maximum.",
-        nothing="No copies are measured",
     )
     moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
     taken = promql.rate(promql.series(kernel.MEMCPY_SECONDS))
@@ -77,7 +76,6 @@ def _copied() -> Placed:
     text = PanelText(
         "Bytes copied",
         "Bytes a second of wall time, by direction and by whether the host's memory was pinned.",
-        nothing="No copies are measured",
     )
     moved = promql.rate(promql.series(kernel.MEMCPY_BYTES))
     query = Query(_in_words(f"sum by (kind, pinned) ({moved})"), "{{kind}} {{pinned}}")
@@ -89,7 +87,6 @@ def _synchronisations() -> Placed:
         "Synchronisations",
         "Number of waits of threads for the GPU, by kind. Asynchronous code avoids waits for a whole context or "
         "device.",
-        nothing="No waiting is measured",
     )
     calls = promql.rate(promql.series(kernel.SYNC_CALLS))
     query = Query(promql.ranked(f"sum by (program, rank, type) ({calls})"), "{{program}} {{rank}} {{type}}")
@@ -101,7 +98,6 @@ def _regions() -> Placed:
         "Regions",
         "Parts of programs named with kernelcast.probe.region() or NVTX: GPU time and wall time a second, and the "
         "share of a region's wall time in which the GPU is busy.",
-        nothing="No program names a region",
     )
     by = "program, rank, region"
     busy = f"sum by ({by}) ({promql.rate(promql.series(kernel.REGION_GPU))})"
@@ -129,7 +125,6 @@ def _pools() -> Placed:
         "CuPy memory pools",
         "Memory in CuPy's pools: used by arrays, and free for new arrays but not for other libraries. The dashed line "
         "is the pool's limit.",
-        nothing="No program reports CuPy's pools",
     )
     pools = promql.series(kernel.MEMORY_POOL, extra=('state=~"used|free|limit"',))
     query = Query(f"sum by (pool, state) ({pools})", "{{pool}} {{state}}")
@@ -140,7 +135,6 @@ def _waits() -> Placed:
     text = PanelText(
         "Threads waiting for the GPU",
         "Seconds of waiting a second, by the kind of synchronisation: 1 is one thread that always waits.",
-        nothing="No waiting is measured",
     )
     waited = promql.rate(promql.series(kernel.SYNC_WAIT))
     query = Query(promql.ranked(f"sum by (program, rank, type) ({waited})"), "{{program}} {{rank}} {{type}}")

@@ -3,6 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, limits, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
@@ -64,12 +65,12 @@ def _engine() -> Placed:
         "Engine and multiprocessors busy",
         "Share of time in which the compute engine was busy, and of cycles in which a multiprocessor had a warp; also "
         "of MIG instances. Hopper and later.",
-        nothing="No GPU has profiling rows (GPM needs Hopper or later)",
     )
     queries = [
         Query(each(profiling.GR_ENGINE_ACTIVE), f"{INSTANCE} engine"),
         Query(each(profiling.SM_ACTIVE), f"{INSTANCE} multiprocessors"),
         Query(each(profiling.SM_OCCUPANCY), f"{INSTANCE} warps resident"),
+        living.absent((profiling.GR_ENGINE_ACTIVE, profiling.SM_ACTIVE)),
     ]
     return time_series(text, queries, Axis("percentunit", low=0, high=1))
 
@@ -79,7 +80,6 @@ def _tensor() -> Placed:
         "Pipes busy",
         "Share of cycles in which the tensor and arithmetic pipes worked. High values mean that arithmetic limits the "
         "program.",
-        nothing="No GPU has profiling rows (GPM needs Hopper or later)",
     )
     pipes = (
         (profiling.PIPE_TENSOR_ACTIVE, "tensor"),

@@ -3,8 +3,9 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, grey, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, grey, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import energy
@@ -28,7 +29,6 @@ def _kernels() -> Placed:
         "Power by kernel",
         f"Estimated power of the {_LINES} kernels that take most: the GPU's measured energy while it was active, "
         "divided by GPU time. The estimate is too low for a kernel that draws more power than the others.",
-        nothing="No GPU with reporting programs measures its energy",
     )
     query = Query(f"topk({_LINES}, {_power()})", "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("watt", low=0), LineStyle(stacked=True))
@@ -38,7 +38,6 @@ def _states() -> Placed:
     text = PanelText(
         "Power while active and idle",
         "The GPU's measured energy while kernels of reporting programs ran (active) and while none ran (idle).",
-        nothing="No GPU with reporting programs measures its energy",
     )
     spent = promql.rate(promql.series(energy.ENERGY))
     look = LineStyle(stacked=True, overrides=(grey("idle"),))
@@ -49,7 +48,7 @@ def _table() -> Placed:
     text = PanelText(
         "Energy by kernel in this time range",
         "Estimated energy of each kernel and of one launch of it: the possible saving by a change of the kernel.",
-        nothing="No GPU with reporting programs measures its energy",
+        Calm("no energy is measured", living.PROGRAMS),
     )
     spent = f"sum by ({_BY}) (increase({promql.series(energy.KERNEL_ENERGY)}[$__range]))"
     launched = f"sum by ({_BY}) (increase({promql.series(kernel.LAUNCHES)}[$__range]))"

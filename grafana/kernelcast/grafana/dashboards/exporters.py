@@ -3,8 +3,9 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import exporter
 
@@ -47,7 +48,7 @@ def _failed() -> Placed:
     text = PanelText(
         "Intervals missed or failed",
         "Intervals that were skipped because the previous one took too long, and intervals in which a source failed.",
-        nothing="None",
+        calm=Calm("None", living.EXPORTERS),
     )
     rows = ((exporter.TICKS_MISSED, "missed"), (exporter.TICK_ERRORS, "failed"))
     queries = [Query(promql.increase(promql.series(row)), f"{{{{instance}}}} {word}") for row, word in rows]
@@ -81,7 +82,7 @@ def _nvml() -> Placed:
     text = PanelText(
         "NVML errors",
         "Calls that failed for another reason than that the GPU does not support them.",
-        nothing="No call failed",
+        calm=Calm("No call failed", living.EXPORTERS),
     )
     errors = promql.increase(promql.series(exporter.NVML_ERRORS))
     query = Query(f"sum by (instance, call) ({errors})", "{{instance}} {{call}}")
@@ -114,7 +115,6 @@ def _attribution() -> Placed:
         "Age of the users' labels",
         "Age of the last answer that gives pod, namespace, container and job, by source. Above the dashed line the "
         "labels are left out, because an outdated name could be wrong.",
-        nothing="No source: no kubelet and no job directory here",
     )
     query = Query(promql.series(exporter.ATTRIBUTION_AGE), "{{instance}} {{source}}")
     left_off = ((None, "transparent"), (ATTRIBUTION_KEPT_SECONDS, "red"))
@@ -125,7 +125,7 @@ def _unnamed() -> Placed:
     text = PanelText(
         "Failed attempts to read the users",
         "By source: the kubelet, the names of its log directories, the job directory, the users' names.",
-        nothing="Every attempt succeeded",
+        calm=Calm("Every attempt succeeded", living.EXPORTERS),
     )
     errors = promql.increase(promql.series(exporter.ATTRIBUTION_ERRORS))
     query = Query(f"sum by (instance, source) ({errors})", "{{instance}} {{source}}")
@@ -136,7 +136,7 @@ def _tpus() -> Placed:
     text = PanelText(
         "Failed readings of TPU runtimes",
         "Readings of a TPU's runtime with a late or wrong answer; an absent runtime is no error.",
-        nothing="Every reading succeeded",
+        calm=Calm("Every reading succeeded", living.EXPORTERS),
     )
     errors = promql.increase(promql.series(exporter.TPU_ERRORS))
     query = Query(f"sum by (instance, reason) ({errors})", "{{instance}} {{reason}}")
@@ -148,7 +148,7 @@ def _left_off() -> Placed:
         "Device metrics switched off",
         "Exporters that write no DCGM_FI_* series, and the reason: a dcgm-exporter on the node writes them, or the "
         "setting.",
-        nothing="Every exporter writes them",
+        calm=Calm("Every exporter writes them", living.EXPORTERS),
     )
     query = Query(promql.series(exporter.DEVICE_METRICS_OFF), "{{instance}} {{reason}}")
     return time_series(

@@ -3,10 +3,11 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.busy import busy_seconds
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, PanelText, Placed, stat
+from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import forecast, kernel
 from kernelcast.wire.catalogue.devices import device
@@ -19,25 +20,15 @@ _SOON_SECONDS: Final = 3600
 
 
 def row() -> Row:
-    """Three panels with names (kernel, breach, tunable), then four figures."""
-    return Row("Fleet", (_hottest(), _breach(), _hints(), _origin(), _programs(), _in_kernels(), _alerts()))
-
-
-def _origin() -> Placed:
-    text = PanelText(
-        "GPUs by origin of their data",
-        "Whether these are live GPUs. Series that come from a recording or from the simulation carry the label source.",
-    )
-    counted = (
-        f"count by (source) (group by (Hostname, gpu, UUID, source) ({promql.series(device.FB_USED)} or {_LAUNCHES}))"
-    )
-    expr = f'label_replace({counted}, "source", "live", "source", "")'
-    return stat(text, [Query(expr, "{{source}}")], Axis("short", low=0, decimals=0), named=True, height=3)
+    """Three panels with names (kernel, breach, tunable), then three figures."""
+    return Row("Fleet", (_hottest(), _breach(), _hints(), _programs(), _in_kernels(), _alerts()))
 
 
 def _programs() -> Placed:
     text = PanelText("Programs", "Programs whose kernels are measured.")
-    return stat(text, [Query(f"count(group by (program) ({_LAUNCHES}))")], Axis("short", low=0, decimals=0), height=3)
+    return stat(
+        text, [Query(f"count(group by (program) ({_LAUNCHES}))")], Axis("short", low=0, decimals=0), width=8, height=3
+    )
 
 
 def _hottest() -> Placed:
@@ -57,7 +48,7 @@ def _breach() -> Placed:
         "Soonest predicted breach",
         "The series that is expected to cross its threshold next, the cause, and the time after which half of the "
         "simulated paths have crossed it; 0 s means that it is beyond the threshold now.",
-        nothing="none predicted",
+        calm=Calm("none predicted", living.PREDICTORS),
     )
     left = promql.series(forecast.DEGRADATION_TIME, extra=('quantile="0.5"',))
     expr = f"bottomk(1, min by (Hostname, gpu, metric, cause) ({left}))"
@@ -71,7 +62,7 @@ def _hints() -> Placed:
         "What to change",
         "Tunables with hints in this time range, with the rule and the number of hints. Their outcomes are under "
         "Tuning hints.",
-        nothing="no hint",
+        calm=Calm("no hint", living.PREDICTORS),
     )
     issued = promql.happened(promql.series(forecast.HINTS_ISSUED), window="$__range")
     expr = f"topk(3, sum by (program, tunable, rule) ({issued}))"
@@ -85,16 +76,15 @@ def _in_kernels() -> Placed:
         "Share of the GPUs' wall time that kernels took; streams that overlap can add up to more.",
     )
     expr = f"sum({busy_seconds(free=('kernel',))}) / scalar(count({_GPUS}))"
-    return stat(text, [Query(expr)], Axis("percentunit", low=0), height=3)
+    return stat(text, [Query(expr)], Axis("percentunit", low=0), width=8, height=3)
 
 
 def _alerts() -> Placed:
     text = PanelText(
         "Alerts firing",
         "Alerts of kernelcast that fire now. Without the heartbeat alert the rules are not loaded.",
-        nothing="rules not loaded",
     )
     firing = f'count(ALERTS{{alertstate="firing", alertname=~"{ALERT_NAMES}"}})'
     none = '0 * count(ALERTS{alertstate="firing", alertname="Watchdog"})'
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(text, [Query(f"{firing} or {none}")], axis, height=3)
+    return stat(text, [Query(f"{firing} or {none}")], axis, width=8, height=3)

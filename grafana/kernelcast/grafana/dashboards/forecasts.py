@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.grafana.rules.forecasts import COVERAGE, PROBABLE
 from kernelcast.wire.catalogue import forecast
@@ -24,7 +25,6 @@ def _band() -> Placed:
         "The series itself (a counter as its rate, a kernel's duration as the mean of its launches), and its forecast "
         "for the chosen horizon at the time of issue: mean with 95 % interval. Only series that the predictor flagged "
         "have one.",
-        nothing="No forecast: the predictor flagged no series",
     )
     named = (f"{bound} {_SUBJECT}" for bound in ("mean", "lower", "upper"))
     bounds = [Query(_forecast(bound), legend) for bound, legend in zip(("mean", "lower", "upper"), named, strict=True)]
@@ -78,7 +78,7 @@ def _breaches() -> Placed:
         "Predicted degradation",
         "Probability that a series crosses its threshold within the horizon, the cause, and the time left until 10, 50 "
         "and 90 of 100 simulated paths have crossed. An empty time means that fewer paths cross within the horizon.",
-        nothing="No breach is predicted",
+        calm=Calm("No breach is predicted", living.PREDICTORS),
     )
     labels = "Hostname, gpu, program, kernel, metric, cause"
     probability = f"max by ({labels}, horizon) ({promql.series(forecast.DEGRADATION_PROBABILITY)})"
@@ -113,7 +113,7 @@ def _probability() -> Placed:
         "Probability of a breach",
         "The prediction over time: a lasting rise is a drift, a spike is uncertain. Above the dashed line an alert "
         "fires.",
-        nothing="No breach was predicted",
+        calm=Calm("No breach was predicted", living.PREDICTORS),
     )
     query = Query(
         promql.series(forecast.DEGRADATION_PROBABILITY), f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}"
@@ -127,7 +127,6 @@ def _coverage() -> Placed:
         "Coverage of past intervals",
         "Share of observations that fell inside the 95 % interval forecast for them. Far below 95 % the intervals are "
         "too narrow; at 100 % they are too wide. Below the dashed line an alert fires.",
-        nothing="No forecast has reached its horizon yet",
     )
     query = Query(promql.series(forecast.FORECAST_COVERAGE, free=("Hostname",)), "{{metric}}")
     wanted = ((None, "transparent"), (COVERAGE, "orange"))

@@ -3,10 +3,12 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import (
     Axis,
+    Calm,
     Column,
     LineStyle,
     PanelText,
@@ -17,6 +19,7 @@ from kernelcast.grafana.model.panels import (
     time_series,
 )
 from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import exporter
 from kernelcast.wire.catalogue.devices import device, gpu
 
 _XID: Final = "Hostname, gpu, xid, err_msg"
@@ -44,31 +47,35 @@ def row() -> Row:
     )
 
 
-def _figure(title: str, description: str, expr: str, nothing: str = "none") -> Placed:
+def _figure(title: str, description: str, expr: str, proof: str) -> Placed:
     axis = Axis("short", low=0, decimals=0, thresholds=((None, "green"), (1, "red")))
-    return stat(PanelText(title, description, nothing=nothing), [Query(expr, instant=True)], axis, height=3)
+    return stat(PanelText(title, description, Calm("none", proof)), [Query(expr, instant=True)], axis, height=3)
 
 
 def _xids() -> Placed:
     happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
     description = "XID errors of the GPUs chosen in this time range; many are the program's fault, see the table."
-    return _figure("XID errors", description, f"sum({happened})")
+    return _figure("XID errors", description, f"sum({happened})", living.GPUS)
 
 
 def _uncorrectable() -> Placed:
     happened = promql.happened(promql.series(device.ECC_DBE_VOLATILE), window="$__range")
     description = "Double-bit memory errors in this time range: data was lost, and a program with it."
-    return _figure("Uncorrectable memory errors", description, f"sum({happened})", "none, or not asked for")
+    return _figure("Uncorrectable memory errors", description, f"sum({happened})", living.row(device.ECC_DBE_VOLATILE))
 
 
 def _failed_remaps() -> Placed:
     description = "GPUs that ran out of spare memory rows, and have to be replaced."
-    return _figure("Failed row remaps", description, f"sum({each(device.ROW_REMAP_FAILURE)})")
+    return _figure(
+        "Failed row remaps", description, f"sum({each(device.ROW_REMAP_FAILURE)})", living.row(device.ROW_REMAP_FAILURE)
+    )
 
 
 def _waiting_pages() -> Placed:
     description = "Memory pages that wait for a GPU reset before they are no longer used (before Ampere)."
-    return _figure("Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", "none, or not asked for")
+    return _figure(
+        "Pages to retire", description, f"sum({each(device.RETIRED_PENDING)})", living.row(device.RETIRED_PENDING)
+    )
 
 
 def _answering() -> Placed:
@@ -82,7 +89,7 @@ def _xid_table() -> Placed:
         "XIDs",
         "Errors that the driver reported: number in this time range, and time of the last one. 13, 31, 43, 45, 68 and "
         "109 are usually the program's; 48, 63, 64, 74, 79, 92, 94 and 95 are the hardware's.",
-        nothing="No XID since the exporters began",
+        calm=Calm("No XID since the exporters began", living.GPUS),
     )
     happened = promql.happened(promql.series(gpu.XID_ERRORS), window="$__range")
     last = f"max by ({_XID}) ({promql.series(gpu.XID_LAST)}) * 1000"
@@ -104,7 +111,9 @@ def _xid_table() -> Placed:
 
 
 def _xid_events() -> Placed:
-    text = PanelText("XIDs over time", "Times of XIDs, by node and GPU.", nothing="No XID in this time range")
+    text = PanelText(
+        "XIDs over time", "Times of XIDs, by node and GPU.", calm=Calm("No XID in this time range", living.GPUS)
+    )
     happened = promql.happened(promql.series(gpu.XID_ERRORS))
     query = Query(f"sum by (Hostname, gpu, xid) ({happened})", f"{GPU} XID {{{{xid}}}}")
     return time_series(text, [query], Axis("short", low=0, decimals=0), LineStyle(bars=True))
@@ -114,8 +123,8 @@ def _logged_xids() -> Placed:
     text = PanelText(
         "XIDs in the kernel's log",
         "XIDs that the driver has logged, including the time without an exporter. A GPU that NVML no longer lists has "
-        "its bus address only.",
-        nothing="No XID was logged, or exporter.kernel_log is off",
+        "its bus address only. Needs exporter.kernel_log.",
+        Calm("no XID in the log", living.row(exporter.KERNEL_LOG_ERRORS)),
     )
     by = f"{_XID}, pci_bus_id"
     errors = promql.series(gpu.KERNEL_LOG_XIDS, free=("gpu",))
@@ -138,12 +147,12 @@ def _ecc() -> Placed:
         "Memory errors",
         "ECC errors over time. Single-bit errors are corrected; many of them precede worse errors. A double-bit error "
         "ends a program.",
-        nothing="No GPU has ECC, or the counters table does not ask for these rows",
     )
     kinds = ((device.ECC_SBE_VOLATILE, "single-bit"), (device.ECC_DBE_VOLATILE, "double-bit"))
     queries = [
         Query(f"max by (Hostname, gpu) ({promql.increase(promql.series(row))})", f"{GPU} {word}") for row, word in kinds
     ]
+    queries.append(living.absent(row for row, _ in kinds))
     return time_series(text, queries, Axis("short", low=0, decimals=0), LineStyle(bars=True))
 
 
@@ -152,11 +161,11 @@ def _remapped() -> Placed:
         "Remapped rows",
         "Memory rows that were replaced by spare rows since the GPU was made. Uncorrectable ones mean that data was "
         "lost.",
-        nothing="No GPU remaps rows (Ampere and later do)",
     )
     queries = [
         Query(each(device.UNCORRECTABLE_REMAPPED_ROWS), f"{GPU} uncorrectable"),
         Query(each(device.CORRECTABLE_REMAPPED_ROWS), f"{GPU} correctable"),
+        living.absent((device.UNCORRECTABLE_REMAPPED_ROWS, device.CORRECTABLE_REMAPPED_ROWS)),
     ]
     return time_series(text, queries, Axis("short", low=0, decimals=0))
 
@@ -166,7 +175,6 @@ def _limited() -> Placed:
         "Time lost to limits",
         "Share of time in which a limit reduced the clocks. The power limit is normal under load; heat and reliability "
         "are not.",
-        nothing="The counters table does not ask for the violation rows",
     )
     causes = (
         (device.POWER_VIOLATION, "power"),
@@ -177,6 +185,7 @@ def _limited() -> Placed:
         (device.LOW_UTIL_VIOLATION, "low utilisation"),
     )
     queries = [Query(f"{each_rate(row)} / {_NANO}", f"{GPU} {word}") for row, word in causes]
+    queries.append(living.absent(row for row, _ in causes))
     return time_series(text, queries, Axis("percentunit", low=0))
 
 
@@ -205,7 +214,6 @@ def _recovery() -> Placed:
     text = PanelText(
         "Recovery",
         "The driver's recommendation for each GPU.",
-        nothing="No driver here gives a recommendation",
     )
     query = Query(f"max by (Hostname, gpu) ({promql.series(device.RECOVERY_ACTION)})", GPU)
     actions = {

@@ -1,9 +1,10 @@
 """Traffic and errors of the GPUs' links: PCIe and NVLink."""
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import dcgm_exporter, device, nvlink, profiling
 
@@ -22,11 +23,11 @@ def _pcie() -> Placed:
         "PCIe traffic",
         "Bytes a second between host and GPU, protocol included. Whether NVML's number is MiB/s was not measured on a "
         "GPU yet.",
-        nothing="No GPU has profiling rows (GPM needs Hopper or later)",
     )
     queries = [
         Query(each(profiling.PCIE_TX_BYTES), f"{INSTANCE} out"),
         Query(each(profiling.PCIE_RX_BYTES), f"{INSTANCE} in"),
+        living.absent((profiling.PCIE_TX_BYTES, profiling.PCIE_RX_BYTES)),
     ]
     return time_series(text, queries, Axis("Bps", low=0))
 
@@ -36,12 +37,12 @@ def _nvlink() -> Placed:
         "NVLink traffic",
         "Bytes a second over all lanes: both directions from the driver's counters, and each direction from the "
         "profiling rows where they are asked for.",
-        nothing="No GPU has NVLink",
     )
     queries = [
         Query(f"{each_rate(device.NVLINK_BANDWIDTH)} * {_KIBIBYTE}", f"{GPU} both ways"),
         Query(each(profiling.NVLINK_TX_BYTES), f"{INSTANCE} out"),
         Query(each(profiling.NVLINK_RX_BYTES), f"{INSTANCE} in"),
+        living.absent((device.NVLINK_BANDWIDTH,)),
     ]
     return time_series(text, queries, Axis("Bps", low=0))
 
@@ -51,7 +52,6 @@ def _nvlink_errors() -> Placed:
         "NVLink errors",
         "Errors a second. Replays cost bandwidth, recoveries stop the link for a moment. A growing rate often precedes "
         "XID 74.",
-        nothing="No GPU has NVLink, or the counters table does not ask for these rows",
     )
     kinds = (
         (device.NVLINK_CRC_FLIT_ERRORS, "CRC (flow control)"),
@@ -60,6 +60,7 @@ def _nvlink_errors() -> Placed:
         (device.NVLINK_RECOVERY_ERRORS, "recoveries"),
     )
     queries = [Query(each_rate(row), f"{GPU} {word}") for row, word in kinds]
+    queries.append(living.absent(row for row, _ in kinds))
     return time_series(text, queries, Axis("cps", low=0), LineStyle(), width=24)
 
 
@@ -68,7 +69,6 @@ def _links_up() -> Placed:
         "NVLinks that are up",
         "Number of links of each GPU that are up. GPUs of one model in one node should have the same number; a falling "
         "line is a link that went down.",
-        nothing="No GPU has NVLink, or exporter.nvlink_links is off",
     )
     up = f"max by (Hostname, gpu, link) ({promql.series(nvlink.UP)})"
     return time_series(text, [Query(f"sum by (Hostname, gpu) ({up})", GPU)], Axis("short", low=0, decimals=0))
@@ -79,7 +79,6 @@ def _links_busy() -> Placed:
         "NVLinks by traffic",
         "The 20 busiest links, bytes a second in one direction. Traffic of one GPU is spread over its links, so one "
         "that carries less than its peers is slow or often retries.",
-        nothing="No GPU has NVLink, or exporter.nvlink_links is not all",
     )
     traffic = f"max by (Hostname, gpu, link, direction) ({promql.rate(promql.series(nvlink.IO))})"
     query = Query(f"topk(20, {traffic})", f"{GPU} link {{{{link}}}} {{{{direction}}}}")
@@ -89,8 +88,8 @@ def _links_busy() -> Placed:
 def _link_errors() -> Placed:
     text = PanelText(
         "NVLinks with errors",
-        "Links that had errors in this time range, by NVML's kinds.",
-        nothing="No link had an error in this time range, or exporter.nvlink_links is not all",
+        "Links that had errors in this time range, by NVML's kinds. Needs exporter.nvlink_links: all.",
+        calm=Calm("no error", living.row(nvlink.ERRORS)),
     )
     happened = promql.happened(promql.series(nvlink.ERRORS), window="$__range")
     return table(
@@ -113,7 +112,6 @@ def _peer_status() -> Placed:
     text = PanelText(
         "NVLink between GPUs",
         "Whether two GPUs of a node can reach each other over NVLink, as the driver says.",
-        nothing="The counters table does not ask for DCGM_EXP_P2P_STATUS",
     )
     by = "Hostname, gpu, peer_gpu, link_status"
     columns = (

@@ -3,9 +3,10 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.dashboards.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue.devices import device, gpu, profiling
 
@@ -27,7 +28,7 @@ def _pods() -> Placed:
     text = PanelText(
         "Pods and jobs",
         "GPUs of each pod or job, with their utilisation, memory and power. Idle GPUs with an owner are at the end.",
-        nothing="No pod and no job is known to have a GPU",
+        calm=Calm("No pod and no job is known to have a GPU", living.GPUS),
     )
     labels = f"Hostname, gpu, GPU_I_ID, {', '.join(device.USER_LABELS)}"
     rows = (device.GPU_UTIL, device.FB_USED, device.POWER_USAGE, profiling.PIPE_TENSOR_ACTIVE)
@@ -63,7 +64,6 @@ def _processes() -> Placed:
     text = PanelText(
         "Processes",
         "Processes on the GPUs now: memory, and the share of the last sampling period with kernels of the process.",
-        nothing="No process is on a GPU",
     )
     memory = f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})"
     shares = (gpu.PROCESS_SM, gpu.PROCESS_MEMORY_UTILIZATION, gpu.PROCESS_ENCODER, gpu.PROCESS_DECODER)
@@ -87,7 +87,7 @@ def _processes() -> Placed:
 
 
 def _memory() -> Placed:
-    text = PanelText("Memory by process", "Device memory of each process.", nothing="No process is on a GPU")
+    text = PanelText("Memory by process", "Device memory of each process.")
     query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_MEMORY)})", _LINE)
     return time_series(text, [query], Axis("bytes", low=0), LineStyle(stacked=True))
 
@@ -96,7 +96,6 @@ def _utilisation() -> Placed:
     text = PanelText(
         "Multiprocessors by process",
         "Share of time in which each process had kernels on the GPU. Use it to compare the users of a time-sliced GPU.",
-        nothing="No process is on a GPU",
     )
     query = Query(f"max by ({_PROCESS}) ({promql.series(gpu.PROCESS_SM)})", _LINE)
     return time_series(text, [query], Axis("percentunit", low=0))
@@ -113,7 +112,7 @@ def _absent() -> Placed:
     text = PanelText(
         "Rows that a GPU does not report",
         "Rows of the counters table that a GPU does not report, and the reason. Absent is not zero.",
-        nothing="Every row that was asked for is there",
+        calm=Calm("Every row that was asked for is there", living.GPUS),
     )
     labels = "modelName, field, reason"
     return table(
@@ -132,6 +131,6 @@ def _absent() -> Placed:
 
 
 def _license() -> Placed:
-    text = PanelText("vGPU licence", "1 where a feature of a virtual GPU is licensed.", nothing="No virtual GPU")
+    text = PanelText("vGPU licence", "1 where a feature of a virtual GPU is licensed.")
     query = Query(each(device.VGPU_LICENSE_STATUS), GPU)
     return time_series(text, [query], Axis("short", low=0, high=1, decimals=0), width=10)

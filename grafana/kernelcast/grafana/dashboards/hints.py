@@ -1,8 +1,9 @@
 """Tuning hints: tunables, proposals, outcomes and measured gains."""
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import forecast, kernel
 
@@ -17,7 +18,6 @@ def _tunables() -> Placed:
         "Tunables",
         "Parameters that running programs have registered, their present and allowed values, and the last measured "
         "effect: kernel time after the hint divided by the time before; below 100 % is faster.",
-        nothing="No program registers a tunable",
     )
     labels = "Hostname, gpu, program, rank, tunable"
     tunables = promql.series(kernel.TUNABLE_INFO, free=("kernel",))
@@ -47,7 +47,7 @@ def _issued() -> Placed:
     text = PanelText(
         "Hints issued",
         "Hints that the predictor wrote, by the rule that gave them.",
-        nothing="No hint in this time range",
+        calm=Calm("No hint in this time range", living.PREDICTORS),
     )
     issued = promql.happened(promql.series(forecast.HINTS_ISSUED))
     query = Query(f"sum by (program, tunable, rule) ({issued})", "{{program}} {{tunable}}: {{rule}}")
@@ -59,7 +59,7 @@ def _outcomes() -> Placed:
         "Outcomes of hints",
         "Hints that reached a program, by outcome. A rejection names an error of the predictor. A rollback protects "
         "the program from a worse value.",
-        nothing="No hint reached a program in this time range",
+        calm=Calm("No hint reached a program in this time range", living.PROGRAMS),
     )
     outcomes = promql.happened(promql.series(kernel.HINT_OUTCOMES))
     query = Query(f"sum by (state) ({outcomes})", "{{state}}")
@@ -70,7 +70,6 @@ def _gain() -> Placed:
     text = PanelText(
         "Measured effect",
         "Kernel time after a hint over kernel time before, as programs measured it; below the dashed line is faster.",
-        nothing="No hint was measured",
     )
     query = Query(promql.ranked(promql.series(kernel.HINT_MEASURED)), "{{program}} {{rank}} {{tunable}}")
     unchanged = ((None, "transparent"), (1, "text"))

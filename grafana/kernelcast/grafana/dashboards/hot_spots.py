@@ -130,7 +130,6 @@ def _regression() -> Placed:
         "Mean duration against a day before",
         "Above 1 the kernel takes longer than at this time yesterday. A change of shapes or of the program does that "
         "too.",
-        nothing="No kernel ran a day before",
     )
     query = Query(_of_hottest(f"({_mean()}) / ({_mean(' offset 1d')})", _LINES), "{{program}} {{kernel}}")
     as_before = ((None, "transparent"), (1, "text"))
@@ -151,7 +150,6 @@ def _waiting() -> Placed:
         "Time from launch to start",
         f"Mean time that launches of the {_LINES} hottest kernels waited before the GPU began them. A long time means "
         "that the GPU is busy; a time near 0 means that the program launches too slowly.",
-        nothing="Only CUPTI measures the time of a launch",
     )
     query = Query(_of_hottest(_queue_delay(), _LINES), "{{program}} {{kernel}}")
     return time_series(text, [query], Axis("s", low=0))
@@ -161,7 +159,6 @@ def _graphs() -> Placed:
     text = PanelText(
         "Launches from CUDA graphs",
         "Share of each program's launches that CUDA graphs replayed, at almost no cost for the launching thread.",
-        nothing="No launch came from a CUDA graph",
     )
     launched = promql.rate(promql.series(kernel.LAUNCHES, free=("kernel",)))
     replayed = promql.rate(promql.series(kernel.GRAPH_LAUNCHES, free=("kernel",)))
@@ -174,7 +171,6 @@ def _configurations() -> Placed:
         "Launch configurations",
         "The last launch configuration of each kernel. Registers and memory limit the number of blocks on a "
         "multiprocessor. Local memory holds data that did not fit into registers.",
-        nothing="No launch configuration is known",
     )
     fields = "grid, block, registers, shared_memory, local_memory"
     seen = f"group by ({_BY}, {fields}) ({promql.series(kernel.KERNEL_INFO)})"

@@ -3,14 +3,14 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue.devices import infiniband
 
 PORT: Final = "{{Hostname}} {{device}} port {{port}}"
 _BY: Final = "Hostname, device, port"
-_NOTHING: Final = "exporter.infiniband is off, or no node has an adapter"
 
 
 def row() -> Row:
@@ -19,7 +19,7 @@ def row() -> Row:
 
 
 def _state() -> Placed:
-    text = PanelText("Ports", "Logical state of each port. A port without a cable is always down.", nothing=_NOTHING)
+    text = PanelText("Ports", "Logical state of each port. A port without a cable is always down.")
     states = {
         "1": ("down", "red"),
         "2": ("initialising", "orange"),
@@ -31,7 +31,7 @@ def _state() -> Placed:
 
 
 def _traffic() -> Placed:
-    text = PanelText("InfiniBand traffic", "Bytes a second in each direction.", nothing=_NOTHING)
+    text = PanelText("InfiniBand traffic", "Bytes a second in each direction.")
     traffic = f"max by ({_BY}, direction) ({promql.rate(promql.series(infiniband.IO))})"
     return time_series(text, [Query(traffic, f"{PORT} {{{{direction}}}}")], Axis("Bps", low=0))
 
@@ -41,7 +41,7 @@ def _errors() -> Placed:
         "InfiniBand errors",
         "Errors over time, by the kernel's name. Symbol errors and recoveries point to a cable or a transceiver; "
         "sequence and timeout errors to loss on the way.",
-        nothing="No port had an error, or exporter.infiniband is off",
+        calm=Calm("No port had an error, or exporter.infiniband is off", living.row(infiniband.STATE)),
     )
     errors = f"max by ({_BY}, error) ({promql.increase(promql.series(infiniband.ERRORS))}) > 0"
     return time_series(
@@ -53,7 +53,6 @@ def _congestion() -> Placed:
     text = PanelText(
         "InfiniBand congestion",
         "Ticks a second in which a port had data and could not send, and RoCE's congestion notifications a second.",
-        nothing=_NOTHING,
     )
     waits = f"max by ({_BY}) ({promql.rate(promql.series(infiniband.TRANSMIT_WAIT))})"
     events = f"max by ({_BY}, event) ({promql.rate(promql.series(infiniband.CONGESTION))})"

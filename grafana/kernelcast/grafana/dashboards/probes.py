@@ -3,8 +3,9 @@
 from typing import Final
 
 from kernelcast.grafana import promql
+from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Column, LineStyle, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
 from kernelcast.wire.catalogue import exporter, kernel
 
@@ -23,7 +24,6 @@ def _states() -> Placed:
     text = PanelText(
         "Probes",
         "Each program's probe: method, state with the reason, and the share of launches that it tries to time.",
-        nothing="No program reports",
     )
     by = "Hostname, program, rank"
     state = f"group by ({by}, state, reason) ({promql.series(kernel.PROBE_STATE)})"
@@ -52,7 +52,6 @@ def _users() -> Placed:
     text = PanelText(
         "Owners of programs",
         "Pod, job and user of each program with the probe, from the kernel's credentials of the probe's socket.",
-        nothing="No owner of a program is known",
     )
     by = "Hostname, program, rank, namespace, pod, container, hpc_job, user"
     headings = ("Node", "Program", "Rank", "Namespace", "Pod", "Container", "Job", "User")
@@ -74,7 +73,6 @@ def _coverage() -> Placed:
         "Coverage",
         "Share of launches whose duration was measured. Launches that the method cannot see, such as cuBLAS under the "
         "CuPy hook or graphs under events, count as not measured.",
-        nothing="No program reports",
     )
     query = Query(promql.ranked(f"min by (program, rank) ({promql.series(kernel.PROBE_COVERAGE)})"), _RANK)
     return time_series(text, [query], Axis("percentunit", low=0, high=1))
@@ -85,7 +83,6 @@ def _overhead() -> Placed:
         "Overhead of measuring",
         "Share of wall time that probes took from their programs' threads, by their own clocks. At the first dashed "
         "line a probe measures less, at the second it switches itself off.",
-        nothing="No program reports",
     )
     taken = promql.rate(promql.series(kernel.PROBE_OVERHEAD))
     limits = ((None, "transparent"), (BACKS_OFF_RATIO, "orange"), (STOPS_RATIO, "red"))
@@ -97,7 +94,7 @@ def _unseen() -> Placed:
     text = PanelText(
         "Launches not measured, by reason",
         "Launches that a method knows of but cannot time or name.",
-        nothing="Every launch that is known of was seen",
+        calm=Calm("Every launch that is known of was seen", living.PROGRAMS),
     )
     unseen = promql.rate(promql.series(kernel.PROBE_UNSEEN))
     query = Query(f"sum by (program, reason) ({unseen})", "{{program}} {{reason}}")
@@ -108,7 +105,7 @@ def _dropped() -> Placed:
     text = PanelText(
         "Dropped by probes",
         "Frames that the socket did not accept (the next frame includes them), and activity records that are lost.",
-        nothing="Nothing was dropped",
+        calm=Calm("Nothing was dropped", living.PROGRAMS),
     )
     rows = ((kernel.PROBE_DROPPED, "frames"), (kernel.PROBE_RECORDS, "records"))
     queries = [

@@ -18,21 +18,40 @@ Thresholds = tuple[tuple[float | None, str], ...]
 """Steps from low to high: where each begins (None for the first) and its colour."""
 
 CALM: Final[Thresholds] = ((None, "green"),)
+_EMPTY: Final = -1
+"""Value of an empty result while the measurement lives; a mapping gives it its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calm:
+    """Words for an empty result, which are shown only while the measurement lives.
+
+    Grafana's own text for an empty result (`noValue`) cannot know whether there is nothing to report or nobody
+    measures, so no panel has one: an empty answer is "No data".
+
+    Attributes:
+        words: Statement, such as "none predicted".
+        proof: PromQL that has a result only while the measurement lives.
+    """
+
+    words: str
+    proof: str
 
 
 @dataclass(frozen=True, slots=True)
 class PanelText:
-    """A panel's title, description and text for an empty result.
+    """A panel's title and description, and its words for an empty result.
 
     Attributes:
         title: A few words.
         description: The question it answers, in a sentence or two.
-        nothing: The text for an empty result that is no fault; an empty string leaves Grafana's "No data".
+        calm: Words for an empty result; None leaves Grafana's "No data". A graph draws a line at 0 instead, which ends
+            where the measurement ends.
     """
 
     title: str
     description: str
-    nothing: str = ""
+    calm: Calm | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +151,8 @@ def time_series(
         "scaleDistribution": {"log": 10, "type": "log" if axis.logarithmic else "linear"},
         "thresholdsStyle": {"mode": "off" if axis.thresholds == CALM else "dashed"},
     }
+    if text.calm is not None:
+        queries = [*queries, Query(f"0 * group({text.calm.proof})", "measured")]
     panel = core.TimeSeries(
         **_frame(text, queries),
         showPoints="never",
@@ -141,7 +162,7 @@ def time_series(
         tooltipSort="desc",
         overrides=list(look.overrides),
         extraJson={
-            "fieldConfig": {"defaults": {**axis.defaults(), **_nothing(text), "custom": custom}},
+            "fieldConfig": {"defaults": {**axis.defaults(), "custom": custom}},
             "options": {
                 "legend": {"showLegend": True, "sortBy": "Last *", "sortDesc": True},
                 "tooltip": {"hideZeros": False},
@@ -154,13 +175,14 @@ def time_series(
 def stat(
     text: PanelText, queries: Sequence[Query], axis: Axis, *, named: bool = False, width: int = 6, height: int = 4
 ) -> Placed:
-    """A figure in large type; with `named`, the series' name beside it, and a line for each series.
+    """A figure of now in large type; with `named`, the series' name beside it, and a line for each series.
 
-    A figure without thresholds is neither good nor bad, so it has no colour; nor has the lack of one.
+    Its queries are instant: a range query would show the last figure for as long as the time range, although the
+    measurement has ended. A figure without thresholds is neither good nor bad, so it has no colour.
     """
     options = {
         "colorMode": "value",
-        "graphMode": "none" if named else "area",
+        "graphMode": "none",
         "justifyMode": "auto",
         "orientation": "horizontal" if named else "auto",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
@@ -168,12 +190,31 @@ def stat(
         "textMode": "value_and_name" if named else "value",
         "wideLayout": True,
     }
-    none = {"options": {"match": "null", "result": {"color": "text", "index": 0, "text": text.nothing}}}
-    mappings = [{"type": "special", **none}] if text.nothing else []
+    queries = [replace(query, instant=True) for query in queries]
+    if text.calm is not None:
+        queries = [replace(query, expr=_while_measured(query.expr, text.calm)) for query in queries]
+        queries.append(Query(_if_empty([query.expr for query in queries], text.calm), "now", instant=True))
     judged = axis if axis.thresholds != CALM else replace(axis, thresholds=((None, "text"),))
-    defaults = {**judged.defaults(), **_nothing(text), "color": {"mode": "thresholds"}, "mappings": mappings}
+    defaults = {**judged.defaults(), "color": {"mode": "thresholds"}, "mappings": _mappings(text, "text")}
     config = {"defaults": defaults, "overrides": []}
     return Placed(_plain(text, queries, "stat", options, config), width, height)
+
+
+def _while_measured(expr: str, calm: Calm) -> str:
+    """A figure over a time range says nothing about now where the measurement has ended."""
+    return f"({expr}) and on () group({calm.proof})" if "$__range" in expr else expr
+
+
+def _if_empty(exprs: Sequence[str], calm: Calm) -> str:
+    """`_EMPTY` where no query has a result although the measurement lives."""
+    return f"{_EMPTY} * group({calm.proof}) unless on () ({' or '.join(f'({expr})' for expr in exprs)})"
+
+
+def _mappings(text: PanelText, color: str) -> list[Json]:
+    if text.calm is None:
+        return []
+    words = {str(_EMPTY): {"index": 0, "text": text.calm.words, "color": color}}
+    return [{"type": "value", "options": words}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +270,9 @@ def table(
         width: Columns of the grid.
         height: Rows of the grid.
     """
+    if text.calm is not None:
+        queries = [replace(query, expr=_while_measured(query.expr, text.calm)) for query in queries]
+        queries[0] = replace(queries[0], expr=_row_if_empty(queries[0].expr, text.calm, columns[0].source))
     value_fields = (
         [f"Value #{chr(ord('A') + index)}" for index in range(len(queries))] if len(queries) > 1 else ["Value"]
     )
@@ -242,7 +286,7 @@ def table(
     config = {
         "defaults": {
             **Axis("short").defaults(),
-            **_nothing(text),
+            "mappings": [] if text.calm is None else [{"type": "value", "options": {str(_EMPTY): {"text": ""}}}],
             "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": True},
         },
         "overrides": [item.override() for item in columns if item.unit or item.width],
@@ -314,8 +358,10 @@ def state_timeline(
     return Placed(_plain(text, queries, "state-timeline", options, {"defaults": defaults, "overrides": []}), 24, height)
 
 
-def _nothing(text: PanelText) -> Json:
-    return {"noValue": text.nothing} if text.nothing else {}
+def _row_if_empty(expr: str, calm: Calm, label: str) -> str:
+    """The table's rows, or one that holds the words in its first column."""
+    empty = f'label_replace({_EMPTY} * group({calm.proof}), "{label}", "{calm.words}", "", "")'
+    return f"({expr}) or on () {empty}"
 
 
 def _frame(text: PanelText, queries: Sequence[Query]) -> Json:

@@ -1,0 +1,29 @@
+"""Queries that have a result only while something is measured: the proofs behind words such as "none"."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.targets import Query
+from kernelcast.wire.catalogue import bridge, exporter, kernel, predictor
+from kernelcast.wire.catalogue.devices import gpu
+from kernelcast.wire.catalogue.model import Metric
+
+GPUS: Final = promql.series(gpu.GPU_UP)
+PROGRAMS: Final = promql.series(kernel.LAUNCHES, free=("program", "rank", "kernel"))
+EXPORTERS: Final = promql.series(exporter.TICKS)
+PREDICTORS: Final = promql.series(predictor.SWEEPS)
+BRIDGES: Final = promql.series(bridge.LINES)
+
+
+def row(metric: Metric) -> str:
+    """The row of the catalogue itself: only GPUs that report it prove anything about it."""
+    return promql.series(metric)
+
+
+def absent(metrics: Iterable[Metric]) -> Query:
+    """A line at 0 for each reason for which GPUs do not report some rows."""
+    fields = "|".join(metric.prometheus_name for metric in metrics)
+    matcher = f'field=~"{fields}"'
+    lacking = f"0 * group by (reason) ({promql.series(gpu.FIELD_ABSENT, extra=(matcher,))})"
+    return Query(lacking, "not reported: {{reason}}")

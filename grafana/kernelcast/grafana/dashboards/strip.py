@@ -1,0 +1,68 @@
+"""The first line of every page: how old the data is, who reports, where the data comes from, how much is seen."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, PanelText, Placed, stat
+from kernelcast.grafana.model.targets import Query
+from kernelcast.wire.catalogue import bridge, exporter, kernel
+from kernelcast.wire.catalogue.devices import device, gpu
+
+_LATE_SECONDS, _OLD_SECONDS = 60, 300
+_LOOK_BACK: Final = "[1h:1m]"
+_GPU: Final = "Hostname, gpu, UUID"
+_ALL: Final = ("program", "rank", "kernel")
+"""Labels that are not narrowed: pages about hardware have no such variables."""
+
+
+def row() -> Row:
+    """Age, exporters, source, visibility."""
+    return Row("Data", (_age(), _exporters(), _source(), _visibility()))
+
+
+def _age() -> Placed:
+    text = PanelText(
+        "Age of the data",
+        "Time since the newest sample of a GPU or a program, looked for within the last hour. All other figures on "
+        "this page are at least as old. No data: older than an hour, or nothing was ever measured.",
+    )
+    newest = (promql.series(row, free=_ALL) for row in (gpu.GPU_UP, kernel.DEVICE_TIME))
+    ages = " or ".join(f"max(max_over_time(timestamp({each}){_LOOK_BACK}))" for each in newest)
+    axis = Axis("s", low=0, decimals=0, thresholds=((None, "green"), (_LATE_SECONDS, "orange"), (_OLD_SECONDS, "red")))
+    return stat(text, [Query(f"time() - ({ages})")], axis, height=3)
+
+
+def _exporters() -> Placed:
+    text = PanelText(
+        "Exporters",
+        "Producers that the bridge reads, and those of them that missed several intervals. Without a bridge: exporters "
+        "that Prometheus scrapes.",
+    )
+    alive = f"max by (job, instance) ({promql.series(bridge.PRODUCER_UP)})"
+    queries = [
+        Query(f"sum({alive}) or count({promql.series(exporter.TICKS)})", "seen"),
+        Query(f"sum(1 - {alive})", "silent"),
+    ]
+    return stat(text, queries, Axis("short", low=0, decimals=0), named=True, height=3)
+
+
+def _source() -> Placed:
+    text = PanelText(
+        "GPUs by source",
+        "GPUs with live data, and those whose series come from a recording or from the simulation (label source).",
+    )
+    measured = (
+        f"group by ({_GPU}, source) ({promql.series(device.FB_USED)} or {promql.series(kernel.DEVICE_TIME, free=_ALL)})"
+    )
+    expr = f'label_replace(count by (source) ({measured}), "source", "live", "source", "")'
+    return stat(text, [Query(expr, "{{source}}")], Axis("short", low=0, decimals=0), named=True, height=3)
+
+
+def _visibility() -> Placed:
+    text = PanelText(
+        "Launches seen",
+        "Share of launches whose duration is measured, of the program where it is lowest. No data: no program reports.",
+    )
+    expr = f"min({promql.series(kernel.PROBE_COVERAGE, free=_ALL)})"
+    return stat(text, [Query(expr)], Axis("percentunit", low=0, high=1), height=3)
