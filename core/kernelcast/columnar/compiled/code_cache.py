@@ -203,7 +203,7 @@ class _Cache(FunctionCache):
         return any(key[1] == codegen.magic_tuple() for file in self._files for key in _index(file))
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        key = self._index_key(sig, target_context.codegen())  # type: ignore[no-untyped-call]
+        key = self._index_key(sig, target_context.codegen())
         for file in self._files if self._enabled else ():
             with suppress(OSError):
                 data = file.load(key)  # type: ignore[no-untyped-call]

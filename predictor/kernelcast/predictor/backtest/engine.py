@@ -6,7 +6,7 @@ from typing import Final
 from kernelcast.predictor.backtest.anomalies import anomaly_scores
 from kernelcast.predictor.backtest.breaches import NAMES as BREACH_NAMES
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
-from kernelcast.predictor.backtest.grid import Batch, GridOptions, batches, spread
+from kernelcast.predictor.backtest.grid import GridOptions, batches, spread
 from kernelcast.predictor.backtest.output import Cell
 from kernelcast.predictor.backtest.report import Scores
 from kernelcast.predictor.backtest.run import (

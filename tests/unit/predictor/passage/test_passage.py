@@ -179,7 +179,8 @@ def test_a_passed_limit_is_announced_between_evaluations_but_not_for_a_new_proce
 
     def passed(values: Floats, process: Ints) -> list[bool]:
         mean, replaced = trailing_mean(values, 5), replaced_within(process, 5)
-        return limit_passed(mean, replaced, found.limit, found.opening, traits(np.nan))[0].tolist()
+        answers: list[bool] = limit_passed(mean, replaced, found.limit, found.opening, traits(np.nan))[0].tolist()
+        return answers
 
     assert passed(slow, same) == [False, False, False, False, True, True]
     assert not any(passed(np.ones((1, 6)), same))
