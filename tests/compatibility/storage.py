@@ -6,6 +6,7 @@ their meaning as JSON. Both use no code of the tests, so the file runs beside an
 
 import json
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -33,8 +34,13 @@ from kernelcast.exporter.programs.session import ProbeSession
 from kernelcast.exporter.state import StateFile
 from kernelcast.exporter.totals.aggregate import Aggregator
 from kernelcast.exporter.totals.report import ProcessReport
-from kernelcast.predictor.series import snapshot as windows
+from kernelcast.predictor.series import snapshot as first_version
+from kernelcast.predictor.series.saved.parts import is_part
+from kernelcast.predictor.series.saved.reader import StateReader
+from kernelcast.predictor.series.saved.rows import SavedRows
+from kernelcast.predictor.series.saved.writer import StateWriter
 from kernelcast.predictor.series.subjects import Form, Subject
+from kernelcast.predictor.series.windows import Windows
 from kernelcast.wire import events, frames
 from kernelcast.wire.histogram import DurationTotals
 from kernelcast.wire.identity import Device, Process
@@ -339,20 +345,53 @@ def read_delta(directory: Path) -> Any:
     }
 
 
+def saved_rows() -> SavedRows:
+    """Windows of the predictor without any series."""
+    windows = Windows(interval_ns=10**10, points=4, max_series=10)
+    return SavedRows(windows, threading.RLock())
+
+
 def write_windows(directory: Path) -> None:
-    """The predictor's snapshot: a window with a gap, a baseline, and a model's parameters."""
-    values = np.array([np.nan, 70.5, 71, 73], np.float32)
-    subject = Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "node1"), ("gpu", "3")))
-    saved = windows.Saved(subject, values, 1000, 2000, -5, float("nan"), 1.5, "ets", (0.5, 0.01))
-    for number, part in enumerate(windows.dump(windows.PartitionSnapshot("one", 4711, 10**10, 4, (saved,)))):
-        (directory / f"part.{number}").write_bytes(part)
+    """The predictor's snapshot: a window with a gap."""
+    rows = saved_rows()
+    windows = rows.windows
+    row = windows.admit(Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "node1"), ("gpu", "3"))), owner=0)
+    values = np.array([[np.nan, 70.5, 71, 73]], np.float32)
+    windows.fill(np.array([row]), np.array([1000]), values)
+    windows.last_ns[row] = 2000
+    messages = StateWriter(rows, epoch=1, sequence=0, every_seconds=60.0).save(np.array([row]), 4711)
+    for number, (key, value) in enumerate(messages):
+        (directory / f"part.{number}.{key.replace('|', '-')}").write_bytes(value or b"")
 
 
 def read_windows(directory: Path) -> Any:
     """Every field of the snapshot."""
-    snapshot = windows.load([path.read_bytes() for path in sorted(directory.iterdir())])
-    series = [{**asdict(one), "values": one.values.tolist()} for one in snapshot.series]
-    return {**asdict(snapshot), "series": series}
+    parts = {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+    if not all(map(is_part, parts.values())):
+        snapshot = first_version.load(list(parts.values()))
+        series = [{**asdict(one), "values": one.values.tolist()} for one in snapshot.series]
+        return {**asdict(snapshot), "series": series}
+    reader, rows = StateReader(), saved_rows()
+    for name, value in parts.items():
+        reader.put(name.split(".")[2].replace("-", "|"), value)
+    restored = reader.restore(rows, 0, now_seconds=0.0)
+    windows = rows.windows
+    found = [(subject, np.array([row])) for subject, row in windows.items()]
+    return {
+        "offset": restored.offset,
+        "reasons": restored.reasons,
+        "interval_ns": windows.interval_ns,
+        "points": windows.points,
+        "series": [
+            {
+                "subject": asdict(subject),
+                "values": windows.matrix(row)[0].tolist(),
+                "newest": int(windows.newest[row[0]]),
+                "last_ns": int(windows.last_ns[row[0]]),
+            }
+            for subject, row in found
+        ],
+    }
 
 
 FORMATS: Final[dict[str, tuple[Callable[[Path], None], Callable[[Path], Any]]]] = {

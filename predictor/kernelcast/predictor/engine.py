@@ -1,16 +1,21 @@
 """The predictor without Kafka: takes messages, runs cycles and writes snapshots; safe for two threads."""
 
 import threading
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from kernelcast.columnar import Decoded, Decoder
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.cycle.sweep import Sweeper, SweepReport
 from kernelcast.predictor.intake import WindowFeed
 from kernelcast.predictor.screening.online import OnlineState
-from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved
+from kernelcast.predictor.series.histories import Histories
+from kernelcast.predictor.series.saved.reader import Restored, StateReader
+from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows
+from kernelcast.predictor.series.saved.states import States
+from kernelcast.predictor.series.saved.writer import Message
+from kernelcast.predictor.series.snapshot import PartitionSnapshot
 from kernelcast.predictor.series.windows import NOT_ADMITTED, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.tuning.hints import HintBook, Issued
@@ -25,6 +30,8 @@ class Engine:
 
     Attributes:
         windows: The recent past.
+        histories: The past of two days and of five weeks.
+        states: Saves and restores partitions.
         tunables: What programs have registered.
         hints: Hints that are open or answered.
         sweeper: Runs the cycles.
@@ -47,6 +54,14 @@ class Engine:
         self.hints = HintBook(settings.hints)
         self.sweeper = Sweeper(settings, self.windows, self._lock)
         self.offsets: dict[Partition, int] = {}
+        self.histories = Histories(self.windows, self._lock)
+        saved = SavedRows(
+            self.windows,
+            self._lock,
+            histories=self.histories,
+            columns=[RowColumn("regime", self._saved_regimes, self._restore_regimes)],
+        )
+        self.states = States(saved, every_seconds=settings.snapshot_every_seconds, clock_ns=clock_ns)
         self._online = OnlineState()
         self._shifted: set[int] = set()
         self._intake = WindowFeed(self.windows, self._decoder, self.tunables, self._online)
@@ -84,6 +99,8 @@ class Engine:
         """Run one cycle: screen every live series and forecast the flagged ones."""
         with self._lock:
             redeployed = self.tunables.take_redeployed()
+            rows = self.windows.rows()
+        self.histories.advance(rows)
         return self.sweeper.sweep(now_seconds=self._clock_ns() / NANOSECONDS_PER_SECOND, redeployed=redeployed)
 
     def propose(self) -> list[Issued]:
@@ -116,23 +133,27 @@ class Engine:
             self.tunables.drop_owned_by(owners)
             for partition in partitions:
                 self.offsets.pop(partition, None)
+                self.states.leave(partition)
 
-    def snapshot(self, partition: Partition) -> PartitionSnapshot | None:
-        """The windows and baselines of one partition; None before anything was read from it."""
+    def save(self, partition: Partition) -> Iterator[Message]:
+        """The messages of a partition's next snapshot; none before anything was read from it."""
         with self._lock:
             offset = self.offsets.get(partition)
-            if offset is None:
-                return None
             rows = self.windows.owned_by([self._owner(partition)])
             rows = rows[self.windows.last_ns[rows] > 0]
-            matrix = self.windows.matrix(rows)
-            series = tuple(self._saved(row, matrix[index]) for index, row in enumerate(rows.tolist()))
-        return PartitionSnapshot(
-            str(uuid.uuid4()), offset, self._settings.interval_ns, self._settings.window_points, series
-        )
+        return self.states.save(partition, rows, offset) if offset is not None else iter(())
+
+    def restore_saved(self, partition: Partition, reader: StateReader) -> Restored:
+        """Restore a partition's saved state."""
+        now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
+        restored = self.states.restore(partition, reader, owner=self._owner(partition), now_seconds=now_seconds)
+        if restored.offset is not None:
+            with self._lock:
+                self.offsets[partition] = restored.offset
+        return restored
 
     def restore(self, partition: Partition, snapshot: PartitionSnapshot) -> int:
-        """Restore a snapshot's windows; returns the number of series admitted."""
+        """Restore the windows of a snapshot of version 1; returns the number of series admitted."""
         now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
         owner = self._owner(partition)
         with self._lock:
@@ -151,22 +172,14 @@ class Engine:
             self.offsets[partition] = snapshot.offset
         return len(placed)
 
-    def _saved(self, row: int, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Saved:
-        subject = self.windows.subject(row)
-        assert subject is not None  # noqa: S101  rows of `owned_by` are in use
-        since, baseline, spread = self.sweeper.regimes.known(row)
-        model, parameters = self.sweeper.fit_of(row)
-        return Saved(
-            subject,
-            values,
-            int(self.windows.newest[row]),
-            int(self.windows.last_ns[row]),
-            since,
-            baseline,
-            spread,
-            model,
-            parameters,
-        )
+    def _saved_regimes(self, rows: Ints) -> Floats:
+        return np.array([self.sweeper.regimes.known(row) for row in rows.tolist()], np.float64).reshape(-1, 3)
+
+    def _restore_regimes(self, rows: Ints, saved: Floats) -> None:
+        subjects = [subject for row in rows.tolist() if (subject := self.windows.subject(row)) is not None]
+        self.sweeper.regimes.sync(rows, self.windows.generation[rows], subjects)
+        for row, (since, baseline, spread) in zip(rows.tolist(), saved.tolist(), strict=True):
+            self.sweeper.regimes.restore(row, since=int(since), baseline=baseline, spread=spread)
 
     def _owner(self, partition: Partition) -> int:
         return self._owners.setdefault(partition, len(self._owners))

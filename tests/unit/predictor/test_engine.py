@@ -8,6 +8,7 @@ from kernelcast.columnar import Resource, Sample, encode
 from kernelcast.predictor.causes import regimes
 from kernelcast.predictor.causes.regimes import Regimes, WatchReason
 from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.subjects import DURATION, VARIANT
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue import kernel
@@ -62,9 +63,10 @@ def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
     feed(before, kernel_and_variant(clock))
     expected = {DURATION: WatchReason.NOTHING, VARIANT: WatchReason.KERNEL}
     assert watched(before) == expected
-    snapshot = before.snapshot(PARTITION)
-    assert snapshot is not None
-    assert after.restore(PARTITION, snapshot) == len(expected)
+    saved = StateReader()
+    for key, value in before.save(PARTITION):
+        saved.put(key, value)
+    assert after.restore_saved(PARTITION, saved).series == len(expected)
     assert watched(after) == expected
 
 

@@ -6,6 +6,7 @@ A row keeps its last changes only, not a number per block.
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Ints
 
@@ -46,6 +47,11 @@ class ChangePoints:
         numbers: Ints = self._number[rows, (self._block[rows] != _NEVER).sum(axis=1)].astype(np.int64)
         return numbers
 
+    def since(self, row: int) -> int | None:
+        """The block of the last change of a row; None without one."""
+        count = int((self._block[row] != _NEVER).sum())
+        return int(self._block[row, count - 1]) if count else None
+
     def put(self, rows: Ints, blocks: Ints, numbers: Ints) -> None:
         """Record a number from a block on; a row that has it already stays as it is.
 
@@ -64,6 +70,14 @@ class ChangePoints:
         before = np.where(at > 0, self._block[rows, np.maximum(at - 1, 0)], np.iinfo(np.int32).min)
         self._block[rows, at] = np.maximum(blocks, before)
         self._number[rows, at + 1] = numbers
+
+    def save(self, rows: Ints) -> NDArray[np.int32]:
+        """The changes of rows as numbers, for `restore`."""
+        return np.concatenate([self._block[rows], self._number[rows]], axis=1)
+
+    def restore(self, rows: Ints, saved: NDArray[np.int32]) -> None:
+        """Replace the changes of rows by saved ones."""
+        self._block[rows], self._number[rows] = saved[:, :MAX_CHANGES], saved[:, MAX_CHANGES:]
 
     def expand(self, rows: Ints, last: int, count: int) -> Ints:
         """The number at the end of each of `count` blocks up to `last`, shape (n, count)."""

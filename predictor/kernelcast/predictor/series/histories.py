@@ -5,10 +5,11 @@ block one value is kept: the mean of gauges that round, the median of all others
 """
 
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.series.changes import ChangePoints
@@ -17,6 +18,8 @@ from kernelcast.predictor.series.rings import EMPTY, Ring, RingArray
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
+
+Column: TypeAlias = NDArray[Any]
 
 BLOCK_SECONDS: Final = 300.0
 HOUR_SECONDS: Final = 3600.0
@@ -44,19 +47,22 @@ class Histories:
         block_ns: Length of a block.
     """
 
-    def __init__(self, windows: Windows, lock: threading.RLock) -> None:
+    def __init__(self, windows: Windows, lock: threading.RLock, *, block_seconds: float = BLOCK_SECONDS) -> None:
         """Begin without rows.
 
         Args:
             windows: The series.
             lock: Protects the windows; held for `CHUNK_ROWS` rows at a time.
+            block_seconds: Length of a block; hours are scaled with it.
         """
         self._windows = windows
         self._lock = lock
         interval_seconds = windows.interval_ns / NANOSECONDS_PER_SECOND
-        self.block_intervals = max(round(BLOCK_SECONDS / interval_seconds), 1)
+        self.block_intervals = max(round(block_seconds / interval_seconds), 1)
         self.block_ns = self.block_intervals * windows.interval_ns
-        self.hour_blocks = max(round(HOUR_SECONDS * NANOSECONDS_PER_SECOND / self.block_ns), 1)
+        self.hour_blocks = max(
+            round(HOUR_SECONDS * NANOSECONDS_PER_SECOND * (block_seconds / BLOCK_SECONDS) / self.block_ns), 1
+        )
         self._window_blocks = -(-windows.points // self.block_intervals)
         self._blocks = Ring(KEPT_BLOCKS)
         self._others = Ring(BOTH_BLOCKS)
@@ -71,6 +77,24 @@ class Histories:
     def nbytes(self) -> int:
         """Memory of the values."""
         return self._blocks.nbytes + self._others.nbytes + self._hours.nbytes
+
+    @property
+    def spans(self) -> dict[str, Ring]:
+        """The rings by the names under which they are saved."""
+        return {"blocks": self._blocks, "others": self._others, "hours": self._hours}
+
+    @property
+    def columns(self) -> dict[str, tuple[Callable[[Ints], Column], Callable[[Ints, Column], None]]]:
+        """Further numbers of each row, by the names under which they are saved: how to read and how to restore them."""
+        return {
+            "processes": (self._processes.save, self._processes.restore),
+            "versions": (self._versions.save, self._versions.restore),
+            "start_ns": (lambda rows: self._start_ns[rows], self._restore_start),
+        }
+
+    def prepare(self, rows: Ints) -> None:
+        """Make room for rows whose content is restored; called under the lock."""
+        self._replace_reused(rows)
 
     def advance(self, rows: Ints) -> int:
         """Condense the intervals that have ended since the last call; returns the number of rows with new blocks."""
@@ -254,6 +278,9 @@ class Histories:
         for part in (self._blocks, self._others, self._hours, self._processes, self._versions):
             part.clear(rows)
         self._start_ns[rows] = 0
+
+    def _restore_start(self, rows: Ints, values: Column) -> None:
+        self._start_ns[rows] = values
 
     def _chunks(self, rows: Ints) -> list[Ints]:
         with self._lock:

@@ -66,6 +66,16 @@ class Ring:
             return values
         return np.concatenate([np.full((len(rows), count - shown), np.nan, np.float32), values], axis=1)
 
+    def fill(self, rows: Ints, newest: Ints, values: RingArray) -> None:
+        """Replace the content of rows; `values` has shape (n, length), its last column is the span `newest`."""
+        numbers = newest[:, None] + np.arange(1 - self.length, 1)
+        self._values[rows[:, None], numbers % self.length] = values
+        self.newest[rows] = newest
+
+    def extend(self, rows: Ints, newest: Ints, values: RingArray) -> None:
+        """Add consecutive spans, as `append` does."""
+        self.append(rows, newest, values)
+
     def append(self, rows: Ints, last: Ints, values: RingArray) -> None:
         """Add consecutive spans; spans that a row has already are left as they are, skipped ones become NaN.
 

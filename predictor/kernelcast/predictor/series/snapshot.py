@@ -1,7 +1,6 @@
-"""Windows of one partition as bytes, and back: versioned, checksummed, split into parts that Kafka takes.
+"""Reads snapshots of version 1, which older revisions wrote: all windows of a partition in some parts.
 
-A snapshot holds windows, baselines and model parameters, and the offset up to which messages went into them. It holds
-no fitted result objects.
+This revision writes version 2, see `series/saved`.
 """
 
 import json
@@ -21,11 +20,8 @@ WindowArray = NDArray[np.float32]
 
 MAGIC: Final = b"KCPW"
 VERSION: Final = 1
-PART_BYTES: Final = 384 * 1024
-"""Windows per part, before compression: well under Kafka's default message limit, and under the embedded broker's."""
-
 MAX_PART_BYTES: Final = 64 * 1024 * 1024
-_HEAD: Final = struct.Struct("<4sHIII")  # magic, version, checksum of the rest, length when inflated, of that the text
+HEAD: Final = struct.Struct("<4sHIII")  # magic, version, checksum of the rest, length when inflated, of that the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +67,6 @@ class PartitionSnapshot:
     series: tuple[Saved, ...]
 
 
-def dump(snapshot: PartitionSnapshot) -> list[bytes]:
-    """A snapshot in parts; at least one, even without series."""
-    per_part = max(1, PART_BYTES // (4 * snapshot.points))
-    groups = [snapshot.series[begin : begin + per_part] for begin in range(0, len(snapshot.series), per_part)] or [()]
-    return [_dump_part(snapshot, group, number, len(groups)) for number, group in enumerate(groups)]
-
-
 def load(parts: Sequence[bytes]) -> PartitionSnapshot:
     """The snapshot whose newest parts these are.
 
@@ -101,32 +90,13 @@ def load(parts: Sequence[bytes]) -> PartitionSnapshot:
     return PartitionSnapshot(first["identity"], first["offset"], first["interval_ns"], first["points"], series)
 
 
-def _dump_part(snapshot: PartitionSnapshot, group: Sequence[Saved], number: int, parts: int) -> bytes:
-    text = json.dumps(
-        {
-            "identity": snapshot.identity,
-            "offset": snapshot.offset,
-            "interval_ns": snapshot.interval_ns,
-            "points": snapshot.points,
-            "part": number,
-            "parts": parts,
-            "series": [_describe(saved) for saved in group],
-        },
-        separators=(",", ":"),
-    ).encode()
-    values = np.stack([saved.values for saved in group]) if group else np.zeros((0, snapshot.points))
-    whole = text + values.astype("<f4").tobytes()
-    packed = zlib.compress(whole, 1)
-    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(packed), len(whole), len(text)) + packed
-
-
 def _load_part(part: bytes) -> tuple[dict[str, Any], bytes]:
-    if len(part) < _HEAD.size:
-        raise WireError(f"snapshot part is {len(part)} bytes; a head is {_HEAD.size}; it is ignored")
-    magic, version, checksum, length, text_length = _HEAD.unpack_from(part)
+    if len(part) < HEAD.size:
+        raise WireError(f"snapshot part is {len(part)} bytes; a head is {HEAD.size}; it is ignored")
+    magic, version, checksum, length, text_length = HEAD.unpack_from(part)
     if magic != MAGIC or version != VERSION:
         raise WireError(f"snapshot part is {magic!r} version {version}; expected {MAGIC!r} version {VERSION}")
-    packed = part[_HEAD.size :]
+    packed = part[HEAD.size :]
     if zlib.crc32(packed) != checksum or length > MAX_PART_BYTES or text_length > length:
         raise WireError("snapshot part does not match its checksum; the windows are read again from Kafka")
     try:
@@ -134,20 +104,6 @@ def _load_part(part: bytes) -> tuple[dict[str, Any], bytes]:
         return json.loads(whole[:text_length]), whole[text_length:]
     except (zlib.error, ValueError) as error:
         raise WireError(f"snapshot part cannot be read: {error}; the windows are read again from Kafka") from error
-
-
-def _describe(saved: Saved) -> list[Any]:
-    return [
-        saved.subject.metric,
-        int(saved.subject.form),
-        saved.subject.labels,
-        saved.newest,
-        saved.last_ns,
-        saved.since,
-        [None if np.isnan(value) else value for value in (saved.baseline, saved.spread)],
-        saved.model,
-        saved.parameters,
-    ]
 
 
 def _series(text: dict[str, Any], values: bytes) -> Iterator[Saved]:

@@ -56,6 +56,11 @@ class Windows:
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def length(self) -> int:
+        """Intervals per window."""
+        return self.points
+
     def admit(self, subject: Subject, *, owner: int) -> int:
         """The row of a series, made where it has none; NOT_ADMITTED where the limit is reached.
 
@@ -216,6 +221,33 @@ class Windows:
         self.newest[row] = newest
         self.last_ns[row] = last_ns
         self.touched[row] = now_seconds
+
+    def fill(self, rows: Ints, newest: Ints, values: WindowArray) -> None:
+        """Replace whole windows.
+
+        Args:
+            rows: Shape (n,), each at most once.
+            newest: Shape (n,), number of the interval of the last column.
+            values: Shape (n, points), oldest first.
+        """
+        bins = newest[:, None] + np.arange(1 - self.points, 1)
+        self._ring[rows[:, None], bins % self.points] = values
+        self.newest[rows] = newest
+
+    def extend(self, rows: Ints, newest: Ints, values: WindowArray) -> None:
+        """Add intervals to windows; the newest one of a window is overwritten, earlier ones stay.
+
+        Args:
+            rows: Shape (n,), each at most once.
+            newest: Shape (n,), number of the interval of the last column.
+            values: Shape (n, count), oldest first.
+        """
+        bins = newest[:, None] + np.arange(1 - self.points, 1)
+        window = np.full(bins.shape, np.nan, np.float32)
+        window[:, self.points - values.shape[1] :] = values
+        at, column = np.nonzero(bins >= self.newest[rows][:, None])
+        self._ring[rows[at], bins[at, column] % self.points] = window[at, column]
+        self.newest[rows] = np.maximum(self.newest[rows], newest)
 
     def _newer(self, rows: Ints, time_ns: Ints, now_seconds: float) -> NDArray[np.bool_]:
         span_ns = self.points * self.interval_ns

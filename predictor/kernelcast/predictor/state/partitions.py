@@ -1,13 +1,17 @@
 """Assignment of partitions: their start offsets, their snapshots, and whether their past has been read."""
 
+import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.measures import Measures
-from kernelcast.predictor.series.snapshot import PartitionSnapshot
+from kernelcast.predictor.series.saved.reader import StateReader
+from kernelcast.predictor.series.saved.writer import HEAD
+from kernelcast.predictor.series.snapshot import load
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.runtime.logging import get_logger
@@ -60,6 +64,7 @@ class Partitions:
         self._goals: dict[Partition, int] = {}
         self._held: set[Partition] = set()
         self._assigned = False
+        self._saving = threading.Lock()
 
     def use(self, client: Client) -> None:
         """The consumer that subscribes with this."""
@@ -83,20 +88,18 @@ class Partitions:
             self._assigned = True
             return partitions
         mine = [(one.topic, one.partition) for one in partitions]
-        snapshots = self._read(mine)
+        states = self._read(mine)
         rewound = self._rewound(partitions)
-        starts = []
+        starts, restored = [], len(states)
         for partition in mine:
             offset = rewound[partition]
-            snapshot = snapshots.get(partition)
-            if snapshot is not None:
-                self._measures.restored.inc(self._engine.restore(partition, snapshot))
-                offset = max(offset, snapshot.offset)
+            if partition in states:
+                offset = max(offset, self._restore(partition, states.pop(partition)))
             self._expect(partition, offset)
             starts.append(TopicPartition(*partition, offset))
         self._held.update(mine)
         self._assigned = True
-        _log.info("partitions assigned", partitions=len(mine), restored=len(snapshots))
+        _log.info("partitions assigned", partitions=len(mine), restored=restored)
         return starts
 
     def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
@@ -111,11 +114,11 @@ class Partitions:
             self._held.discard(partition)
 
     def save(self, partition: Partition) -> None:
-        """Write a partition's snapshot."""
-        snapshot = self._engine.snapshot(partition)
-        if snapshot is not None:
-            self._store.write(partition, snapshot)
-            self._measures.snapshot_time.set(self._clock_ns() / NANOSECONDS_PER_SECOND)
+        """Write a partition's snapshot; called by the consuming and by the evaluating thread."""
+        with self._saving:
+            lost = partial(self._engine.states.undelivered, partition)
+            if self._store.write(partition, self._engine.save(partition), lost):
+                self._measures.snapshot_time.set(self._clock_ns() / NANOSECONDS_PER_SECOND)
 
     def watch_group(self) -> None:
         """Learn that there is no partition for this member, where the group's protocol does not say so unasked."""
@@ -169,22 +172,42 @@ class Partitions:
             found = [TopicPartition(one.topic, one.partition, OFFSET_BEGINNING) for one in partitions]
         return {(one.topic, one.partition): one.offset for one in found}
 
-    def _read(self, mine: list[Partition]) -> dict[Partition, PartitionSnapshot]:
+    def _read(self, mine: list[Partition]) -> dict[Partition, StateReader]:
         try:
-            found = self._store.read(mine)
+            return self._store.read(mine)
         except BrokerError as error:
             self._measures.snapshot_failures.labels("unread").inc()
             _log.warning("snapshots not read", reason=str(error))
             return {}
-        return {one: snapshot for one, loaded in found.items() if (snapshot := self._usable(one, loaded)) is not None}
 
-    def _usable(self, partition: Partition, loaded: PartitionSnapshot | WireError) -> PartitionSnapshot | None:
-        if isinstance(loaded, WireError):
-            self._measures.snapshot_failures.labels("unusable").inc()
-            _log.warning("snapshot not used", topic=partition[0], partition=partition[1], reason=str(loaded))
+    def _restore(self, partition: Partition, state: StateReader) -> int:
+        """Restore a partition; returns the next message to be read, negative where the past is to be read again."""
+        before = list(state.first_version.values()) if HEAD in state.first_version else []
+        restored = self._engine.restore_saved(partition, state)
+        self._measures.restored.inc(restored.series)
+        for reason in restored.reasons[:1]:
+            self._unusable(partition, reason)
+        if restored.other_grid:
+            self._measures.snapshot_failures.labels("other_grid").inc()
+            _log.info("snapshot has another grid", topic=partition[0], partition=partition[1])
+        # An older revision that ran after this one left a newer snapshot; the histories stay as they were.
+        first_version = self._restore_first_version(partition, before) if before else None
+        offset = first_version if first_version is not None else restored.offset
+        return offset if offset is not None else OFFSET_BEGINNING
+
+    def _restore_first_version(self, partition: Partition, parts: list[bytes]) -> int | None:
+        try:
+            loaded = load(parts)
+        except WireError as error:
+            self._unusable(partition, str(error))
             return None
         if (loaded.interval_ns, loaded.points) != (self._settings.interval_ns, self._settings.window_points):
             self._measures.snapshot_failures.labels("other_grid").inc()
             _log.info("snapshot has another grid", topic=partition[0], partition=partition[1])
             return None
-        return loaded
+        self._measures.restored.inc(self._engine.restore(partition, loaded))
+        return loaded.offset
+
+    def _unusable(self, partition: Partition, reason: str) -> None:
+        self._measures.snapshot_failures.labels("unusable").inc()
+        _log.warning("snapshot not used", topic=partition[0], partition=partition[1], reason=reason)

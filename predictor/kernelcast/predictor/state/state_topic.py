@@ -1,4 +1,4 @@
-"""Snapshots on `kernelcast.state`: written at intervals, read to the topic's end at each assignment."""
+"""State on `kernelcast.state`: written at intervals, read to the topic's end at each assignment."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -7,17 +7,24 @@ from typing import Any, Protocol
 from confluent_kafka import OFFSET_BEGINNING
 
 from kernelcast.predictor.engine import Partition
-from kernelcast.predictor.series.snapshot import PartitionSnapshot, dump, load
-from kernelcast.runtime.kafka.producer import Headers
+from kernelcast.predictor.series.saved.reader import StateReader
+from kernelcast.predictor.series.saved.writer import Message
+from kernelcast.runtime.kafka.producer import DeliveryListener
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
-from kernelcast.wire.errors import WireError
 from kernelcast.wire.topics import STATE
 
 
 class Sender(Protocol):
     """The sending method of a producer."""
 
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
+    def send(
+        self,
+        topic: str,
+        *,
+        key: bytes | None,
+        value: bytes | None,
+        on_delivery: DeliveryListener | None = None,
+    ) -> None:
         """Queue a message."""
         ...
 
@@ -33,30 +40,37 @@ class SnapshotStore:
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._group_id = group_id
+        self._prefix = f"predictor|{group_id}|"
         self._producer = producer
         self._open_reader = open_reader
         self._monotonic = monotonic
 
-    def write(self, partition: Partition, snapshot: PartitionSnapshot) -> int:
-        """Queue a snapshot's parts; returns their bytes. The first goes last: a snapshot counts once it is whole."""
-        parts = dump(snapshot)
-        for number in reversed(range(len(parts))):
-            self._producer.send(STATE.name, key=self._key(partition, number), value=parts[number])
-        return sum(map(len, parts))
+    def write(self, partition: Partition, messages: Iterable[Message], undelivered: Callable[[str], None]) -> int:
+        """Queue a snapshot's messages; returns their bytes.
 
-    def read(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionSnapshot | WireError]:
-        """The newest snapshot of each partition that has one, or the error that makes it unusable."""
-        wanted = {self._prefix(partition): partition for partition in partitions}
-        found: dict[Partition, dict[bytes, bytes]] = {}
+        Args:
+            partition: Whose state it is.
+            messages: Keys within it, and values.
+            undelivered: Called with the key of a message that Kafka did not take, on any thread.
+        """
+        size = 0
+        for key, value in messages:
+            full = f"{self._prefix}{partition[0]}|{partition[1]}|{key}".encode()
+            self._producer.send(STATE.name, key=full, value=value, on_delivery=_if_failed(undelivered, key))
+            size += len(value or b"")
+        return size
+
+    def read(self, partitions: Iterable[Partition]) -> dict[Partition, StateReader]:
+        """The saved state of each partition that has one."""
+        wanted = set(partitions)
+        found: dict[Partition, StateReader] = {}
         if not wanted:
-            return {}
+            return found
         for message in self._messages():
-            key = message.key() or b""
-            partition = wanted.get(key.rpartition(b"|")[0])
-            if partition is not None and message.value() is not None:
-                found.setdefault(partition, {})[key] = message.value()
-        return {partition: _load(list(parts.values())) for partition, parts in found.items()}
+            partition, key = self._parse(message.key() or b"")
+            if partition in wanted:
+                found.setdefault(partition, StateReader()).put(key, message.value())
+        return found
 
     def _messages(self) -> Iterable[Any]:
         reader = self._open_reader()
@@ -68,15 +82,18 @@ class SnapshotStore:
         finally:
             reader.close()
 
-    def _prefix(self, partition: Partition) -> bytes:
-        return f"predictor|{self._group_id}|{partition[0]}|{partition[1]}".encode()
+    def _parse(self, key: bytes) -> tuple[Partition, str]:
+        """The partition and the key within its state; a partition without a name for keys of others."""
+        text = key.decode(errors="replace")
+        topic, _, rest = text.removeprefix(self._prefix).partition("|")
+        number, _, within = rest.partition("|")
+        mine = text.startswith(self._prefix) and number.isdecimal()
+        return ((topic, int(number)), within) if mine else (("", -1), "")
 
-    def _key(self, partition: Partition, part: int) -> bytes:
-        return self._prefix(partition) + f"|{part}".encode()
 
+def _if_failed(undelivered: Callable[[str], None], key: str) -> DeliveryListener:
+    def settled(reason: object) -> None:
+        if reason is not None:
+            undelivered(key)
 
-def _load(parts: list[bytes]) -> PartitionSnapshot | WireError:
-    try:
-        return load(parts)
-    except WireError as error:
-        return error
+    return settled

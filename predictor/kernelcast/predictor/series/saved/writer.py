@@ -1,0 +1,187 @@
+"""Writes the state of one partition's series, a little at a time.
+
+Each series has a slot in a page of some dozen series. A snapshot has one message of additions for each stripe of pages:
+the new values of all series since the last snapshot. Besides, it writes some of the pages whole, so that each page is
+written at least once in `ROTATION_SECONDS`. Each message is complete in itself: after a crash between two messages, a
+page is at the last snapshot or at the one before, and Kafka is read from the earliest of their offsets. Messages of
+additions have a fixed number of keys, which are used in turn; a page is written again before an addition that it needs
+is replaced.
+"""
+
+from collections.abc import Iterable, Iterator
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Ints
+from kernelcast.predictor.series.saved.changed import Saved
+from kernelcast.predictor.series.saved.parts import Part, pack
+from kernelcast.predictor.series.saved.rows import SavedRows
+from kernelcast.predictor.series.saved.slots import FREE, Slots
+
+HEAD: Final = "0"
+"""Key of the head. Version 1 has its first part there, so an older revision finds a version that it refuses."""
+PAGE: Final = "page"
+ADDED: Final = "added"
+
+ROTATION_SECONDS: Final = 7200.0
+SPARE_SNAPSHOTS: Final = 30
+PAGE_BYTES: Final = 320 * 1024
+MOST_PAGE_ROWS: Final = 48
+STRIPE_ROWS: Final = 2048
+LEAST_PAGES: Final = 8
+PAGES_SHARE: Final = 20
+"""A snapshot writes at most a twentieth of the pages, or these few: the producer's queue takes 64 MiB."""
+
+Message = tuple[str, bytes | None]
+"""Key within the partition's state, and value; None deletes."""
+
+
+class StateWriter:
+    """Writes one partition; for one thread, except `undelivered`."""
+
+    def __init__(
+        self, source: SavedRows, *, epoch: int, sequence: int, every_seconds: float, known: Iterable[str] = ()
+    ) -> None:
+        """Begin without anything written.
+
+        Args:
+            source: The series.
+            epoch: Larger than that of every writer before.
+            sequence: That of the last snapshot on Kafka; it goes on from there.
+            every_seconds: Time between snapshots.
+            known: Keys on Kafka, deleted once they are of no more use.
+        """
+        self._source = source
+        self._epoch = epoch
+        self._sequence = sequence
+        self._known = set(known)
+        self._rotation = max(round(ROTATION_SECONDS / every_seconds), 1)
+        self._keys = self._rotation + SPARE_SNAPSHOTS
+        self._page_rows = int(np.clip(PAGE_BYTES // source.row_bytes, 1, MOST_PAGE_ROWS))
+        self._stripe_pages = max(STRIPE_ROWS // self._page_rows, 1)
+        self._slots = Slots()
+        self._saved = Saved(source)
+        self._written: Ints = np.zeros(0, np.int64)  # of each page, the snapshot that wrote it; -1: never
+        self._due: Bools = np.zeros(0, np.bool_)
+        self._credit = 0.0
+        self._lost: set[str] = set()
+        self._lost_lock = Lock()
+
+    def undelivered(self, key: str) -> None:
+        """Write again what Kafka did not take; callable from any thread."""
+        with self._lost_lock:
+            self._lost.add(key)
+
+    def save(self, rows: Ints, offset: int) -> Iterator[Message]:
+        """The messages of one snapshot; the lock is held for each by itself.
+
+        Args:
+            rows: Ascending, all rows of the partition.
+            offset: The next message to be read after what these rows contain at least.
+        """
+        self._sequence += 1
+        self._assign(rows)
+        self._write_lost_again()
+        for page in self._choose().tolist():
+            yield self._message(f"{PAGE}|{page}", *self._page(page, offset))
+            self._written[page], self._due[page] = self._sequence, False
+        for stripe in range(-(-len(self._written) // self._stripe_pages)):
+            key = f"{ADDED}|{stripe}|{self._sequence % self._keys}"
+            yield self._message(key, *self._added(stripe, offset))
+        covered = not self._due.any()
+        text = {"offset": offset, "covered": covered, "pages": len(self._written), **self._grid()}
+        yield self._message(HEAD, text, self._tables())
+        if covered:
+            yield from self._delete_unused()
+
+    def _message(self, key: str, text: dict[str, Any], arrays: dict[str, Any]) -> Message:
+        self._known.add(key)
+        return key, pack(Part(self._epoch, self._sequence, text, arrays))
+
+    def _tables(self) -> dict[str, Any]:
+        with self._source.lock:
+            return {name: table.save() for name, table in self._source.tables.items()}
+
+    def _grid(self) -> dict[str, int]:
+        windows = self._source.windows
+        return {"interval_ns": windows.interval_ns, "points": windows.points}
+
+    def _assign(self, rows: Ints) -> None:
+        for begin in range(0, len(rows), STRIPE_ROWS):
+            with self._source.lock:
+                self._source.prepare(rows[begin : begin + STRIPE_ROWS])
+        with self._source.lock:
+            changed = self._slots.assign(rows, self._source.windows.generation[rows])
+        pages = -(-len(self._slots) // self._page_rows)
+        more = max(pages - len(self._due), 0)
+        self._due = np.concatenate([self._due[:pages], np.ones(more, np.bool_)])
+        self._written = np.concatenate([self._written[:pages], np.full(more, -1, np.int64)])
+        self._due[np.unique(changed // self._page_rows)] = True
+        self._saved.resize(len(self._slots))
+        with self._source.lock:
+            slots, kept = self._present(0, len(self._slots))
+            self._due[self._saved.turned_back(slots, kept) // self._page_rows] = True
+
+    def _write_lost_again(self) -> None:
+        with self._lost_lock:
+            lost, self._lost = self._lost, set()
+        for key in lost:
+            kind, _, rest = key.partition("|")
+            number = int(rest.partition("|")[0] or 0)
+            if kind == PAGE:
+                self._due[number : number + 1] = True
+            elif kind == ADDED:
+                self._due[number * self._stripe_pages : (number + 1) * self._stripe_pages] = True
+
+    def _choose(self) -> Ints:
+        """Pages to be written whole: those that must be, and those that were written longest ago."""
+        pages = len(self._due)
+        self._due |= self._written <= self._sequence - self._rotation - SPARE_SNAPSHOTS // 2
+        self._credit = min(self._credit + pages / self._rotation, float(max(pages, 1)))
+        due = np.flatnonzero(self._due)[: max(LEAST_PAGES, pages // PAGES_SHARE)]
+        turn = np.argsort(np.where(self._due, self._sequence, self._written), kind="stable")[: int(self._credit)]
+        self._credit -= len(turn)
+        return np.union1d(due, turn)
+
+    def _page(self, page: int, offset: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        first = page * self._page_rows
+        with self._source.lock:
+            slots, rows = self._present(first, first + self._page_rows)
+            arrays = self._saved.whole(slots, rows)
+            subjects = [self._source.windows.subject(row) for row in rows.tolist()]
+        described = [(one.metric, int(one.form), one.labels) for one in subjects if one is not None]
+        text = {"page": page, "first": first, "offset": offset, "series": described, **self._grid()}
+        return text, {**arrays, "slots": slots}
+
+    def _added(self, stripe: int, offset: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The additions of a stripe's pages, except pages of this snapshot and pages that must be written whole."""
+        pages = np.arange(stripe * self._stripe_pages, min((stripe + 1) * self._stripe_pages, len(self._written)))
+        base = stripe * self._stripe_pages * self._page_rows
+        with self._source.lock:
+            slots, rows = self._present(base, (int(pages[-1]) + 1) * self._page_rows)
+            page = slots // self._page_rows
+            kept = (self._written[page] >= 0) & (self._written[page] < self._sequence) & ~self._due[page]
+            arrays = self._saved.added(slots[kept], rows[kept], base)
+        missing = pages[self._due[pages] | (self._written[pages] == self._sequence)]
+        text = {"offset": offset, "base": base, "slots": len(pages) * self._page_rows}
+        text["without"] = (missing * self._page_rows).tolist()
+        return text, arrays
+
+    def _present(self, begin: int, end: int) -> tuple[Ints, Ints]:
+        """Slots with a series that is still there, and its row; under the lock."""
+        rows, generation = self._slots.row[begin:end], self._slots.generation[begin:end]
+        used = np.flatnonzero((rows != FREE) & (self._source.windows.generation[rows] == generation))
+        return used + begin, rows[used]
+
+    def _delete_unused(self) -> Iterator[Message]:
+        """Delete pages and additions beyond the present ones, and parts of version 1."""
+        stripes = -(-len(self._written) // self._stripe_pages)
+        for key in sorted(self._known):
+            kind, _, rest = key.partition("|")
+            number = int(rest.partition("|")[0] or 0)
+            limit = {PAGE: len(self._written), ADDED: stripes}.get(kind, 0)
+            if key != HEAD and number >= limit:
+                self._known.discard(key)
+                yield key, None

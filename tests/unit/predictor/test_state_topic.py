@@ -1,0 +1,227 @@
+"""State on its topic: written, read by the next predictor, and by one of another revision."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from prometheus_client import CollectorRegistry
+from tests.support.predictor.first_version import dump
+
+from kernelcast.predictor.engine import Engine
+from kernelcast.predictor.measures import Measures
+from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved, load
+from kernelcast.predictor.series.subjects import Form, Subject
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.state.partitions import Partitions
+from kernelcast.predictor.state.state_topic import SnapshotStore
+from kernelcast.wire.errors import WireError
+
+SECOND_NS = 1_000_000_000
+NOW = 1_800_000_000
+PARTITION = ("kernelcast.device", 3)
+FIRST_PART = b"predictor|group|kernelcast.device|3|0"
+REWOUND = 70
+SUBJECT = Subject("DCGM_FI_DEV_GPU_TEMP", Form.LEVEL, (("Hostname", "n1"), ("gpu", "0")))
+
+
+class Message:
+    def __init__(self, offset: int, key: bytes, value: bytes | None) -> None:
+        self._parts = offset, key, value
+
+    def offset(self) -> int:
+        return self._parts[0]
+
+    def key(self) -> bytes:
+        return self._parts[1]
+
+    def value(self) -> bytes | None:
+        return self._parts[2]
+
+    def partition(self) -> int:
+        return 0
+
+
+class Topic:
+    """The state's topic with one partition; a producer and a reader of it at once."""
+
+    rewound = REWOUND
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.refused: set[str] = set()
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: Any = None) -> None:
+        assert topic == "kernelcast.state"
+        assert key is not None
+        failed = key.decode().split("|", 4)[4] in self.refused
+        if not failed:
+            self.messages.append(Message(len(self.messages), key, value))
+        if on_delivery is not None:
+            on_delivery("queue is full" if failed else None)
+
+    def partitions(self, topic: str) -> list[Any]:
+        return [TopicPartition(topic, 0)]
+
+    def watermarks(self, partition: Any) -> tuple[int, int]:
+        return (0, len(self.messages)) if partition.topic == "kernelcast.state" else (0, 500)
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        assert len(partitions) <= 1
+        self.unread = list(self.messages)
+
+    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
+        assert timeout_seconds < 1
+        read, self.unread = self.unread[:max_messages], self.unread[max_messages:]
+        return read, []
+
+    def ends(self) -> list[Any]:
+        return []
+
+    def close(self, timeout_seconds: float = 0) -> None: ...
+
+    def offsets_for_time(self, partitions: Sequence[Any], time_ns: int) -> list[Any]:
+        assert time_ns < NOW * SECOND_NS
+        return [TopicPartition(one.topic, one.partition, self.rewound) for one in partitions]
+
+    def seek(self, partition: Any) -> None:
+        raise AssertionError(partition)
+
+    def settled(self) -> bool:
+        return True
+
+    @property
+    def newest(self) -> dict[bytes, bytes | None]:
+        return {message.key(): message.value() for message in self.messages}
+
+
+class Predictor:
+    """An engine with its partitions on a topic."""
+
+    def __init__(self, topic: Topic, *, interval_seconds: float = 10.0) -> None:
+        settings = PredictorSettings(interval_seconds=interval_seconds)
+        self.measures = Measures(CollectorRegistry())
+        self.engine = Engine(settings, clock_ns=lambda: NOW * SECOND_NS)
+        store = SnapshotStore("group", topic, lambda: topic)
+        self.partitions = Partitions(settings, self.engine, store, self.measures, clock_ns=lambda: NOW * SECOND_NS)
+        self.partitions.use(topic)
+
+    def start(self) -> int:
+        """The offset at which reading begins."""
+        return int(self.partitions.assigned([TopicPartition(*PARTITION)])[0].offset)
+
+    def read(self, offset: int, value: float, *, series: int = 1) -> None:
+        """Write a value to some series, as if a message up to this offset had been read."""
+        windows = self.engine.windows
+        for number in range(series):
+            subject = Subject(SUBJECT.metric, SUBJECT.form, (("Hostname", "n1"), ("gpu", str(number))))
+            row = np.array([windows.admit(subject, owner=0)])
+            time_ns = np.array([(NOW + offset) * SECOND_NS])
+            windows.put_levels(row, time_ns, np.array([value]), now_seconds=0.0)
+        self.engine.offsets[PARTITION] = offset
+
+    @property
+    def value(self) -> float:
+        row = self.engine.windows.row(SUBJECT)
+        assert row is not None
+        return float(self.engine.windows.latest(np.array([row]))[0])
+
+
+def test_the_next_predictor_has_the_series_and_reads_on_from_them() -> None:
+    topic = Topic()
+    before, after = Predictor(topic), Predictor(topic)
+    assert before.start() == REWOUND
+    before.read(100, 71.0)
+    before.partitions.save(PARTITION)
+    before.read(200, 72.0)
+    before.partitions.save(PARTITION)
+    assert after.start() == 200
+    assert after.value == 72.0
+    assert after.measures.restored._value.get() == 1
+
+
+def test_the_past_is_read_again_where_series_may_be_missing() -> None:
+    topic = Topic()
+    before, after = Predictor(topic), Predictor(topic)
+    before.start()
+    before.read(100, 71.0, series=900)
+    before.partitions.save(PARTITION)
+    assert after.start() == REWOUND
+    assert 48 <= after.measures.restored._value.get() < 900
+
+
+def test_a_message_that_kafka_refused_is_sent_again() -> None:
+    topic = Topic()
+    before, after = Predictor(topic), Predictor(topic)
+    before.start()
+    before.read(100, 71.0)
+    before.partitions.save(PARTITION)
+    topic.refused = {"added|0|2"}
+    before.read(200, 72.0)
+    before.partitions.save(PARTITION)
+    topic.refused = set()
+    before.read(300, 73.0)
+    before.partitions.save(PARTITION)
+    assert after.start() == 300
+    assert after.value == 73.0
+
+
+def first_version(topic: Topic, *, offset: int = 400, value: float = 80.0) -> None:
+    values = np.full(240, value, np.float32)
+    saved = Saved(SUBJECT, values, (NOW + offset) // 10, (NOW + offset) * SECOND_NS, 0, 1.0, 2.0)
+    parts = dump(PartitionSnapshot("one", offset, 10 * SECOND_NS, 240, (saved,)))
+    for number, part in enumerate(parts):
+        topic.send("kernelcast.state", key=FIRST_PART[:-1] + str(number).encode(), value=part)
+    left_over = dump(PartitionSnapshot("larger", 1, 10 * SECOND_NS, 240, ()))[0]
+    topic.send("kernelcast.state", key=FIRST_PART[:-1] + b"7", value=left_over)
+
+
+def test_a_snapshot_of_an_older_revision_is_read_and_then_deleted() -> None:
+    topic = Topic()
+    first_version(topic)
+    after = Predictor(topic)
+    assert after.start() == 400
+    assert after.value == 80.0
+    after.partitions.save(PARTITION)
+    assert topic.newest[FIRST_PART[:-1] + b"7"] is None
+    assert Predictor(topic).start() == 400
+
+
+def test_an_older_revision_that_ran_after_this_one_left_the_newer_windows() -> None:
+    topic = Topic()
+    before, after = Predictor(topic), Predictor(topic)
+    before.start()
+    before.read(100, 71.0)
+    before.partitions.save(PARTITION)
+    first_version(topic)
+    assert after.start() == 400
+    assert after.value == 80.0
+
+
+def test_an_older_revision_finds_a_version_that_it_refuses_where_it_had_its_first_part() -> None:
+    topic = Topic()
+    before = Predictor(topic)
+    before.start()
+    before.read(100, 71.0)
+    before.partitions.save(PARTITION)
+    mine = [value for key, value in topic.newest.items() if key.rpartition(b"|")[0] == FIRST_PART[:-2]]
+    assert mine == [topic.newest[FIRST_PART]]
+    with pytest.raises(WireError, match="version 2; expected b'KCPW' version 1"):
+        load([one for one in mine if one is not None])
+
+
+def test_state_on_another_grid_is_counted_and_the_past_is_read_again() -> None:
+    topic = Topic()
+    before, after = Predictor(topic), Predictor(topic, interval_seconds=15.0)
+    before.start()
+    before.read(100, 71.0)
+    before.partitions.save(PARTITION)
+    assert after.start() == REWOUND
+    assert after.measures.snapshot_failures.labels("other_grid")._value.get() == 1
+
+
+def test_without_a_rewound_offset_reading_begins_at_the_beginning() -> None:
+    topic = Topic()
+    topic.rewound = OFFSET_BEGINNING
+    assert Predictor(topic).start() == OFFSET_BEGINNING
