@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kernelcast.wire.catalogue.features import Feature
-from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.catalogue.meanings import Cause, Topic
 
 
 class Comparison(StrEnum):
@@ -32,15 +32,6 @@ class Excuse(StrEnum):
     SOFTWARE_POWER_CAP = "software_power_cap"
     FIRST_MINUTES = "first_minutes"
     APPLICATION_XID = "application_xid"
-
-
-class Topic(StrEnum):
-    """Questions that have one answer at a time."""
-
-    SPEED = "why work takes longer"
-    XID = "which XID occurred"
-    HEAT = "why the temperature rises"
-    LAST = "what is left, if no other rule holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +255,14 @@ _SPEED: Final = (
         page=True,
         topic=Topic.SPEED,
         evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
+    ),
+    Rule(
+        Cause.AGEING,
+        (_least(Feature.DURATION_CERTAINTY, 4), _least(Feature.DURATION_RATIO, 1.03), _MATCHED_CLOCK),
+        page=True,
+        topic=Topic.SPEED,
+        evidence=(Feature.PEER_RATIO, Feature.UTILIZATION),
+        source="contention comes at once, ageing over hours",
     ),
     Rule(
         Cause.AGEING,

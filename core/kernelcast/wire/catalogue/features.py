@@ -63,6 +63,7 @@ class Feature(StrEnum):
     MEMORY_FALL = "memory_fall"
     PROCESS_AGE = "process_age"
     DURATION_RATIO = "duration_ratio"
+    DURATION_CERTAINTY = "duration_certainty"
     PEER_RATIO = "peer_ratio"
     PROGRAMS = "programs"
     MOVED_SHARE = "moved_share"
@@ -150,6 +151,9 @@ FEATURES: Final[Mapping[Feature, FeatureSource]] = MappingProxyType(
         Feature.MEMORY_FALL: FeatureSource(device.FB_USED, "largest fall of memory in use, as a share of it", "before"),
         Feature.PROCESS_AGE: FeatureSource(kernel.PROBE_INFO, "seconds since the program's process began"),
         Feature.DURATION_RATIO: FeatureSource(kernel.DURATION, "duration by its own baseline", "baseline"),
+        Feature.DURATION_CERTAINTY: FeatureSource(
+            kernel.DURATION, "slope of the duration since the last step, in standard errors", "before"
+        ),
         Feature.PEER_RATIO: FeatureSource(
             kernel.DURATION, "duration by the median of the same kernel on GPUs of the same model", "peers"
         ),

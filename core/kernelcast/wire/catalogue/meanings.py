@@ -40,6 +40,15 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Topic(StrEnum):
+    """Questions that have one answer at a time."""
+
+    SPEED = "why work takes longer"
+    XID = "which XID occurred"
+    HEAT = "why the temperature rises"
+    LAST = "what is left, if no other rule holds"
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """Judgement of one metric.
@@ -54,6 +63,7 @@ class Meaning:
         settling_seconds: Time after a change of load or process in which a slope has no meaning.
         companions: Metrics of the same GPU that explain its breaches, beside `limit` and `load`.
         other_causes: Causes that companions can give instead of `cause`.
+        topic: Question that its breach asks; None where rules of no topic answer it.
     """
 
     cause: Cause
@@ -65,6 +75,7 @@ class Meaning:
     settling_seconds: float = 2400.0
     companions: tuple[Metric, ...] = ()
     other_causes: frozenset[Cause] = frozenset()
+    topic: Topic | None = None
 
 
 _CLOCKS: Final = (device.SM_CLOCK, device.CLOCK_EVENT_REASONS, device.GPU_UTIL)
@@ -88,6 +99,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             settling_seconds=4500.0,
             companions=_CLOCKS,
             other_causes=frozenset({Cause.LOAD}),
+            topic=Topic.HEAT,
         ),
         device.MEMORY_TEMP.prometheus_name: Meaning(
             Cause.THERMAL,
@@ -96,22 +108,30 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             settling_seconds=4500.0,
             companions=_CLOCKS,
             other_causes=frozenset({Cause.LOAD}),
+            topic=Topic.HEAT,
         ),
         device.FB_USED.prometheus_name: Meaning(
             Cause.MEMORY_LEAK, resolution=2.0, settling_seconds=3600.0, companions=(device.FB_FREE,)
         ),
         device.GPU_UTIL.prometheus_name: Meaning(Cause.LOAD, resolution=1.0),
         device.POWER_USAGE.prometheus_name: Meaning(
-            Cause.LOAD, companions=(device.POWER_LIMIT, device.CLOCK_EVENT_REASONS), other_causes=_CLOCK_CAUSES
+            Cause.LOAD,
+            companions=(device.POWER_LIMIT, device.CLOCK_EVENT_REASONS),
+            other_causes=_CLOCK_CAUSES,
+            topic=Topic.SPEED,
         ),
         device.SM_CLOCK.prometheus_name: Meaning(
             Cause.CLOCK_LOW,
             below=True,
             companions=(device.CLOCK_EVENT_REASONS, device.GPU_UTIL, device.GPU_TEMP, device.SLOWDOWN_TEMP),
             other_causes=_CLOCK_CAUSES,
+            topic=Topic.SPEED,
         ),
         device.CLOCK_EVENT_REASONS.prometheus_name: Meaning(
-            Cause.HARDWARE_SLOWDOWN, companions=(device.SM_CLOCK, device.GPU_TEMP), other_causes=_CLOCK_CAUSES
+            Cause.HARDWARE_SLOWDOWN,
+            companions=(device.SM_CLOCK, device.GPU_TEMP),
+            other_causes=_CLOCK_CAUSES,
+            topic=Topic.SPEED,
         ),
         device.PCIE_LINK_GEN.prometheus_name: _fault(
             Cause.PCIE_LINK, device.PCIE_MAX_LINK_GEN, device.GPU_UTIL, below=True
@@ -134,6 +154,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             own_ratio=1.2,
             companions=(*_CLOCKS, device.GPU_TEMP, device.SLOWDOWN_TEMP, kernel.DURATION),
             other_causes=_SPEED_CAUSES,
+            topic=Topic.SPEED,
         ),
     }
 )

@@ -10,12 +10,23 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
 from kernelcast.predictor.backtest.table import Table, read
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import gpu, nvlink
 from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.errors import ConfigurationError
 
 METRIC: Final = "metric"
 KEPT_SECONDS: Final = 900.0
 """A companion's value holds until its next one, at most this long."""
+PROGRAM: Final = "program"
+_COUNTED: Final = {
+    kernel.DURATION.prometheus_name: PROGRAM,
+    gpu.PROCESS_MEMORY.prometheus_name: "pid",
+    gpu.PROCESS_SM.prometheus_name: "pid",
+}
+_OF_PROGRAMS: Final = frozenset(_COUNTED)
+_OF_GPU: Final = frozenset({"Hostname", "host", "UUID", "gpu", "GPU_I_ID", "pci_bus_id", "device"})
+_SUMMED: Final = frozenset({nvlink.UP.prometheus_name, nvlink.ERRORS.prometheus_name, gpu.XID_ERRORS.prometheus_name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +83,50 @@ class Companions:
             raise ConfigurationError(f"--companions {path} needs the columns timestamp,{METRIC},value")
         return cls(table, [_companion(own, key[1], numbers) for key, numbers in own.series().items()])
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._found)
+
     def values(self, batch: Batch, metric: Metric | None) -> Floats | None:
-        """A companion's values at each interval of a batch, shape (n, t); None where no series has it."""
-        rows = [self._values(one, metric.prometheus_name) for one in batch.series] if metric is not None else []
+        """A companion's values at each interval of a batch, shape (n, t); None where no series has it.
+
+        Of several companions of one metric the first counts; of a metric that a GPU has for each link, their sum.
+        """
+        return None if metric is None else self._named(batch, metric.prometheus_name)
+
+    def metrics(self, batch: Batch) -> dict[str, Floats]:
+        """All companions of a batch that are metrics of its GPUs, by Prometheus name, each of shape (n, t)."""
+        names = sorted({each.metric for each in self._found} - _OF_PROGRAMS)
+        found = {name: self._named(batch, name) for name in names}
+        return {name: values for name, values in found.items() if values is not None}
+
+    def siblings(self, batch: Batch, metric: str) -> Floats | None:
+        """Durations of other kernels on the same GPU, shape (n, k, t); None where no series has them."""
+        if metric != kernel.DURATION.prometheus_name:
+            return None
+        rows = [
+            [each.at(_ends(one)) for each in self._found if each.metric == metric and self._is_sibling(each, one)]
+            for one in batch.series
+        ]
+        most = max((len(row) for row in rows), default=0)
+        if not most:
+            return None
+        nothing = np.full(batch.panel.length, np.nan)
+        return np.stack([np.stack([*row, *[nothing] * (most - len(row))]) for row in rows])
+
+    def programs(self, batch: Batch) -> Floats | None:
+        """Number of programs on the GPU, shape (n, t); None where the companions do not show it.
+
+        Counted are the programs of kernel durations, the series' own included, and processes, whichever are more.
+        """
+        rows = [self._programs(one) for one in batch.series]
+        if all(row is None for row in rows):
+            return None
+        nothing = np.full(batch.panel.length, np.nan)
+        return np.stack([nothing if row is None else row for row in rows])
+
+    def _named(self, batch: Batch, metric: str) -> Floats | None:
+        rows = [self._values(one, metric) for one in batch.series]
         if all(row is None for row in rows):
             return None
         nothing = np.full(batch.panel.length, np.nan)
@@ -83,16 +135,55 @@ class Companions:
     def _values(self, one: GriddedSeries, metric: str) -> Floats | None:
         if not self._found:
             return None
-        labels = dict(zip(self._table.labels, self._table.label_values(one.key), strict=True))
-        ends = one.start_seconds + np.arange(len(one.values), dtype=np.float64) * one.interval_seconds
+        labels = self._labels(one)
+        mine = [each for each in self._found if each.metric == metric and each.belongs_to(labels)]
+        if not mine:
+            return None
+        if metric not in _SUMMED:
+            return mine[0].at(_ends(one))
+        found = np.stack([each.at(_ends(one)) for each in mine])
+        return np.where(np.isfinite(found).any(axis=0), np.nansum(found, axis=0), np.nan)
+
+    def _labels(self, one: GriddedSeries) -> dict[str, str]:
+        return dict(zip(self._table.labels, self._table.label_values(one.key), strict=True))
+
+    def _is_sibling(self, each: Companion, one: GriddedSeries) -> bool:
+        labels = self._labels(one)
+        is_own = all(labels.get(name) == value for name, value in each.labels.items())
+        return not is_own and _shares_gpu(labels, each)
+
+    def _programs(self, one: GriddedSeries) -> Floats | None:
+        labels = self._labels(one)
+        groups: dict[tuple[str, str], list[Companion]] = {}
         for each in self._found:
-            if each.metric == metric and each.belongs_to(labels):
-                return each.at(np.asarray(ends, np.float64))
-        return None
+            label = _COUNTED.get(each.metric, "")
+            if label in each.labels and _shares_gpu(labels, each):
+                groups.setdefault((label, each.labels[label]), []).append(each)
+        if not groups:
+            return None
+        counts = {label: np.zeros(len(one.values)) for label, _ in groups}
+        own_program = labels.get(PROGRAM)
+        if PROGRAM in counts and (PROGRAM, own_program) not in groups:
+            counts[PROGRAM] += 1
+        for (label, name), members in groups.items():
+            there = np.stack([np.isfinite(each.at(_ends(one))) for each in members]).any(axis=0)
+            counts[label] += there | (label == PROGRAM and name == own_program)
+        most: Floats = np.maximum.reduce(list(counts.values()))
+        return most
+
+
+def _ends(one: GriddedSeries) -> Floats:
+    return one.start_seconds + np.arange(len(one.values), dtype=np.float64) * one.interval_seconds
+
+
+def _shares_gpu(labels: Mapping[str, str], each: Companion) -> bool:
+    """Whether a companion is of the same GPU: the labels of GPUs that both have are equal."""
+    return all(labels.get(name, value) == value for name, value in each.labels.items() if name in _OF_GPU)
 
 
 def _companion(table: Table, labels: Sequence[str], numbers: Sequence[int]) -> Companion:
-    named = dict(zip(table.columns[0], labels, strict=True))
+    # An empty label is none, as in Prometheus: a GPU's metrics have no program.
+    named = {name: label for name, label in zip(table.columns[0], labels, strict=True) if label}
     rows = sorted((table.rows[number] for number in numbers), key=lambda row: row.seconds)
     seconds, values = np.array([row.seconds for row in rows]), np.array([row.value for row in rows])
     return Companion(named.pop(METRIC), named, seconds, values)

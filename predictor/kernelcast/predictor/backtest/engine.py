@@ -6,6 +6,7 @@ from typing import Final
 from kernelcast.predictor.backtest.anomalies import anomaly_scores
 from kernelcast.predictor.backtest.breaches import NAMES as BREACH_NAMES
 from kernelcast.predictor.backtest.breaches import BreachOptions, breach_columns
+from kernelcast.predictor.backtest.causes import alert_causes, cause_name
 from kernelcast.predictor.backtest.grid import GridOptions, batches, spread
 from kernelcast.predictor.backtest.output import Cell
 from kernelcast.predictor.backtest.report import Scores
@@ -73,8 +74,10 @@ class Run:
         for batch in self._batches:
             anomalies, breaches = anomaly_scores(batch), breach_columns(batch, self._breaches)
             found = forecasts(batch, self._options, scored=self._scored)
-            for number, cells in spread(batch, anomalies | found.columns(self._options) | breaches).items():
-                rows[number] = {**cells, CAUSE: self._cause(cells)}
+            columns = anomalies | found.columns(self._options) | breaches
+            causes = {CAUSE: alert_causes(batch, breaches["alert"], self._breaches)}
+            for number, cells in spread(batch, columns | causes).items():
+                rows[number] = {**cells, CAUSE: cause_name(cells[CAUSE])}
             self.scores.count(batch, anomalies["anomaly_onset"], breaches["alert"])
             after |= {future.series.key: future for future in futures(batch, self._options)}
             if self._scored:
@@ -83,7 +86,3 @@ class Run:
             done += batch.panel.rows
             self._progress(done, total)
         return rows, after
-
-    def _cause(self, cells: Mapping[str, float]) -> str:
-        """The cause that is written into a row: of its alert, else none."""
-        return str(self._breaches.meaning.cause) if cells["alert"] == 1 else ""

@@ -29,7 +29,6 @@ MATCHED_POINTS: Final = 10.0
 LEAST_MATCHED: Final = 10
 _POWER_RIDGE_W: Final = 2.0
 LEAST_BLOCKS: Final = 24
-BLOCKS_PER_HOUR: Final = HOUR_SECONDS / BLOCK_SECONDS
 
 _COUNTERS: Final[tuple[tuple[Feature, Metric, Feature | None], ...]] = (
     (Feature.DOUBLE_BIT_ERRORS, device.ECC_DBE_VOLATILE, None),
@@ -168,8 +167,8 @@ def heat(seen: Observed) -> Columns:
         return columns
     if watts is not None:
         blocks = blocks - _power_effect(blocks, seen.blocks(watts))
-    trend = _trend(seen, blocks, resolution=1.0)
-    return columns | _passage(trend, present, limit, Feature.HEAT_CERTAINTY, Feature.HOURS_TO_LIMIT)
+    trend = trend_of(blocks, resolution=1.0)
+    return columns | _passage(seen, trend, present, limit, Feature.HEAT_CERTAINTY, Feature.HOURS_TO_LIMIT)
 
 
 def memory(seen: Observed) -> Columns:
@@ -185,10 +184,10 @@ def memory(seen: Observed) -> Columns:
     if total is None or blocks.shape[1] < LEAST_BLOCKS:
         return {}
     present = seen.mean_now(used)
-    trend = _trend(seen, blocks, resolution=2.0)
+    trend = trend_of(blocks, resolution=2.0)
     fall = _largest_fall(seen, used)
     columns = {Feature.MEMORY_FALL: Column(fall, present, np.full(len(seen), np.nan), _span(seen))}
-    return columns | _passage(trend, present, total, Feature.LEAK_CERTAINTY, Feature.HOURS_TO_FULL)
+    return columns | _passage(seen, trend, present, total, Feature.LEAK_CERTAINTY, Feature.HOURS_TO_FULL)
 
 
 def links(seen: Observed) -> Columns:
@@ -279,22 +278,30 @@ def _power_effect(blocks: Floats, watts: Floats) -> Floats:
     return effect
 
 
-def _trend(seen: Observed, blocks: Floats, *, resolution: float) -> Trend:
-    rows = len(seen)
+def trend_of(blocks: Floats, *, resolution: float) -> Trend:
+    """Trends of rows of at least 24 blocks, shape (n, b), since the last step of each."""
+    rows = len(blocks)
     settling = np.full(rows, LEAST_POINTS, dtype=np.int64)
     return estimate(blocks, np.zeros(rows, np.int64), resolution=np.full(rows, resolution), settling=settling)
 
 
-def _passage(trend: Trend, present: Floats, limit: Floats, certainty: Feature, hours: Feature) -> Columns:
+def certainty_of(trend: Trend) -> Floats:
+    """Slope in standard errors, shape (n,); 0 where no slope is known."""
+    return np.where(np.isfinite(trend.error), trend.slope / np.maximum(trend.error, 1e-12), 0.0)
+
+
+def _passage(
+    seen: Observed, trend: Trend, present: Floats, limit: Floats, certainty: Feature, hours: Feature
+) -> Columns:
     """Certainty of a rise and hours to the limit; the hours are not known without a rise."""
-    slope = trend.slope * BLOCKS_PER_HOUR
+    block_seconds = seen.intervals(BLOCK_SECONDS) * seen.interval_seconds
+    slope = trend.slope * (HOUR_SECONDS / block_seconds)
     rises = slope > 0
     margin = np.maximum(limit - present, 0.0)
-    certain = np.where(np.isfinite(trend.error), trend.slope / np.maximum(trend.error, 1e-12), 0.0)
     soon = np.where(rises, margin / np.where(rises, slope, 1.0), np.nan)
     before = present - 2 * slope
     return {
-        certainty: Column(certain, present, before, 2 * HOUR_SECONDS),
+        certainty: Column(certainty_of(trend), present, before, 2 * HOUR_SECONDS),
         hours: Column(soon, present, limit, 2 * HOUR_SECONDS),
     }
 

@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.wire.catalogue.cause_rules import RULES, Comparison, Condition, Excuse, Rule, Topic
+from kernelcast.wire.catalogue.cause_rules import RULES, Comparison, Condition, Excuse, Rule
 from kernelcast.wire.catalogue.features import FEATURES, Feature
-from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.catalogue.meanings import Cause, Topic
 from kernelcast.wire.findings import FindingEvidence, Severity
 
 NANOSECONDS: Final = 1_000_000_000

@@ -5,8 +5,9 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.causes.device_features import LEAST_BLOCKS, certainty_of, trend_of
 from kernelcast.predictor.causes.find import Column
-from kernelcast.predictor.causes.observed import Observed, changed_at, last, usual_low
+from kernelcast.predictor.causes.observed import HOUR_SECONDS, Observed, changed_at, last, usual_low
 from kernelcast.predictor.passage.baseline import OPENING_BLOCKS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.peers.compare import others_known, others_median
@@ -32,7 +33,12 @@ def duration(seen: Observed) -> Columns:
     present, usual = seen.mean_now(values), _usual(seen, values)
     if seen.around.baseline is not None:
         usual = np.where(np.isfinite(seen.around.baseline), seen.around.baseline, usual)
-    return {Feature.DURATION_RATIO: Column(_ratio(present, usual), present, usual)}
+    columns = {Feature.DURATION_RATIO: Column(_ratio(present, usual), present, usual)}
+    blocks = seen.blocks(values)
+    if blocks.shape[1] >= LEAST_BLOCKS:
+        certain = certainty_of(trend_of(blocks / np.where(usual > 0, usual, np.nan)[:, None], resolution=0.0))
+        columns[Feature.DURATION_CERTAINTY] = Column(certain, present, usual, HOUR_SECONDS * 2)
+    return columns
 
 
 def deploy(seen: Observed) -> Columns:
@@ -65,13 +71,14 @@ def neighbours(seen: Observed) -> Columns:
     if seen.around.programs is not None:
         columns[Feature.PROGRAMS] = Column.plain(last(seen.around.programs[:, -seen.intervals(BLOCK_SECONDS) :]))
     values, siblings = seen.get(kernel.DURATION), seen.around.siblings
-    if values is not None and siblings is not None:
-        every = np.concatenate([values[:, None], siblings], axis=1)
+    if values is not None:
+        own = values[:, None]
+        every = own if siblings is None else np.concatenate([own, siblings], axis=1)
         flat = every.reshape(-1, every.shape[2])
         ratio = _ratio(seen.mean_now(flat), _usual(seen, flat, kernels=every.shape[1])).reshape(len(seen), -1)
         known = np.isfinite(ratio)
         slower = (known & (ratio >= _SLOWER)).sum(axis=1)
-        share = np.where(known.sum(axis=1) > 1, slower / np.maximum(known.sum(axis=1), 1), np.nan)
+        share = np.where(known.any(axis=1), slower / np.maximum(known.sum(axis=1), 1), np.nan)
         columns[Feature.MOVED_SHARE] = Column.plain(share)
     return columns
 

@@ -1,0 +1,135 @@
+"""Cause of each alert of recorded series: from companions where there are any, else that of the metric itself."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.backtest.breaches import BreachOptions
+from kernelcast.predictor.backtest.grid import Batch
+from kernelcast.predictor.causes.features import features
+from kernelcast.predictor.causes.find import find
+from kernelcast.predictor.causes.observed import Around, Observed
+from kernelcast.wire.catalogue.cause_rules import RULES
+from kernelcast.wire.catalogue.meanings import MEANINGS, Cause, Meaning
+
+CAUSES: Final = tuple(Cause)
+"""A column of causes has the place of each in this tuple, as columns are numbers."""
+AGAIN_SECONDS: Final = 900.0
+"""The cause of an alert is found when it begins, and again after this time."""
+WINDOW_SECONDS: Final = 86_400.0
+PAIRS_AT_ONCE: Final = 128
+
+
+def alert_causes(batch: Batch, alerts: Floats, options: BreachOptions) -> Floats:
+    """Cause of each row, shape (n, t), as its place in `CAUSES`; NaN without an alert.
+
+    A cause is found from the rows up to its own alone.
+
+    Args:
+        batch: The series.
+        alerts: Shape (n, t), 1 while the alert fires.
+        options: Judgement of the metric, and its companions.
+    """
+    firing: Bools = alerts == 1
+    found = np.where(firing, float(CAUSES.index(options.meaning.cause)), np.nan)
+    if not options.companions or not firing.any():
+        return found
+    sources = _Sources.of(batch, options)
+    again = max(round(AGAIN_SECONDS / batch.interval_seconds), 1)
+    since = _since_begin(firing)
+    rows, ends = np.nonzero(firing & (since % again == 0))
+    for chunk in _chunks(len(rows)):
+        causes = sources.causes(rows[chunk], ends[chunk])
+        for row, end, cause in zip(rows[chunk].tolist(), ends[chunk].tolist(), causes, strict=True):
+            part = slice(end, end + again)
+            lasts = firing[row, part] & (since[row, part] >= since[row, end])
+            found[row, part][lasts] = CAUSES.index(cause)
+    return found
+
+
+def cause_name(place: float) -> str:
+    """Name of a cause from its place in `CAUSES`; empty for none."""
+    return "" if np.isnan(place) else CAUSES[int(place)].value
+
+
+def _since_begin(firing: Bools) -> Ints:
+    """Intervals since each alert began."""
+    places = np.arange(firing.shape[1])
+    last_quiet = np.maximum.accumulate(np.where(firing, -1, places), axis=1)
+    since: Ints = (places - last_quiet - 1).astype(np.int64)
+    return since
+
+
+def _chunks(count: int) -> Iterator[slice]:
+    for begin in range(0, count, PAIRS_AT_ONCE):
+        yield slice(begin, min(begin + PAIRS_AT_ONCE, count))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sources:
+    """Everything that is known about a batch: n series, t intervals.
+
+    Attributes:
+        interval_seconds: Length of an interval.
+        meaning: Judgement of the metric.
+        judged: Prometheus name of the metric.
+        values: By Prometheus name, shape (n, t), the metric's own included.
+        programs: Shape (n, t), programs on the GPU; None where they are not known.
+        siblings: Shape (n, k, t), other kernels on the GPU; None where there are none.
+        limits: Shape (n,).
+    """
+
+    interval_seconds: float
+    meaning: Meaning
+    judged: str
+    values: Mapping[str, Floats]
+    programs: Floats | None
+    siblings: Floats | None
+    limits: Floats
+
+    @classmethod
+    def of(cls, batch: Batch, options: BreachOptions) -> "_Sources":
+        companions, judged = options.companions, metric_of(options.meaning)
+        return cls(
+            batch.interval_seconds,
+            options.meaning,
+            judged,
+            {**companions.metrics(batch), judged: batch.panel.values},
+            companions.programs(batch),
+            companions.siblings(batch, judged),
+            options.limits(batch),
+        )
+
+    def causes(self, rows: Ints, ends: Ints) -> list[Cause]:
+        """Causes at some moments of some rows, both of shape (pairs,)."""
+        limits = self.limits[rows]
+        around = Around(
+            programs=None if self.programs is None else self._windows(self.programs, rows, ends),
+            siblings=None if self.siblings is None else self._windows(self.siblings, rows, ends),
+            limits={self.judged: limits} if np.isfinite(limits).any() else {},
+            beyond=np.ones(len(rows)),
+        )
+        values = {name: self._windows(array, rows, ends) for name, array in self.values.items()}
+        # The output has no evidence, so that neither labels nor times are needed.
+        seen = Observed(values, self.interval_seconds, [()] * len(rows), [0] * len(rows), around)
+        allowed = frozenset({self.meaning.cause}) | self.meaning.other_causes
+        rules = [rule for rule in RULES if rule.topic in (None, self.meaning.topic)]
+        results = (found.first_of(allowed) for found in find(features(seen), rules))
+        return [self.meaning.cause if result is None else result.cause for result in results]
+
+    def _windows(self, values: Floats, rows: Ints, ends: Ints) -> Floats:
+        """The day up to each moment, shape (pairs, …, w); NaN before the first interval."""
+        width = max(round(WINDOW_SECONDS / self.interval_seconds), 1)
+        places = ends[:, None] - np.arange(width - 1, -1, -1)
+        found = np.moveaxis(values, -1, 1)[rows[:, None], np.maximum(places, 0)]
+        found[places < 0] = np.nan
+        windows: Floats = np.moveaxis(found, 1, -1)
+        return windows
+
+
+def metric_of(meaning: Meaning) -> str:
+    """Prometheus name of the metric that a row of the table judges; empty for a metric that has no row."""
+    return next((name for name, row in MEANINGS.items() if row is meaning), "")
