@@ -46,7 +46,7 @@ class Topic(StrEnum):
     SPEED = "why work takes longer"
     XID = "which XID occurred"
     HEAT = "why the temperature rises"
-    LAST = "what is left, if no other rule holds"
+    LAST = "anything else, if no other rule holds"
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def heat(seen: Observed) -> Columns:
 
 
 def memory(seen: Observed) -> Columns:
-    """How soon memory is full at its present slope, and whether it ever falls."""
+    """Hours until memory is full at its present slope, and the largest fall of memory in use."""
     used = seen.get(device.FB_USED)
     if used is None:
         return {}

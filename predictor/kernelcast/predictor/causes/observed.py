@@ -1,4 +1,4 @@
-"""Input of the features: metrics of GPUs and of one kernel on each, on one grid, and what is known around them."""
+"""Input of the features: metrics of GPUs and of one kernel on each, on one grid, and facts about their surroundings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

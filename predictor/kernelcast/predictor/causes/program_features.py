@@ -107,7 +107,7 @@ def peer_ratio(values: Floats, groups: PeerGroups) -> tuple[Floats, Floats]:
 
 
 def _usual(seen: Observed, values: Floats, kernels: int = 1) -> Floats:
-    """Usual duration of the present version, from what is older than 5 minutes."""
+    """Usual duration of the present version, from values older than 5 minutes."""
     width = seen.intervals(BLOCK_SECONDS)
     past = values[:, :-width]
     if seen.around.version is not None:

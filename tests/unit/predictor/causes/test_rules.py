@@ -15,7 +15,7 @@ Example = Mapping[Feature, float]
 _SLOW_AT_MATCHED_CLOCK = {Feature.DURATION_RATIO: 1.3, Feature.CLOCK_RATIO: 1.0}
 
 EXAMPLES: list[tuple[Cause, Severity, Example, Example, Cause | Excuse]] = [
-    # cause, severity, features, the nearest features without it, what is found there
+    # cause, severity, features, the nearest features without it, the result for those
     (
         Cause.THERMAL, Severity.PAGE,
         {Feature.HARDWARE_THERMAL_SHARE: 1.0, Feature.HARDWARE_SLOWDOWN_SHARE: 1.0, Feature.CLOCK_RATIO: 0.5},

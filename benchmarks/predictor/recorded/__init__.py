@@ -1,0 +1,1 @@
+"""Faults in the noise of recorded series."""
