@@ -3,6 +3,8 @@
 from typing import Any, Final
 
 from benchmarks.predictor.breaches import passage_run
+from benchmarks.predictor.breaches.confusion import confusion
+from benchmarks.predictor.breaches.confusion import lines as confusion_lines
 from benchmarks.predictor.breaches.detection import score
 from benchmarks.predictor.breaches.rules_of_thumb import RULES
 from benchmarks.predictor.degradation import OURS, SEEDS
@@ -20,11 +22,13 @@ def run(options: Options) -> dict[str, Any]:
     seeds = []
     for number in range(SEEDS):
         scenarios = generate(options.seed + number, COUNTS)
-        detectors = {OURS: passage_run.run(scenarios).alerts} | {name: rule(scenarios) for name, rule in RULES.items()}
+        ours = passage_run.run(scenarios).alerts
+        detectors = {OURS: ours} | {name: rule(scenarios) for name, rule in RULES.items()}
         seeds.append(
             {
                 "seed": options.seed + number,
                 "detectors": {name: score(scenarios, alerts) for name, alerts in detectors.items()},
+                "causes": confusion(scenarios, ours),
             }
         )
     return {"simulated": True, "goals": {"contention_within_3_minutes": 0.9}, "seeds": seeds}
@@ -38,4 +42,4 @@ def table(result: dict[str, Any]) -> str:
             cells = [one[key] for key in _FIGURES]
             shown = ["-" if cell is None else f"{cell:.3g}" for cell in cells]
             lines.append(f"{seed['seed']:>5}  {name:38}{shown[0]:>10}{shown[1]:>14}{shown[2]:>12}")
-    return "\n".join(lines)
+    return "\n".join(lines + confusion_lines(result["seeds"][0]["causes"]))

@@ -4,6 +4,8 @@ from typing import Any, Final
 
 import numpy as np
 from benchmarks.predictor.breaches import passage_run, silent_cases
+from benchmarks.predictor.breaches.confusion import confusion
+from benchmarks.predictor.breaches.confusion import lines as confusion_lines
 from benchmarks.predictor.breaches.detection import score
 from benchmarks.predictor.breaches.rules_of_thumb import RULES
 from benchmarks.predictor.options import Options
@@ -48,6 +50,7 @@ def table(result: dict[str, Any]) -> str:
         if name == CONTENTION:
             shown = {"series": one["series"]}
         lines.append(f"  {name:18}" + ", ".join(f"{key} {value}" for key, value in shown.items()))
+    lines += confusion_lines(result["seeds"][0]["causes"])
     lines.append("")
     for name, one in result["silent_cases"].items():
         lines.append(f"{name}: {one['alarmed']} of {one['series']} alarmed, minutes after {one['minutes_after']}")
@@ -65,6 +68,7 @@ def _seed(seed: int) -> dict[str, Any]:
         "seed": seed,
         "series": len(scenarios),
         "detectors": detectors,
+        "causes": confusion(scenarios, ours),
         "companions": {name: _part(scenarios.select(part), ours[part]) for name, part in parts.items()},
     }
 

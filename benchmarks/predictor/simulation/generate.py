@@ -22,6 +22,8 @@ PER_CLASS: Final = 40
 _NOISE_MINUTES: Final = 8.0
 _WHITE_SHARE: Final = 0.5
 _MEMORY_BOUND: Final = 0.85
+_SIBLINGS_MEMORY_BOUND: Final = (0.3, 0.6, 0.9)
+_SIBLING_NOISE: Final = 0.01
 METRICS: Final[Mapping[str, str]] = {
     "temperature": device.GPU_TEMP.prometheus_name,
     "memory": device.FB_USED.prometheus_name,
@@ -101,7 +103,28 @@ def observe(rng: np.random.Generator, classes: NDArray[np.str_], profiles: list[
         companions=companions,
         onset=np.array([profile.onset for profile in profiles], dtype=np.int64),
         breach=first_breach(beyond, grid.history),
+        programs=np.where(shown[:, None], _programs(profiles), np.nan),
+        siblings=np.where(shown[:, None, None], _siblings(rng, profiles, state["clock"], base_seconds), np.nan),
     )
+
+
+def _programs(profiles: list[Profile]) -> Floats:
+    """Programs on the GPU: one, and the neighbour that takes memory bandwidth."""
+    return np.stack([1.0 + (profile.bandwidth > 1.0) for profile in profiles])
+
+
+def _siblings(rng: np.random.Generator, profiles: list[Profile], clock_mhz: Floats, base_seconds: Floats) -> Floats:
+    """Durations of three other kernels of the program, which depend more or less on memory bandwidth.
+
+    A deploy changes them as it changes the kernel itself; ageing concerns that kernel alone.
+    """
+    bandwidth = np.stack([profile.bandwidth for profile in profiles])
+    expected = np.stack([profile.expected for profile in profiles]) * base_seconds[:, None]
+    found = []
+    for bound in _SIBLINGS_MEMORY_BOUND:
+        slower = slowdown_ratio(bandwidth, clock_mhz, np.full(bandwidth.shape, bound))
+        found.append(expected * slower * (1.0 + _SIBLING_NOISE * rng.standard_normal(bandwidth.shape)))
+    return np.stack(found, axis=1)
 
 
 def _drive(rng: np.random.Generator, profiles: list[Profile]) -> dict[str, Floats]:

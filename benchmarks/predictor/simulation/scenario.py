@@ -46,6 +46,8 @@ class Scenarios:
         companions: By Prometheus name, shape (n, t), NaN for series without companions.
         onset: Shape (n,), first interval of the fault; `NEVER` for a series without one.
         breach: Shape (n,), first interval that is a breach by the definition; `NEVER` where there is none.
+        programs: Shape (n, t), programs on the GPU; NaN for series without companions. None where it is not simulated.
+        siblings: Shape (n, k, t), durations of other kernels of the program; as `programs`.
     """
 
     classes: NDArray[np.str_]
@@ -60,6 +62,8 @@ class Scenarios:
     companions: Mapping[str, Floats]
     onset: Ints
     breach: Ints
+    programs: Floats | None = None
+    siblings: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -112,6 +116,8 @@ class Scenarios:
             {name: values[chosen] for name, values in self.companions.items()},
             self.onset[chosen],
             self.breach[chosen],
+            None if self.programs is None else self.programs[chosen],
+            None if self.siblings is None else self.siblings[chosen],
         )
 
 

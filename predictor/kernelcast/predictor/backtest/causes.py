@@ -9,10 +9,8 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.backtest.breaches import BreachOptions
 from kernelcast.predictor.backtest.grid import Batch
-from kernelcast.predictor.causes.features import features
-from kernelcast.predictor.causes.find import find
+from kernelcast.predictor.causes.breaches import causes_of_breaches
 from kernelcast.predictor.causes.observed import Around, Observed
-from kernelcast.wire.catalogue.cause_rules import RULES
 from kernelcast.wire.catalogue.meanings import MEANINGS, Cause, Meaning
 
 CAUSES: Final = tuple(Cause)
@@ -115,10 +113,7 @@ class _Sources:
         values = {name: self._windows(array, rows, ends) for name, array in self.values.items()}
         # The output has no evidence, so that neither labels nor times are needed.
         seen = Observed(values, self.interval_seconds, [()] * len(rows), [0] * len(rows), around)
-        allowed = frozenset({self.meaning.cause}) | self.meaning.other_causes
-        rules = [rule for rule in RULES if rule.topic in (None, self.meaning.topic)]
-        results = (found.first_of(allowed) for found in find(features(seen), rules))
-        return [self.meaning.cause if result is None else result.cause for result in results]
+        return [found.cause for found in causes_of_breaches(seen, self.meaning)]
 
     def _windows(self, values: Floats, rows: Ints, ends: Ints) -> Floats:
         """The day up to each moment, shape (pairs, …, w); NaN before the first interval."""
