@@ -40,6 +40,8 @@ CLIENT: Final = "kernelcast-findings"
 REPORT_ENDS: Final = {"enable.partition.eof": "true"}
 SEND_SECONDS: Final = 10.0
 MAX_NAMED: Final = 5
+STALE_NS: Final = 26 * 3600 * 1_000_000_000
+"""A finding that lasts is written again every day; one that was not has no predictor any more."""
 SHOWN_LABELS: Final = ("Hostname", "gpu", "program", "rank", "kernel", "rack")
 
 
@@ -77,7 +79,7 @@ def list_command(
 ) -> None:
     """Show the findings that last, pages first, then the newest first."""
     known = _read(_kafka(config, bootstrap_servers))
-    chosen = [one for one in known.findings.values() if all_ or one.state is not FindingState.OVER]
+    chosen = [one for one in known.findings.values() if all_ or _lasts(one, time.time_ns())]
     chosen.sort(key=lambda one: (one.severity is not Severity.PAGE, one.held, -one.began_ns, one.finding_id))
     if as_json:
         for one in chosen:
@@ -104,6 +106,11 @@ def mark_command(
     found = _one_of(_read(kafka).findings, finding_id)
     _write(kafka, Mark(found, verdict, _login() if by is None else by, note, time.time_ns()))
     typer.echo(f"{found} is marked {verdict}")
+
+
+def _lasts(finding: Finding, now_ns: int) -> bool:
+    """Whether a finding is not over; its predictor may have been removed without ending it."""
+    return finding.state is not FindingState.OVER and now_ns - finding.updated_ns < STALE_NS
 
 
 def _one_of(known: Collection[str], wanted: str) -> str:

@@ -33,6 +33,7 @@ class Scope(StrEnum):
     NODE = "node"
     PROGRAM = "program"
     RACK = "rack"
+    FLEET = "fleet"
 
 
 class Verdict(StrEnum):

@@ -22,21 +22,33 @@ class KnownFindings:
     marks: dict[str, Mark] = field(default_factory=dict)
     unusable: int = 0
 
-    def add(self, body: bytes) -> None:
-        """Keep what a message's value holds, unless something newer is known; another type of event is ignored."""
+    def add(self, body: bytes) -> Finding | None:
+        """Keep what a message's value holds, unless something newer is known; another type of event is ignored.
+
+        Returns:
+            The finding, where it holds one.
+        """
         try:
-            self._keep(decode_event(body))
+            return self._keep(decode_event(body))
         except EventError:
             self.unusable += 1
+            return None
 
-    def _keep(self, event: dict[str, Any]) -> None:
+    def _keep(self, event: dict[str, Any]) -> Finding | None:
         if event["type"] == FINDING_TYPE:
             finding = finding_from(event)
             before = self.findings.get(finding.finding_id)
             if before is None or before.updated_ns <= finding.updated_ns:
                 self.findings[finding.finding_id] = finding
-        elif event["type"] == MARK_TYPE:
+            return finding
+        if event["type"] == MARK_TYPE:
             mark = mark_from(event)
             last = self.marks.get(mark.finding_id)
             if last is None or last.time_ns <= mark.time_ns:
                 self.marks[mark.finding_id] = mark
+        return None
+
+    def forget(self, before_ns: int) -> None:
+        """Forget findings that were last written, and marks that were given, before a time."""
+        self.findings = {each: one for each, one in self.findings.items() if one.updated_ns >= before_ns}
+        self.marks = {each: one for each, one in self.marks.items() if one.time_ns >= before_ns}

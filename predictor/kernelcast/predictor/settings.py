@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, field_validator, model_validator
 
+from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
 
 BLOCKS: Final = 24
@@ -91,6 +92,7 @@ class PredictorSettings(ServiceSettings):
     snapshot_every_seconds: Annotated[float, Field(ge=1)] = 60.0
     max_lag_messages: Annotated[int, Field(ge=1)] = 100_000
     judge: JudgeSettings = JudgeSettings()
+    alarms: AlarmSettings = AlarmSettings()
     hints: HintSettings = HintSettings()
 
     @field_validator("horizons_seconds")

@@ -1,6 +1,7 @@
 """`kernelcast findings` against the broker inside the process."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,10 +17,19 @@ from kernelcast.wire.events import encode_event, to_event
 from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
 from kernelcast.wire.topics import FINDINGS
 
-LASTING = replace(FINDING, finding_id="lasting", ended_ns=0, held=False)
+NOW_NS = time.time_ns()
+LASTING = replace(FINDING, finding_id="lasting", ended_ns=0, held=False, updated_ns=NOW_NS)
 TICKET = Finding(
-    "ticket", Cause.DEPLOY, FindingState.OBSERVED, Severity.TICKET, Scope.PROGRAM, (("program", "train"),), "seconds"
+    "ticket",
+    Cause.DEPLOY,
+    FindingState.OBSERVED,
+    Severity.TICKET,
+    Scope.PROGRAM,
+    (("program", "train"),),
+    "seconds",
+    updated_ns=NOW_NS,
 )
+ABANDONED = replace(LASTING, finding_id="abandoned", updated_ns=NOW_NS - 30 * HOUR_NS)
 PAST = replace(FINDING, finding_id="past", state=FindingState.OVER)
 
 
@@ -27,7 +37,7 @@ PAST = replace(FINDING, finding_id="past", state=FindingState.OVER)
 def servers() -> Iterator[str]:
     with EmbeddedBroker(topics=[FINDINGS.name]) as broker:
         producer = Producer(KafkaSettings(bootstrap_servers=broker.bootstrap_servers), client_id="test")
-        for one in (PAST, TICKET, replace(LASTING, updated_ns=HOUR_NS, value=80.0), LASTING):
+        for one in (PAST, TICKET, ABANDONED, replace(LASTING, updated_ns=HOUR_NS, value=80.0), LASTING):
             event = to_event(one, source="/test", time_ns=1)
             producer.send(FINDINGS.name, key=one.finding_id.encode(), value=encode_event(event))
         producer.send(FINDINGS.name, key=b"?", value=b"no event")
@@ -54,7 +64,7 @@ def test_a_mark_is_written_and_shown(servers: str, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "past is marked false-alarm\n"
     assert findings(servers, "list", "--all", "--json") == 0
     found = {one["finding_id"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert set(found) == {"lasting", "ticket", "past"}
+    assert set(found) == {"lasting", "ticket", "past", "abandoned"}
     assert found["past"]["mark"]["verdict"] == "false-alarm"
     assert (found["past"]["mark"]["by"], found["past"]["mark"]["note"]) == ("ana", "fan")
     assert found["past"]["labels"] == {"Hostname": "node1", "UUID": "GPU-1", "gpu": "3"}
@@ -62,7 +72,7 @@ def test_a_mark_is_written_and_shown(servers: str, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"), [("nothing", "has 3 findings, none with the id 'nothing'"), ("", "none with the id ''")]
+    ("wanted", "message"), [("nothing", "has 4 findings, none with the id 'nothing'"), ("", "none with the id ''")]
 )
 def test_a_mark_of_an_unknown_finding_is_refused(
     servers: str, capsys: pytest.CaptureFixture[str], wanted: str, message: str

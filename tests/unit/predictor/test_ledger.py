@@ -8,7 +8,8 @@ from tests.support.predictor.tunables import BUSY, tunable
 
 from kernelcast.predictor.settings import HintSettings
 from kernelcast.predictor.tuning.hints import HintBook
-from kernelcast.predictor.tuning.ledger import QUIET_SECONDS, RETRY_SECONDS, Ledger
+from kernelcast.predictor.tuning.ledger import Ledger
+from kernelcast.runtime.kafka.follow import QUIET_SECONDS, RETRY_SECONDS
 from kernelcast.wire.events import Hint, Outcome, OutcomeState, encode_event, to_event
 from kernelcast.wire.topics import HINTS, OUTCOMES
 

@@ -64,6 +64,33 @@ LAG: Final = _own("lag_messages", Kind.GAUGE, "Messages that wait on Kafka, by t
 SKIPPED: Final = _own(
     "skipped_messages_total", Kind.COUNTER, "Messages skipped because the predictor was too far behind.", "topic"
 )
+FINDINGS: Final = _own(
+    "findings",
+    Kind.GAUGE,
+    "Findings that last, by cause, severity and state; kernelcast findings list shows them.",
+    "cause",
+    "severity",
+    "state",
+)
+FINDINGS_HELD: Final = _own(
+    "findings_held", Kind.GAUGE, "Findings whose page is held back because the fleet's budget of pages is spent."
+)
+FINDING_CHANGES: Final = _own(
+    "finding_changes_total", Kind.COUNTER, "Findings written to Kafka, by the state that they were in.", "state"
+)
+PAGES: Final = _own("pages_total", Kind.COUNTER, "Findings that became a page.")
+CANDIDATES_REFUSED: Final = _own(
+    "candidates_refused_total",
+    Kind.COUNTER,
+    "Candidate findings refused because predictor.alarms.max_series was reached.",
+)
+MARKS: Final = _own("finding_marks", Kind.GAUGE, "Findings marked in the last 30 days, by verdict.", "verdict")
+PRECISION: Final = _own(
+    "finding_precision_ratio",
+    Kind.GAUGE,
+    "Share of the findings marked in the last 30 days that were repaired; absent without marks.",
+    "source",
+)
 
 ROWS: Final[tuple[Metric, ...]] = (
     POINTS,
@@ -89,4 +116,11 @@ ROWS: Final[tuple[Metric, ...]] = (
     RESTORED,
     LAG,
     SKIPPED,
+    FINDINGS,
+    FINDINGS_HELD,
+    FINDING_CHANGES,
+    PAGES,
+    CANDIDATES_REFUSED,
+    MARKS,
+    PRECISION,
 )

@@ -1,0 +1,87 @@
+"""Follows whole topics from their first message on, without a group."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kernelcast.runtime.kafka.replay import ReplayConsumer
+
+BATCH: Final = 500
+RETRY_SECONDS: Final = 5.0
+QUIET_SECONDS: Final = 10.0
+"""Time without a message or an error after which the end was reached: compaction may have removed the last offsets."""
+
+
+class TopicFollower:
+    """Reads every message of some topics, those on Kafka at the start and then each new one. One thread uses it.
+
+    Attributes:
+        caught_up: Whether every message that was on Kafka at the start has been read.
+    """
+
+    def __init__(
+        self,
+        reader: ReplayConsumer,
+        topics: Sequence[str],
+        take: Callable[[Any], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare; the first poll begins to read.
+
+        Args:
+            reader: The consumer, of which this is the only user.
+            topics: Their names; reading begins when all exist.
+            take: Receives each message.
+            monotonic: A clock, in seconds.
+        """
+        self._reader = reader
+        self._topics = tuple(topics)
+        self._take = take
+        self._monotonic = monotonic
+        self._retry_at = 0.0
+        self._left: dict[tuple[str, int], int] | None = None
+        self._heard = 0.0
+        self.caught_up = False
+
+    def poll(self, timeout_seconds: float) -> int:
+        """Read one batch; returns the number of messages.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        if self._left is None and self._monotonic() >= self._retry_at:
+            self._retry_at = self._monotonic() + RETRY_SECONDS
+            self._left = self._begin()
+            self._heard = self._monotonic()
+        if self._left is None:
+            return 0
+        messages, errors = self._reader.consume(BATCH, timeout_seconds)
+        for message in messages:
+            self._take(message)
+            where = (message.topic(), message.partition())
+            if message.offset() + 1 >= self._left.get(where, 0):
+                self._left.pop(where, None)
+        if messages or errors:
+            self._heard = self._monotonic()
+        self.caught_up = self.caught_up or not self._left or self._monotonic() - self._heard >= QUIET_SECONDS
+        return len(messages)
+
+    def close(self, timeout_seconds: float) -> None:
+        """Stop reading; waits for the client at most this long."""
+        self._reader.close(timeout_seconds)
+
+    def _begin(self) -> dict[tuple[str, int], int] | None:
+        """Assign all partitions; returns the end offset of each with messages, or None while a topic is missing."""
+        left = {}
+        found = [self._reader.partitions(topic) for topic in self._topics]
+        if not all(found):
+            return None
+        partitions = [partition for topic in found for partition in topic]
+        for partition in partitions:
+            low, high = self._reader.watermarks(partition)
+            partition.offset = low
+            if high > low:
+                left[partition.topic, partition.partition] = high
+        self._reader.assign(partitions)
+        return left

@@ -1,0 +1,192 @@
+"""Keeps the findings of a fleet: candidates of single series in, few findings with stable ids out."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kernelcast.predictor.alarms.bars import bars
+from kernelcast.predictor.alarms.budget import DAY_NS, PageBudget
+from kernelcast.predictor.alarms.candidates import Candidate, Candidates
+from kernelcast.predictor.alarms.findings import Open, build, is_news, new_id, over
+from kernelcast.predictor.alarms.grouping import Group, groups
+from kernelcast.predictor.alarms.racks import RackOf, rack_of
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.alarms.state import AlarmSnapshot
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.catalogue.predictor import FINDINGS_HELD
+from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
+from kernelcast.wire.known_findings import KnownFindings
+
+REPEAT_NS: Final = DAY_NS
+"""A finding that lasts is reported again after this time, so that the topic keeps it."""
+_URGENCY: Final = {FindingState.PASSED: 0, FindingState.OBSERVED: 1, FindingState.PREDICTED: 2, FindingState.OVER: 3}
+
+
+class Alarms:
+    """Decides in each cycle which findings begin, change and end; works on event time, and one thread uses it.
+
+    Attributes:
+        candidates: Series with a candidate.
+        budget: Pages of the last 24 hours.
+        known: Findings and marks of the topic, which the owner keeps up to date.
+    """
+
+    def __init__(self, settings: AlarmSettings, *, racks: RackOf | None = None) -> None:
+        """Start without findings.
+
+        Args:
+            settings: The settings.
+            racks: From a host to its rack; None reads it from the settings.
+
+        Raises:
+            ConfigurationError: The file with the racks cannot be used.
+        """
+        self._settings = settings
+        self._rack_of = racks or rack_of(settings)
+        self._open: dict[str, Open] = {}
+        self._summary: Open | None = None
+        self.candidates = Candidates(settings)
+        self.budget = PageBudget(settings.pages_per_day)
+        self.known = KnownFindings()
+
+    @property
+    def lasting(self) -> list[Finding]:
+        """All findings that last, as they were last reported."""
+        opened = [*self._open.values(), *([self._summary] if self._summary is not None else [])]
+        return [one.published for one in opened if one.published is not None]
+
+    @property
+    def held(self) -> int:
+        """Number of findings whose page is held."""
+        return sum(one.published is not None and one.published.held for one in self._open.values())
+
+    def step(self, found: Iterable[Finding], watched: int, time_ns: int) -> list[Finding]:
+        """Take the candidates of a cycle.
+
+        Args:
+            found: Candidates that hold now, at most one of each series; their ids and begins are not used.
+            watched: Number of series that are watched, with and without a candidate.
+            time_ns: Time of the cycle, Unix nanoseconds, later than that of the last one.
+
+        Returns:
+            Findings that begin, change their state or end.
+        """
+        self.candidates.update(found, time_ns)
+        self.candidates.accept(watched, bars(self.known, time_ns))
+        members = self._regroup(time_ns)
+        ended = [self._end(one, time_ns) for one in list(self._open.values()) if not one.members]
+        changed = self._describe(members, time_ns)
+        changed += self._report_held(time_ns)
+        return [one for one in ended if one is not None] + changed
+
+    def snapshot(self) -> AlarmSnapshot:
+        """Return the state after the last step."""
+        candidates = tuple(self.candidates.by_series.values())
+        return AlarmSnapshot(
+            self.candidates.updated_ns,
+            candidates,
+            tuple(self._open.values()),
+            self._summary,
+            dict(self.budget.paged_ns),
+        )
+
+    def restore(self, snapshot: AlarmSnapshot) -> None:
+        """Go on from an earlier state."""
+        self.candidates.updated_ns = snapshot.updated_ns
+        self.candidates.by_series = {one.key: one for one in snapshot.candidates}
+        self._open = {one.finding_id: one for one in snapshot.findings}
+        for one in self._open.values():
+            one.members = {each.key for each in snapshot.candidates if each.finding_id == one.finding_id}
+        self._summary = snapshot.summary
+        self.budget.paged_ns = dict(snapshot.paged_ns)
+
+    def _regroup(self, time_ns: int) -> dict[str, Sequence[Candidate]]:
+        """Assign accepted candidates to findings; returns each finding's members."""
+        wide = {(one.scope, one.unit, one.cause) for one in self._open.values() if one.cause is not None}
+        accepted = [one for one in self.candidates.by_series.values() if one.is_accepted]
+        made = groups(accepted, lambda *which: which in wide, self._rack_of)
+        for one in self._open.values():
+            one.members = set()
+        result: dict[str, Sequence[Candidate]] = {}
+        for group in made:
+            opened = self._opened_for(group, result, time_ns)
+            opened.scope, opened.unit, opened.cause = group.scope, group.unit, group.cause
+            opened.members = {one.key for one in group.members}
+            for member in group.members:
+                member.finding_id = opened.finding_id
+            result[opened.finding_id] = group.members
+        return result
+
+    def _opened_for(self, group: Group, used: dict[str, Sequence[Candidate]], time_ns: int) -> Open:
+        """The oldest finding that one of the members belonged to, or that was about the same; else a new one."""
+        ids = {one.finding_id for one in group.members if one.finding_id}
+        same = [
+            one
+            for one in self._open.values()
+            if one.finding_id not in used
+            and (one.finding_id in ids or (one.scope, one.unit, one.cause) == (group.scope, group.unit, group.cause))
+        ]
+        if same:
+            return min(same, key=lambda one: (one.began_ns, one.finding_id))
+        opened = Open(new_id(group, time_ns), group.scope, group.unit, group.cause, time_ns)
+        self._open[opened.finding_id] = opened
+        return opened
+
+    def _end(self, opened: Open, time_ns: int) -> Finding | None:
+        del self._open[opened.finding_id]
+        return over(opened.published, time_ns) if opened.published is not None else None
+
+    def _describe(self, members: dict[str, Sequence[Candidate]], time_ns: int) -> list[Finding]:
+        """Describe all findings, the most urgent first, so that they get the pages that are left."""
+        built = [build(self._open[key], found, time_ns, held=False) for key, found in members.items()]
+        built.sort(key=lambda one: (_URGENCY[one.state], -one.series, one.began_ns, one.finding_id))
+        changed = []
+        for one in built:
+            finding = self._within_budget(one, time_ns)
+            opened = self._open[finding.finding_id]
+            repeated = time_ns - opened.published_ns >= REPEAT_NS
+            if is_news(opened.published, finding) or repeated:
+                opened.published, opened.published_ns = finding, time_ns
+                changed.append(finding)
+        return changed
+
+    def _within_budget(self, finding: Finding, time_ns: int) -> Finding:
+        """Hold a page for which the budget has none left; one that was sent once, or has passed its limit, goes out."""
+        if finding.severity is not Severity.PAGE:
+            return finding
+        before = self._open[finding.finding_id].published
+        was_paged = before is not None and before.severity is Severity.PAGE and not before.held
+        if was_paged or finding.state is FindingState.PASSED or self.budget.left(time_ns):
+            if not was_paged:
+                self.budget.spend(finding.finding_id, time_ns)
+            return finding
+        return replace(finding, held=True)
+
+    def _report_held(self, time_ns: int) -> list[Finding]:
+        """One page while pages are held, at most one a day; its value is their number."""
+        held = self.held
+        if self._summary is None and held:
+            self._summary = Open(f"held-{time_ns}", Scope.FLEET, "", None, time_ns)
+        if self._summary is None:
+            return []
+        last = self._summary.published
+        if not held and time_ns - self._summary.began_ns >= DAY_NS:
+            self._summary = None
+            return [over(last, time_ns)] if last is not None else []
+        if last is not None and last.value == held:
+            return []
+        self._summary.published = Finding(
+            finding_id=self._summary.finding_id,
+            cause=Cause.UNKNOWN,
+            state=FindingState.OBSERVED,
+            severity=Severity.PAGE,
+            scope=Scope.FLEET,
+            labels=(),
+            metric=FINDINGS_HELD.prometheus_name,
+            value=float(held),
+            limit=float(self._settings.pages_per_day),
+            began_ns=self._summary.began_ns,
+            updated_ns=time_ns,
+            series=sum(one.published.series for one in self._open.values() if one.published and one.published.held),
+        )
+        return [self._summary.published]

@@ -1,0 +1,28 @@
+"""Budget of pages for the fleet: a number in any 24 hours."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+DAY_NS: Final = 24 * 3600 * 1_000_000_000
+
+
+@dataclass(slots=True)
+class PageBudget:
+    """Times of the pages of the last 24 hours, of this predictor and of others.
+
+    Attributes:
+        pages_per_day: The budget.
+        paged_ns: When each finding was paged, by its id.
+    """
+
+    pages_per_day: int
+    paged_ns: dict[str, int] = field(default_factory=dict)
+
+    def left(self, time_ns: int) -> int:
+        """Number of pages that may still be sent at this time."""
+        self.paged_ns = {each: when_ns for each, when_ns in self.paged_ns.items() if when_ns > time_ns - DAY_NS}
+        return max(self.pages_per_day - len(self.paged_ns), 0)
+
+    def spend(self, finding_id: str, time_ns: int) -> None:
+        """Record a page; the same finding counts once."""
+        self.paged_ns.setdefault(finding_id, time_ns)

@@ -1,0 +1,107 @@
+"""Series with a candidate finding: since when, how often it has come, and whether it counts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kernelcast.predictor.alarms import discovery
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.wire.findings import Finding, FindingState
+
+SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
+"""Metric and labels."""
+NANOSECONDS = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Candidate:
+    """Candidate finding of one series.
+
+    Attributes:
+        latest: As it was last seen.
+        since_ns: Since when it has been there, short breaks included.
+        seen_ns: When it was last seen.
+        begins_ns: When it came, the newest last; as many as decide on flapping.
+        is_accepted: Whether it belongs to a finding.
+        finding_id: That finding; empty before.
+    """
+
+    latest: Finding
+    since_ns: int
+    seen_ns: int
+    begins_ns: tuple[int, ...]
+    is_accepted: bool = False
+    finding_id: str = ""
+
+    @property
+    def key(self) -> SeriesKey:
+        """The series."""
+        return self.latest.metric, self.latest.labels
+
+
+class Candidates:
+    """All series with a candidate; changed by one thread.
+
+    Attributes:
+        by_series: The candidates.
+        updated_ns: Time of the last cycle.
+        refused: Number of candidates refused because too many are followed.
+    """
+
+    def __init__(self, settings: AlarmSettings) -> None:
+        self._settings = settings
+        self.by_series: dict[SeriesKey, Candidate] = {}
+        self.updated_ns = 0
+        self.refused = 0
+
+    def update(self, found: Iterable[Finding], time_ns: int) -> None:
+        """Record the candidates of a cycle, and forget those that have been away for long enough."""
+        for one in found:
+            key = one.metric, one.labels
+            known = self.by_series.get(key)
+            if known is not None:
+                self._seen_again(known, one, time_ns)
+            elif len(self.by_series) < self._settings.max_series:
+                self.by_series[key] = Candidate(one, time_ns, time_ns, (time_ns,))
+            else:
+                self.refused += 1
+        gone = [key for key, one in self.by_series.items() if time_ns - one.seen_ns > self.linger_ns(one)]
+        for key in gone:
+            del self.by_series[key]
+        self.updated_ns = time_ns
+
+    def linger_ns(self, one: Candidate) -> int:
+        """Time after which a candidate that is not seen any more is forgotten."""
+        settings = self._settings
+        span_ns = one.begins_ns[-1] - one.begins_ns[0]
+        flapping = len(one.begins_ns) >= settings.flaps and span_ns <= settings.flap_window_seconds * NANOSECONDS
+        seconds = max(settings.quiet_seconds, settings.clear_seconds) if flapping else settings.clear_seconds
+        return round(seconds * NANOSECONDS)
+
+    def accept(self, watched: int, bars: Mapping[SeriesKey, float]) -> None:
+        """Decide which candidates belong to a finding; an accepted one stays accepted until it is forgotten.
+
+        Args:
+            watched: Number of series that are watched.
+            bars: Factors of series that were marked as false alarms; others have 1.
+        """
+        predicted = []
+        for key, one in self.by_series.items():
+            lasting_seconds = (one.seen_ns - one.since_ns) / NANOSECONDS
+            bar = bars.get(key, 1.0)
+            if one.latest.state is FindingState.PASSED:
+                one.is_accepted = True
+            elif one.latest.state is FindingState.OBSERVED or one.latest.probability is None:
+                one.is_accepted |= lasting_seconds >= bar * self._settings.hold_seconds
+            else:
+                predicted.append((one, discovery.log_e_value(one.latest.probability, lasting_seconds, bar)))
+        strong = discovery.accepted([value for _, value in predicted], watched, self._settings.false_discovery_ratio)
+        for (one, _), is_strong in zip(predicted, strong.tolist(), strict=True):
+            one.is_accepted |= is_strong
+
+    def _seen_again(self, known: Candidate, one: Finding, time_ns: int) -> None:
+        if known.seen_ns < self.updated_ns:
+            known.begins_ns = (*known.begins_ns, time_ns)[-self._settings.flaps :]
+            if not known.is_accepted:
+                # A prediction that was given up begins again: only an unbroken one gets stronger.
+                known.since_ns = time_ns
+        known.latest, known.seen_ns = one, time_ns

@@ -1,0 +1,57 @@
+"""False-discovery control: which predictions are strong enough, given how many series are watched.
+
+Each prediction has an e-value: how many times likelier it is with a fault than without one. Its mean over healthy
+series is at most 1. The e-BH procedure accepts the k strongest of m watched series where the weakest of them has an
+e-value of m / (q k); the expected share of false ones is then at most q, however the series depend on each other.
+
+Source: Wang and Ramdas, False discovery rate control with e-values, JRSS B 84 (2022), 822-852.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools
+
+BASE_ODDS: Final = 0.25
+"""Odds of a breach within a day among the series with which the probabilities were calibrated."""
+GROWTH_PER_HOUR: Final = 8.0
+"""A prediction on a healthy series is given up within an hour in 7 of 8 cases, at least; see docs/benchmarks.md."""
+HIGHEST_PROBABILITY: Final = 0.999
+_SECONDS_PER_HOUR: Final = 3600.0
+
+
+def log_e_value(probability: float, lasting_seconds: float, bar: float) -> float:
+    """Logarithm of a prediction's e-value.
+
+    Args:
+        probability: Of reaching the limit, calibrated.
+        lasting_seconds: Time for which the prediction has been made without a break.
+        bar: 1, or more for a series whose predictions were marked as false alarms.
+    """
+    bounded = min(max(probability, 1 - HIGHEST_PROBABILITY), HIGHEST_PROBABILITY)
+    odds = bounded / (1 - bounded) / BASE_ODDS
+    return math.log(odds) + lasting_seconds / _SECONDS_PER_HOUR * math.log(GROWTH_PER_HOUR) - math.log(bar)
+
+
+def accepted(log_e: Sequence[float], watched: int, ratio: float) -> Bools:
+    """Apply e-BH.
+
+    Args:
+        log_e: Logarithms of the predictions' e-values.
+        watched: Number of series that could have had a prediction; at least as many as have one.
+        ratio: Accepted share of false ones.
+
+    Returns:
+        Shape (n,), which predictions are accepted.
+    """
+    values = np.asarray(log_e, dtype=np.float64)
+    chosen = np.zeros(len(values), dtype=np.bool_)
+    order = np.argsort(-values, kind="stable")
+    rank = np.arange(1, len(values) + 1)
+    strong = np.flatnonzero(values[order] >= math.log(max(watched, len(values), 1) / ratio) - np.log(rank))
+    if len(strong):
+        chosen[order[: strong[-1] + 1]] = True
+    return chosen

@@ -1,0 +1,125 @@
+"""From the members of a group to its finding."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final
+
+from kernelcast.predictor.alarms.candidates import Candidate, SeriesKey
+from kernelcast.predictor.alarms.grouping import Group, Labels, advance, primary
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity
+
+MAX_SERIES_NAMED: Final = 32
+MAX_FACTS: Final = 8
+"""Facts of the leading series that a finding carries besides the series it explains; an event has a size limit."""
+_ID_BYTES: Final = 6
+_UNIT_LABEL: Final = {Scope.RACK: "rack", Scope.NODE: "Hostname", Scope.PROGRAM: "program"}
+
+
+@dataclass(slots=True)
+class Open:
+    """A finding that lasts.
+
+    Attributes:
+        finding_id: Its id.
+        scope, unit, cause: As `Group`.
+        began_ns: Its begin.
+        members: Series that belong to it.
+        published: As it was last reported; None before.
+        published_ns: When that was.
+    """
+
+    finding_id: str
+    scope: Scope
+    unit: str
+    cause: Cause | None
+    began_ns: int
+    members: set[SeriesKey] = field(default_factory=set)
+    published: Finding | None = None
+    published_ns: int = 0
+
+
+def new_id(group: Group, began_ns: int) -> str:
+    """An id that is the same whenever the same things are evaluated again."""
+    text = f"{group.scope}|{group.unit}|{group.cause or ''}|{began_ns}|{sorted(one.key for one in group.members)}"
+    return hashlib.blake2b(text.encode(), digest_size=_ID_BYTES).hexdigest()
+
+
+def build(opened: Open, members: Sequence[Candidate], time_ns: int, *, held: bool) -> Finding:
+    """Describe a group by the candidate that shows best what is wrong."""
+    lead = primary(members)
+    paged = any(one.latest.severity is Severity.PAGE for one in members)
+    chances = [one.latest.probability for one in members if one.latest.probability is not None]
+    return Finding(
+        finding_id=opened.finding_id,
+        cause=lead.cause,
+        state=advance(members),
+        severity=Severity.PAGE if paged else Severity.TICKET,
+        scope=opened.scope,
+        labels=_labels(opened, members),
+        metric=lead.metric,
+        value=lead.value,
+        limit=lead.limit,
+        probability=max(chances, default=None),
+        seconds_to_limit=lead.seconds_to_limit,
+        began_ns=opened.began_ns,
+        updated_ns=time_ns,
+        series=len(members),
+        held=held,
+        evidence=_evidence(lead, members),
+    )
+
+
+def over(last: Finding, time_ns: int) -> Finding:
+    """The end of a finding."""
+    return Finding(
+        finding_id=last.finding_id,
+        cause=last.cause,
+        state=FindingState.OVER,
+        severity=last.severity,
+        scope=last.scope,
+        labels=last.labels,
+        metric=last.metric,
+        value=last.value,
+        limit=last.limit,
+        began_ns=last.began_ns,
+        updated_ns=time_ns,
+        ended_ns=time_ns,
+        series=last.series,
+        held=last.held,
+        evidence=last.evidence,
+    )
+
+
+def is_news(before: Finding | None, now: Finding) -> bool:
+    """Whether a finding has changed so that it is reported again; its value and its probability always change."""
+    if before is None:
+        return True
+    changing = ("cause", "state", "severity", "scope", "labels", "held")
+    return any(getattr(before, name) != getattr(now, name) for name in changing)
+
+
+def _labels(opened: Open, members: Sequence[Candidate]) -> Labels:
+    """Labels that all members share, and the unit of the scope."""
+    shared = reduce(set.intersection, (set(one.latest.labels) for one in members))
+    name = _UNIT_LABEL.get(opened.scope)
+    if name is not None:
+        shared = {pair for pair in shared if pair[0] != name} | {(name, opened.unit)}
+    return tuple(sorted(shared))
+
+
+def _evidence(lead: Finding, members: Sequence[Candidate]) -> tuple[FindingEvidence, ...]:
+    """The facts of the leading series, then one of each other series."""
+    facts = list(lead.evidence[:MAX_FACTS])
+    named = {(one.metric, one.labels) for one in facts}
+    leading_first = sorted(members, key=lambda one: (one.latest is not lead, one.since_ns, one.key))
+    others = [_fact(one) for one in leading_first[:MAX_SERIES_NAMED] if one.key not in named]
+    return (*facts, *others)
+
+
+def _fact(one: Candidate) -> FindingEvidence:
+    found = one.latest
+    against = "" if found.limit is None else "limit"
+    return FindingEvidence(found.metric, found.labels, found.value, found.limit, against, one.since_ns, one.seen_ns)

@@ -1,0 +1,183 @@
+"""Groups of series that one cause explains: by GPU, and by rack, node or program where several of its GPUs have it."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from kernelcast.predictor.alarms.candidates import Candidate
+from kernelcast.predictor.alarms.racks import RackOf
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.findings import Finding, FindingState, Scope
+
+Labels = tuple[tuple[str, str], ...]
+
+PHYSICAL: Final = (Scope.RACK, Scope.NODE)
+LOGICAL: Final = (Scope.PROGRAM, Scope.NODE)
+WIDER: Final[Mapping[Cause, tuple[Scope, ...]]] = MappingProxyType(
+    {
+        Cause.THERMAL: PHYSICAL,
+        Cause.POWER_BRAKE: PHYSICAL,
+        Cause.HARDWARE_SLOWDOWN: PHYSICAL,
+        Cause.CLOCK_LOW: PHYSICAL,
+        Cause.TELEMETRY_LOST: PHYSICAL,
+        Cause.PCIE_ERRORS: (Scope.NODE,),
+        Cause.PCIE_LINK: (Scope.NODE,),
+        Cause.NVLINK: (Scope.NODE,),
+        Cause.SLOW_LINK: (Scope.NODE, Scope.PROGRAM),
+        Cause.CONTENTION: LOGICAL,
+        Cause.MEMORY_LEAK: LOGICAL,
+        Cause.AGEING: LOGICAL,
+        Cause.DEPLOY: LOGICAL,
+        Cause.LOAD: LOGICAL,
+        Cause.UNEVEN_WORK: LOGICAL,
+        Cause.KERNEL_SLOWDOWN: LOGICAL,
+        Cause.UNKNOWN: LOGICAL,
+    }
+)
+"""Scopes wider than a GPU that a cause can have, the first that fits; others concern one GPU."""
+
+LEAST_GPUS: Final[Mapping[Scope, int]] = MappingProxyType({Scope.RACK: 3, Scope.NODE: 2, Scope.PROGRAM: 2})
+"""GPUs with the same cause from which on a rack, node or program is named; of a rack also two nodes."""
+LEAST_NODES: Final = 2
+
+ALWAYS_PROGRAM: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
+"""Causes that lie in the program, however few of its series show them."""
+SYMPTOMS: Final = frozenset({Cause.KERNEL_SLOWDOWN, Cause.UNKNOWN, Cause.LOAD, Cause.AGEING})
+"""Causes that any other cause on the same GPU explains."""
+CONSEQUENCES: Final = frozenset({Cause.CLOCK_LOW, Cause.HARDWARE_SLOWDOWN})
+"""Causes that a more specific cause on the same GPU explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Place of a series: empty texts where it has none.
+
+    Attributes:
+        gpu: Host and identifier of the GPU.
+        node: Host.
+        program: Program.
+        rack: Rack of the host.
+    """
+
+    gpu: str
+    node: str
+    program: str
+    rack: str
+
+    def at(self, scope: Scope) -> str:
+        """Name of the unit of a scope."""
+        return {Scope.RACK: self.rack, Scope.NODE: self.node, Scope.PROGRAM: self.program, Scope.GPU: self.gpu}[scope]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of candidates, and what it is about.
+
+    Attributes:
+        scope: Its extent.
+        unit: Name of the rack, node, program, GPU or series.
+        cause: The cause that all share; None for a GPU or a series, whose causes are ranked.
+        members: The candidates.
+    """
+
+    scope: Scope
+    unit: str
+    cause: Cause | None
+    members: tuple[Candidate, ...]
+
+
+def place_of(labels: Labels, rack_of: RackOf) -> Place:
+    """Find the place of a series from its labels."""
+    found = dict(labels)
+    node = found.get("Hostname", "")
+    device = found.get("UUID") or found.get("gpu", "")
+    instance = found.get("GPU_I_ID", "")
+    gpu = f"{node}|{device}|{instance}" if device else ""
+    return Place(gpu, node, found.get("program", ""), rack_of(node) if node else "")
+
+
+def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], bool], rack_of: RackOf) -> list[Group]:
+    """Divide candidates into groups.
+
+    Args:
+        candidates: The accepted ones.
+        wide: Whether a wide finding of this scope, unit and cause lasts; it stays wide while it does.
+        rack_of: From a host to its rack.
+    """
+    placed = [(one, place_of(one.latest.labels, rack_of)) for one in candidates]
+    taken: set[int] = set()
+    found = []
+    for choice in range(max(map(len, WIDER.values()))):
+        for (scope, unit, cause), rows in _buckets(placed, choice, taken).items():
+            places = [placed[row][1] for row in rows]
+            if wide(scope, unit, cause) or _is_wide(scope, cause, places):
+                found.append((scope, unit, cause, rows))
+                taken.update(rows)
+    explained = {placed[row][1].gpu: number for number, (*_, rows) in enumerate(found) for row in rows}
+    rest: dict[tuple[Scope, str], list[int]] = defaultdict(list)
+    for row, (one, place) in enumerate(placed):
+        if row in taken:
+            continue
+        number = explained.get(place.gpu) if place.gpu and one.latest.cause in SYMPTOMS else None
+        if number is not None:
+            found[number][3].append(row)
+        elif place.gpu:
+            rest[Scope.GPU, place.gpu].append(row)
+        else:
+            rest[Scope.SERIES, repr(one.key)].append(row)
+    made = [Group(scope, unit, cause, _members(placed, rows)) for scope, unit, cause, rows in found]
+    return made + [Group(scope, unit, None, _members(placed, rows)) for (scope, unit), rows in rest.items()]
+
+
+def primary(members: Sequence[Candidate]) -> Finding:
+    """The candidate that shows best what is wrong: of the cause that explains most, the most advanced one."""
+    count: dict[Cause, int] = defaultdict(int)
+    for one in members:
+        count[one.latest.cause] += 1
+    cause = min(count, key=lambda each: (each in SYMPTOMS, each in CONSEQUENCES, -count[each], each))
+    found = [one.latest for one in members if one.latest.cause is cause]
+    return min(found, key=lambda one: (-_ADVANCE[one.state], _median_seconds(one), one.metric, one.labels))
+
+
+def advance(members: Iterable[Candidate]) -> FindingState:
+    """The most advanced state of a group's members."""
+    return max((one.latest.state for one in members), key=lambda state: _ADVANCE[state])
+
+
+_ADVANCE: Final = {
+    FindingState.OVER: 0,
+    FindingState.PREDICTED: 1,
+    FindingState.OBSERVED: 2,
+    FindingState.PASSED: 3,
+}
+
+
+def _median_seconds(one: Finding) -> float:
+    median = one.seconds_to_limit[1] if one.seconds_to_limit is not None else None
+    return float("inf") if median is None else median
+
+
+def _buckets(
+    placed: Sequence[tuple[Candidate, Place]], choice: int, taken: set[int]
+) -> dict[tuple[Scope, str, Cause], list[int]]:
+    """Candidates by unit and cause, at the first, second, … scope that their cause can have."""
+    found: dict[tuple[Scope, str, Cause], list[int]] = defaultdict(list)
+    for row, (one, place) in enumerate(placed):
+        scopes = WIDER.get(one.latest.cause, ())
+        if row not in taken and choice < len(scopes) and place.at(scopes[choice]):
+            found[scopes[choice], place.at(scopes[choice]), one.latest.cause].append(row)
+    return found
+
+
+def _is_wide(scope: Scope, cause: Cause, places: Sequence[Place]) -> bool:
+    if scope is Scope.PROGRAM and cause in ALWAYS_PROGRAM:
+        return True
+    if len({place.gpu for place in places if place.gpu}) < LEAST_GPUS[scope]:
+        return False
+    return scope is not Scope.RACK or len({place.node for place in places}) >= LEAST_NODES
+
+
+def _members(placed: Sequence[tuple[Candidate, Place]], rows: Iterable[int]) -> tuple[Candidate, ...]:
+    return tuple(placed[row][0] for row in rows)

@@ -1,0 +1,186 @@
+"""Keeps findings from cycle to cycle, writes those that change to Kafka, and reads people's answers."""
+
+import math
+import threading
+from collections import Counter as Counted
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.state.state_topic import Sender
+from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.runtime.kafka.follow import TopicFollower
+from kernelcast.runtime.kafka.replay import ReplayConsumer
+from kernelcast.wire.catalogue import predictor as rows
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import encode_event, to_event
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity, Verdict
+from kernelcast.wire.topics import FINDINGS
+
+MARKS: Final = "marks"
+"""Label `source` of the precision that people's marks show."""
+LASTING: Final = tuple(state for state in FindingState if state is not FindingState.OVER)
+
+
+class FindingMeasures:
+    """The predictor's own metrics about findings."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._findings = gauge(rows.FINDINGS, registry)
+        self._held = gauge(rows.FINDINGS_HELD, registry)
+        self._changes = counter(rows.FINDING_CHANGES, registry)
+        self._pages = counter(rows.PAGES, registry)
+        self._refused = counter(rows.CANDIDATES_REFUSED, registry)
+        self._marks = gauge(rows.MARKS, registry)
+        self._precision = gauge(rows.PRECISION, registry)
+        self._refused_before = 0
+        for state in FindingState:
+            self._changes.labels(state)
+        self._count({})
+        self.marked(dict.fromkeys(Verdict, 0))
+
+    def changed(self, changes: Iterable[Finding], pages: int, alarms: Alarms) -> None:
+        """Count one cycle."""
+        for one in changes:
+            self._changes.labels(one.state).inc()
+        self._pages.inc(pages)
+        self._held.set(alarms.held)
+        self._refused.inc(alarms.candidates.refused - self._refused_before)
+        self._refused_before = alarms.candidates.refused
+        self._count(Counted((one.cause, one.severity, one.state) for one in alarms.lasting))
+
+    def marked(self, counts: dict[Verdict, int]) -> None:
+        """Set the number of marks, and the precision that they show."""
+        for verdict, count in counts.items():
+            self._marks.labels(verdict).set(count)
+        shown = precision(counts)
+        if shown is not None:
+            self._precision.labels(MARKS).set(shown)
+
+    def _count(self, counts: dict[tuple[Cause, Severity, FindingState], int]) -> None:
+        for cause in Cause:
+            for severity in Severity:
+                for state in LASTING:
+                    self._findings.labels(cause, severity, state).set(counts.get((cause, severity, state), 0))
+
+
+class FindingLog:
+    """Keeps findings, writes those that change, and reads marks; one thread may read while another runs cycles.
+
+    Attributes:
+        alarms: The findings; a snapshot saves and restores their state before the first cycle.
+    """
+
+    def __init__(
+        self,
+        settings: AlarmSettings,
+        producer: Sender,
+        reader: ReplayConsumer,
+        *,
+        client_id: str,
+        registry: CollectorRegistry,
+    ) -> None:
+        """Prepare to write and to read.
+
+        Args:
+            settings: Of findings and pages.
+            producer: Writes findings.
+            reader: Reads the topic; this is its only user.
+            client_id: Name of this predictor as a writer.
+            registry: Of its own metrics.
+
+        Raises:
+            ConfigurationError: The file with the racks cannot be used.
+        """
+        self.alarms = Alarms(settings)
+        self._producer = producer
+        self._source = f"/kernelcast/predictor/{client_id}"
+        self._measures = FindingMeasures(registry)
+        self._follower = TopicFollower(reader, (FINDINGS.name,), self._take)
+        self._lock = threading.Lock()
+
+    def cycle(self, candidates: Iterable[Finding], *, watched: int, time_ns: int) -> list[Finding]:
+        """Take a cycle's candidates, and write the findings that begin, change their state or end.
+
+        Args:
+            candidates: Findings of single series that hold now, at most one of each series.
+            watched: Number of series that are watched, with and without a candidate.
+            time_ns: Time of the cycle in event time, later than that of the last one.
+
+        Returns:
+            What was written.
+        """
+        with self._lock:
+            self.alarms.known.forget(time_ns - LASTING_NS)
+            paged = set(self.alarms.budget.paged_ns)
+            changes = self.alarms.step(map(_finite, candidates), watched, time_ns)
+            pages = len(set(self.alarms.budget.paged_ns) - paged)
+            self._measures.changed(changes, pages, self.alarms)
+            self._measures.marked(verdicts(self.alarms.known, time_ns))
+        for one in changes:
+            self._producer.send(FINDINGS.name, key=one.finding_id.encode(), value=self._encode(one, time_ns))
+        return changes
+
+    def poll(self, timeout_seconds: float) -> int:
+        """Read one batch of findings and marks; returns the number of messages.
+
+        Raises:
+            BrokerError: Kafka does not answer.
+        """
+        return self._follower.poll(timeout_seconds)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether every message that was on Kafka at the start has been read."""
+        return self._follower.caught_up
+
+    def close(self, timeout_seconds: float) -> None:
+        """Stop reading; waits for the client at most this long."""
+        self._follower.close(timeout_seconds)
+
+    def _take(self, message: Any) -> None:
+        if message.value() is None:
+            return
+        with self._lock:
+            finding = self.alarms.known.add(message.value())
+            if finding is not None and _was_paged(finding):
+                # Another predictor of the fleet may have sent it: the budget is that of the fleet.
+                self.alarms.budget.spend(finding.finding_id, finding.began_ns)
+
+    def _encode(self, finding: Finding, time_ns: int) -> bytes:
+        try:
+            return encode_event(to_event(finding, source=self._source, time_ns=time_ns))
+        except EventError:
+            # Too long: the finding itself matters more than its facts.
+            return encode_event(to_event(replace(finding, evidence=()), source=self._source, time_ns=time_ns))
+
+
+def _was_paged(finding: Finding) -> bool:
+    return finding.severity is Severity.PAGE and not finding.held and finding.scope is not Scope.FLEET
+
+
+def _finite(finding: Finding) -> Finding:
+    """The finding with None in place of numbers that JSON cannot express."""
+    times = finding.seconds_to_limit
+    return replace(
+        finding,
+        value=_number(finding.value),
+        limit=_number(finding.limit),
+        probability=_number(finding.probability),
+        seconds_to_limit=None if times is None else (_number(times[0]), _number(times[1]), _number(times[2])),
+        evidence=tuple(map(_finite_fact, finding.evidence)),
+    )
+
+
+def _finite_fact(fact: FindingEvidence) -> FindingEvidence:
+    return replace(fact, value=_number(fact.value), reference=_number(fact.reference))
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

@@ -1,0 +1,268 @@
+"""Few findings from the candidates of many series: groups, stable ids, damping, budget, false-discovery control."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.predictor.alarms.candidates import HOUR, START_NS, TEMPERATURE, Run, candidate, predicted
+
+from kernelcast.predictor.alarms import state
+from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.errors import WireError
+from kernelcast.wire.findings import Finding, FindingState, Mark, Scope, Severity, Verdict
+
+DAY = 24 * HOUR
+TICKET = Severity.TICKET
+
+
+def pages(found: list[Finding]) -> list[Finding]:
+    return [
+        one for one in found if one.severity is Severity.PAGE and not one.held and one.state is not FindingState.OVER
+    ]
+
+
+def test_a_passed_limit_is_a_finding_at_once_until_it_is_over() -> None:
+    run = Run()
+    (begun,) = run.step(candidate(3), watched=1_000_000)
+    assert (begun.scope, begun.state, begun.severity) == (Scope.GPU, FindingState.PASSED, Severity.PAGE)
+    assert (begun.began_ns, begun.series, begun.held) == (run.now_ns, 1, False)
+    assert dict(begun.labels) == {"Hostname": "r1-n1", "UUID": "GPU-r1-n1-3", "gpu": "3"}
+    assert run.steps(HOUR, candidate(3)) == []
+    (ended,) = run.steps(HOUR)
+    assert (ended.finding_id, ended.state, ended.ended_ns) == (begun.finding_id, FindingState.OVER, ended.updated_ns)
+    assert run.alarms.lasting == []
+
+
+def test_a_state_that_changes_is_reported_under_the_same_id() -> None:
+    run = Run()
+    (begun,) = run.steps(3 * HOUR, predicted())
+    (passed,) = run.step(candidate())
+    assert (begun.state, passed.state) == (FindingState.PREDICTED, FindingState.PASSED)
+    assert passed.finding_id == begun.finding_id
+    assert begun.probability == 0.95
+    assert begun.seconds_to_limit == (HOUR, 2 * HOUR, 3 * HOUR)
+
+
+def test_all_series_of_a_gpu_are_one_finding_with_the_cause_that_explains_most() -> None:
+    run = Run()
+    slow = [candidate(metric=f"k{number}", cause=Cause.KERNEL_SLOWDOWN, program="train") for number in range(3)]
+    clock = candidate(metric="clock", cause=Cause.CLOCK_LOW)
+    (begun,) = run.step(*slow, clock, candidate())
+    assert (begun.cause, begun.metric, begun.series) == (Cause.THERMAL, TEMPERATURE, 5)
+    assert {one.metric for one in begun.evidence} == {"k0", "k1", "k2", "clock", TEMPERATURE}
+    assert begun.evidence[0].metric == TEMPERATURE
+
+
+def test_several_gpus_of_a_node_are_one_finding_of_the_node() -> None:
+    (begun,) = Run().step(candidate(0), candidate(1), candidate(5))
+    assert (begun.scope, dict(begun.labels), begun.series) == (Scope.NODE, {"Hostname": "r1-n1"}, 3)
+
+
+def test_several_nodes_of_a_rack_are_one_finding_of_the_rack() -> None:
+    (begun,) = Run().step(candidate(0), candidate(1), candidate(5, node="r1-n2"))
+    assert (begun.scope, dict(begun.labels), begun.series) == (Scope.RACK, {"rack": "r1"}, 3)
+
+
+def test_without_a_rack_setting_no_rack_is_named() -> None:
+    found = Run(rack_pattern="").step(candidate(0), candidate(1), candidate(5, node="r1-n2"))
+    assert sorted(one.scope for one in found) == [Scope.GPU, Scope.NODE]
+
+
+def test_a_program_is_named_for_its_own_causes_only() -> None:
+    deploy = [candidate(gpu, cause=Cause.DEPLOY, severity=TICKET, program="train") for gpu in range(2)]
+    (begun,) = Run().step(*deploy)
+    assert (begun.scope, dict(begun.labels)["program"], begun.severity) == (Scope.PROGRAM, "train", TICKET)
+    straggler = [candidate(gpu, cause=Cause.STRAGGLER, program="train") for gpu in range(2)]
+    assert [one.scope for one in Run().step(*straggler)] == [Scope.GPU, Scope.GPU]
+
+
+def test_a_finding_that_grows_keeps_its_id_and_sends_no_second_page() -> None:
+    run = Run()
+    (first,) = run.step(candidate(0))
+    (second,) = run.step(candidate(0), candidate(4, node="r1-n7"))
+    changed = run.step(candidate(0), candidate(1), candidate(4, node="r1-n7"))
+    rack = [one for one in changed if one.state is not FindingState.OVER]
+    assert [(one.finding_id, one.scope) for one in rack] == [(first.finding_id, Scope.RACK)]
+    assert [one.finding_id for one in changed if one.state is FindingState.OVER] == [second.finding_id]
+    assert list(run.alarms.budget.paged_ns) == [first.finding_id, second.finding_id]
+    run.steps(HOUR, candidate(0), candidate(1))
+    (rest,) = run.alarms.lasting
+    assert rest.finding_id == first.finding_id
+
+
+def test_symptoms_of_a_gpu_join_the_rack_that_explains_them() -> None:
+    hot = [candidate(gpu, node=f"r1-n{gpu}") for gpu in range(4)]
+    slow = candidate(2, node="r1-n2", metric="k", cause=Cause.KERNEL_SLOWDOWN, program="train")
+    (begun,) = Run().step(*hot, slow)
+    assert (begun.scope, begun.series, begun.cause) == (Scope.RACK, 5, Cause.THERMAL)
+
+
+def test_a_short_break_ends_nothing_and_a_flapping_finding_stays_until_quiet() -> None:
+    run = Run(clear_seconds=600.0, flaps=3, flap_window_seconds=3600.0, quiet_seconds=7200.0)
+    begun = run.step(candidate())
+    for _ in range(3):
+        assert run.steps(600.0) == []
+        assert run.step(candidate()) == []
+    assert run.steps(7200.0) == []
+    (ended,) = run.steps(600.0)
+    assert ended.finding_id == begun[0].finding_id
+
+
+def test_beyond_the_budget_one_page_says_how_many_are_held() -> None:
+    run = Run(pages_per_day=2)
+    observed = {"state": FindingState.OBSERVED, "cause": Cause.STRAGGLER}
+    found = [candidate(0, node=f"n{number}", **observed) for number in range(5)]
+    changed = run.steps(900.0, *found)
+    (summary,) = [one for one in changed if one.scope is Scope.FLEET]
+    assert (summary.value, summary.limit, summary.severity) == (3.0, 2.0, Severity.PAGE)
+    assert len(pages(changed)) == 2 + 1
+    assert sorted(one.held for one in changed if one.scope is Scope.GPU) == [False, False, True, True, True]
+    assert run.alarms.held == 3
+
+
+def test_the_budget_holds_neither_tickets_nor_passed_limits() -> None:
+    run = Run(pages_per_day=0)
+    ticket = candidate(0, node="a", severity=TICKET, state=FindingState.OBSERVED)
+    changed = run.steps(900.0, ticket, candidate(0, node="b"))
+    assert {one.severity for one in changed} == {Severity.PAGE, TICKET}
+    assert not any(one.held for one in changed)
+
+
+def test_held_pages_go_out_when_the_budget_allows_and_the_summary_ends() -> None:
+    run = Run(pages_per_day=1)
+    observed = [candidate(0, node=name, state=FindingState.OBSERVED) for name in ("a", "b")]
+    run.steps(900.0, *observed)
+    later = run.steps(DAY + 900.0, *observed)
+    released = [one for one in pages(later) if one.scope is Scope.GPU and one.updated_ns > START_NS + DAY * 1e9]
+    assert {dict(one.labels)["Hostname"] for one in released} == {"a", "b"}
+    assert [one.state for one in later if one.scope is Scope.FLEET] == [FindingState.OVER]
+
+
+def test_something_observed_must_last_before_it_is_a_finding() -> None:
+    run = Run(hold_seconds=600.0)
+    observed = candidate(state=FindingState.OBSERVED)
+    assert run.steps(600.0, observed) == []
+    assert len(run.step(observed)) == 1
+
+
+def test_the_more_series_are_watched_the_longer_a_prediction_must_last() -> None:
+    waits = []
+    for watched in (1, 1_000, 100_000):
+        run = Run()
+        while not run.step(predicted(probability=0.99), watched=watched):
+            assert run.cycles < 100
+        waits.append(run.cycles)
+    assert waits[0] == 1
+    assert waits[0] < waits[1] < waits[2] <= 12 * 5
+
+
+def test_many_predictions_at_once_need_less_each_than_one_alone() -> None:
+    alone, many = Run(), Run()
+    crowd = [predicted(0, node=f"r{number}-n1") for number in range(40)]
+    alone_found = alone.steps(1.5 * HOUR, crowd[0], watched=4000)
+    many_found = many.steps(1.5 * HOUR, *crowd, watched=4000)
+    assert alone_found == []
+    assert many_found
+
+
+def test_a_prediction_that_is_given_up_starts_again() -> None:
+    run = Run()
+    for _ in range(12):
+        assert run.steps(900.0, predicted(), watched=5000) == []
+        assert run.step() == []
+    assert run.steps(5 * HOUR, predicted(), watched=5000)
+
+
+def test_a_false_alarm_raises_the_bar_of_its_series_for_thirty_days() -> None:
+    def wait(run: Run) -> int:
+        before = run.cycles
+        while not any(one.state is not FindingState.OVER for one in run.step(predicted(), watched=1000)):
+            assert run.cycles < before + 100
+        return run.cycles - before
+
+    run = Run()
+    usual = wait(run)
+    finding = run.alarms.lasting[0]
+    run.alarms.known.findings[finding.finding_id] = finding
+    run.alarms.known.marks[finding.finding_id] = Mark(finding.finding_id, Verdict.FALSE_ALARM, time_ns=run.now_ns)
+    run.steps(HOUR)
+    raised = wait(run)
+    assert usual < raised <= usual + 4, "a factor of two is twenty minutes at a growth of 8 an hour"
+    run.steps(30 * DAY)
+    assert wait(run) == usual
+
+
+def test_a_lasting_finding_is_repeated_every_day() -> None:
+    found = Run().steps(3 * DAY, candidate())
+    assert len(found) == 3
+    assert len({one.finding_id for one in found}) == 1
+
+
+def test_more_series_than_the_bound_are_refused_and_counted() -> None:
+    run = Run(max_series=2)
+    run.step(*(candidate(gpu) for gpu in range(5)))
+    assert (len(run.alarms.candidates.by_series), run.alarms.candidates.refused) == (2, 3)
+
+
+def test_a_snapshot_restores_everything_that_decides() -> None:
+    def history(run: Run) -> None:
+        run.steps(HOUR, candidate(0), predicted(1, node="r2-n1"), candidate(0, node="r3-n1", cause=Cause.XID))
+
+    straight, first, second = Run(pages_per_day=1), Run(pages_per_day=1), Run(pages_per_day=1)
+    history(straight)
+    history(first)
+    second.alarms.restore(state.load(json.loads(json.dumps(state.dump(first.alarms.snapshot())))))
+    second.cycles = first.cycles
+    for seconds, found in (
+        (4 * HOUR, [predicted(1, node="r2-n1"), candidate(0)]),
+        (4 * HOUR, []),
+        (HOUR, [candidate()]),
+    ):
+        assert second.steps(seconds, *found) == straight.steps(seconds, *found)
+    assert second.alarms.lasting == straight.alarms.lasting
+
+
+@pytest.mark.parametrize("data", [{}, {"version": 2}, {"version": 1}, {"version": 1, "updated_ns": "x"}])
+def test_another_state_is_refused_with_a_sentence(data: dict[str, object]) -> None:
+    with pytest.raises(WireError, match="findings begin again"):
+        state.load(data)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 3), st.integers(0, 2), st.sampled_from(list(Cause)), st.booleans()), max_size=6
+        ),
+        max_size=20,
+    ),
+    st.integers(0, 3),
+)
+def test_whatever_comes_findings_begin_once_end_once_and_keep_within_the_budget(
+    cycles: list[list[tuple[int, int, Cause, bool]]], budget: int
+) -> None:
+    alarms = Alarms(AlarmSettings(pages_per_day=budget, hold_seconds=0.0, clear_seconds=600.0, rack_pattern="(r.)"))
+    lasting: dict[str, Finding] = {}
+    paged: set[str] = set()
+    for number, rows in enumerate([*cycles, *([[]] * 60)]):
+        found = {
+            (gpu, node): candidate(
+                gpu, node=f"r0-n{node}", cause=cause, state=FindingState.PASSED if passed else FindingState.OBSERVED
+            )
+            for gpu, node, cause, passed in rows
+        }
+        for one in alarms.step(found.values(), 12, START_NS + number * 300 * 10**9):
+            if one.state is FindingState.OVER:
+                assert lasting.pop(one.finding_id).state is not FindingState.OVER
+                continue
+            lasting[one.finding_id] = one
+            if one.severity is Severity.PAGE and not one.held and one.state is FindingState.OBSERVED:
+                paged |= {one.finding_id} if one.scope is not Scope.FLEET else set()
+        keys = [key for one in alarms.snapshot().findings for key in one.members]
+        assert len(keys) == len(set(keys))
+    assert {one.scope for one in lasting.values()} <= {Scope.FLEET}
+    assert sum(one.scope is not Scope.FLEET for one in lasting.values()) == 0
+    assert len(paged) <= budget + len(cycles) * 6 * any(passed for rows in cycles for *_, passed in rows)

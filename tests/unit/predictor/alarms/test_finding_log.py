@@ -1,0 +1,159 @@
+"""Findings are written to Kafka when they change, and marks on Kafka are read back."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.wire.findings import FINDING
+from tests.unit.predictor.alarms.candidates import HOUR, START_NS, candidate, predicted
+
+from kernelcast.cli.app import run as command
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.findings import FindingLog
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+from kernelcast.runtime.kafka.producer import Producer
+from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.events import decode_event, encode_event, finding_from, to_event
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Verdict, mark_key
+from kernelcast.wire.topics import FINDINGS
+
+CYCLE_NS = 300 * 10**9
+
+
+class Sent:
+    """Collects what would be sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes | None, bytes | None]] = []
+
+    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: object = ()) -> None:
+        assert not headers
+        self.messages.append((topic, key, value))
+
+    def findings(self) -> list[Finding]:
+        return [finding_from(decode_event(value or b"")) for _, _, value in self.messages]
+
+
+class Message:
+    def __init__(self, data: Finding | Mark) -> None:
+        self._value = encode_event(to_event(data, source="/test", time_ns=1))
+
+    def value(self) -> bytes:
+        return self._value
+
+
+class Nothing:
+    """A reader of an empty topic."""
+
+    def partitions(self, _topic: str) -> list[Any]:
+        return []
+
+    def close(self, _timeout_seconds: float = 0.0) -> None:
+        pass
+
+
+def log(sent: Sent, registry: CollectorRegistry, **settings: Any) -> FindingLog:
+    reader: Any = Nothing()
+    return FindingLog(AlarmSettings(**settings), sent, reader, client_id="p1", registry=registry)
+
+
+def test_only_changes_are_written_with_the_finding_as_key() -> None:
+    sent, registry = Sent(), CollectorRegistry()
+    findings = log(sent, registry)
+    for number in range(20):
+        holding = [candidate()] if number < 10 else []
+        findings.cycle(holding, watched=10, time_ns=START_NS + number * CYCLE_NS)
+    begun, ended = sent.findings()
+    assert [(topic, key) for topic, key, _ in sent.messages] == [(FINDINGS.name, begun.finding_id.encode())] * 2
+    assert (begun.state, ended.state, begun.finding_id) == (FindingState.PASSED, FindingState.OVER, ended.finding_id)
+    shown = {"cause": "thermal", "severity": "page", "state": "passed"}
+    assert registry.get_sample_value("kernelcast_predictor_findings", shown) == 0
+    assert registry.get_sample_value("kernelcast_predictor_pages_total") == 1
+    assert registry.get_sample_value("kernelcast_predictor_finding_changes_total", {"state": "over"}) == 1
+
+
+def test_lasting_and_held_findings_are_metrics_from_the_start() -> None:
+    registry = CollectorRegistry()
+    findings = log(Sent(), registry, pages_per_day=0)
+    held = "kernelcast_predictor_findings_held"
+    labels = {"cause": "straggler", "severity": "page", "state": "observed"}
+    assert registry.get_sample_value(held) == 0
+    assert registry.get_sample_value("kernelcast_predictor_findings", labels) == 0
+    observed = candidate(state=FindingState.OBSERVED, cause=Cause.STRAGGLER)
+    for number in range(4):
+        findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
+    assert registry.get_sample_value(held) == 1
+    assert registry.get_sample_value("kernelcast_predictor_findings", labels) == 1
+
+
+def test_numbers_that_json_cannot_express_are_left_out() -> None:
+    sent = Sent()
+    fact = FindingEvidence("m", value=math.nan, reference=math.inf)
+    odd = candidate(value=math.nan, limit=math.inf, seconds_to_limit=(1.0, math.inf, math.nan), evidence=(fact,))
+    log(sent, CollectorRegistry()).cycle([odd], watched=1, time_ns=START_NS)
+    (written,) = sent.findings()
+    assert (written.value, written.limit, written.seconds_to_limit) == (None, None, (1.0, None, None))
+    assert (written.evidence[0].value, written.evidence[0].reference) == (None, None)
+
+
+def test_a_finding_too_long_for_an_event_is_written_without_its_facts() -> None:
+    sent = Sent()
+    long = candidate(evidence=(FindingEvidence("m", labels=(("pod", "x" * 60_000),)),))
+    log(sent, CollectorRegistry()).cycle([long], watched=1, time_ns=START_NS)
+    assert sent.findings()[0].evidence == ()
+
+
+def test_marks_show_the_precision_which_is_absent_without_them() -> None:
+    registry = CollectorRegistry()
+    findings = log(Sent(), registry)
+    precision = "kernelcast_predictor_finding_precision_ratio"
+    assert registry.get_sample_value(precision, {"source": "marks"}) is None
+    for number, verdict in enumerate([Verdict.REPAIRED, Verdict.REPAIRED, Verdict.REPAIRED, Verdict.FALSE_ALARM]):
+        findings._take(Message(Mark(f"f{number}", verdict, time_ns=START_NS)))
+    findings.cycle([], watched=1, time_ns=START_NS)
+    assert registry.get_sample_value(precision, {"source": "marks"}) == 0.75
+    assert registry.get_sample_value("kernelcast_predictor_finding_marks", {"verdict": "repaired"}) == 3
+
+
+def test_pages_of_another_predictor_use_up_the_budget_of_the_fleet() -> None:
+    sent = Sent()
+    findings = log(sent, CollectorRegistry(), pages_per_day=1)
+    other = replace(FINDING, held=False, began_ns=START_NS)
+    findings._take(Message(other))
+    observed = candidate(state=FindingState.OBSERVED)
+    for number in range(4):
+        findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
+    assert [one.held for one in sent.findings() if one.metric == observed.metric] == [True]
+
+
+@pytest.fixture
+def kafka() -> Iterator[KafkaSettings]:
+    with EmbeddedBroker(topics=[FINDINGS.name]) as broker:
+        yield KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
+
+
+def test_a_finding_goes_through_kafka_to_a_person_and_the_answer_comes_back(
+    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    producer = Producer(kafka, client_id="p1")
+    reader = Consumer(kafka, group_id="test-reader", overrides={"enable.partition.eof": "true"})
+    findings = FindingLog(AlarmSettings(), producer, reader, client_id="p1", registry=CollectorRegistry())
+    for number in range(round(4 * HOUR / 300)):
+        findings.cycle([predicted()], watched=10, time_ns=START_NS + number * CYCLE_NS)
+    producer.flush(10.0)
+    (lasting,) = findings.alarms.lasting
+    servers = ["--kafka.bootstrap-servers", kafka.bootstrap_servers]
+    assert command(["findings", "mark", lasting.finding_id, "false-alarm", "--by", "ana", *servers]) == 0
+    assert lasting.finding_id in capsys.readouterr().out
+    while not findings.alarms.known.marks:
+        findings.poll(0.2)
+    assert findings.alarms.known.marks[lasting.finding_id].verdict is Verdict.FALSE_ALARM
+    assert findings.alarms.known.findings[lasting.finding_id] == lasting
+    assert mark_key(lasting.finding_id) == f"mark|{lasting.finding_id}"
+    findings.close(5.0)
+    producer.close(5.0)
