@@ -23,7 +23,7 @@ class KnownFindings:
     unusable: int = 0
 
     def add(self, body: bytes) -> Finding | None:
-        """Keep what a message's value holds, unless something newer is known; another type of event is ignored.
+        """Keep the finding or mark of a message's value, unless a newer one is known; ignore other types of event.
 
         Returns:
             The finding, where it holds one.

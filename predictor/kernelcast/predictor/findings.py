@@ -114,7 +114,7 @@ class FindingLog:
             time_ns: Time of the cycle in event time, later than that of the last one.
 
         Returns:
-            What was written.
+            The findings that were written.
         """
         with self._lock:
             self.alarms.known.forget(time_ns - LASTING_NS)

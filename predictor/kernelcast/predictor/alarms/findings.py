@@ -48,7 +48,7 @@ def new_id(group: Group, began_ns: int) -> str:
 
 
 def build(opened: Open, members: Sequence[Candidate], time_ns: int, *, held: bool) -> Finding:
-    """Describe a group by the candidate that shows best what is wrong."""
+    """Describe a group by its leading candidate."""
     lead = primary(members)
     paged = any(one.latest.severity is Severity.PAGE for one in members)
     chances = [one.latest.probability for one in members if one.latest.probability is not None]

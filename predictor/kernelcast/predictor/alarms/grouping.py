@@ -73,7 +73,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of candidates, and what it is about.
+    """A group of candidates with the unit that they concern.
 
     Attributes:
         scope: Its extent.
@@ -132,7 +132,7 @@ def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], 
 
 
 def primary(members: Sequence[Candidate]) -> Finding:
-    """The candidate that shows best what is wrong: of the cause that explains most, the most advanced one."""
+    """The leading candidate of a group: of the cause that explains most, the most advanced one."""
     count: dict[Cause, int] = defaultdict(int)
     for one in members:
         count[one.latest.cause] += 1
