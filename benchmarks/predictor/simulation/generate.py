@@ -143,9 +143,9 @@ def _drive(rng: np.random.Generator, profiles: list[Profile]) -> dict[str, Float
     gpus = Gpus(count, rng)
     names = ("temperature", "power", "clock", "reasons", "ratio", "load")
     state = {name: np.zeros((count, grid.length)) for name in names}
-    zeros, kernel_factor = np.zeros(count), np.ones((count, 1))
+    acting = Influence.none(count, 1)
     for place in range(grid.length):
-        acting = Influence(load[:, place], heat[:, place], kernel_factor, zeros + 1, zeros + 1, zeros, zeros, zeros)
+        acting.load, acting.heat_c = load[:, place], heat[:, place]
         gpus.busy_ratio = np.minimum(USUAL_BUSY_RATIO * load[:, place], 1.0)
         if place == 0:
             gpus.settle(acting)

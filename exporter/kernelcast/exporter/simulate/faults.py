@@ -18,6 +18,12 @@ RISING_LOAD: Final = "rising-load"
 CONTENTION: Final = "contention"
 STRAGGLER: Final = "straggler"
 BAD_TUNING: Final = "bad-tuning"
+POWER_BRAKE: Final = "power-brake"
+LOW_CLOCK: Final = "low-clock"
+PCIE_LINK: Final = "pcie-link"
+MEMORY_ERRORS: Final = "memory-errors"
+TELEMETRY_LOST: Final = "telemetry-lost"
+POWER_CAP: Final = "power-cap"
 DIURNAL: Final = "diurnal"
 HOT_BUT_STABLE: Final = "hot-but-stable"
 DEPLOY: Final = "deploy"
@@ -92,6 +98,27 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         "one rank computes longer and its peers wait in their collectives",
         parameters={"factor": Parameter(1.4, 1.0, 100.0, "times as long")},
     ),
+    POWER_BRAKE: FaultKind(
+        "the power supply asks the GPUs of a node to slow down",
+        gpu=ALL,
+        parameters={"ratio": Parameter(0.5, 0.2, 1.0, "of the usual clock")},
+    ),
+    LOW_CLOCK: FaultKind(
+        "the clock stays low, and no reason is reported",
+        parameters={"ratio": Parameter(0.7, 0.2, 1.0, "of the usual clock")},
+    ),
+    PCIE_LINK: FaultKind(
+        "the PCIe link comes up with fewer lanes",
+        parameters={"lanes": Parameter(4.0, 1.0, 16.0, "lanes of 16")},
+    ),
+    MEMORY_ERRORS: FaultKind(
+        "single-bit and double-bit errors of the memory, and rows remapped for the latter",
+        parameters={
+            "rate": Parameter(120.0, 0.0, 1e6, "single-bit errors an hour"),
+            "rows": Parameter(2.0, 0.0, 1e3, "double-bit errors an hour, each with a row remapped"),
+        },
+    ),
+    TELEMETRY_LOST: FaultKind("the GPU hangs its monitor: its samples stop, its programs run on"),
     BAD_TUNING: FaultKind(
         "one kernel runs with block_size=48, a tunable that it registers; a block of whole warps would be quicker",
         gpu=ALL,
@@ -107,6 +134,11 @@ BACKGROUNDS: Final[Mapping[str, FaultKind]] = {
             "amplitude": Parameter(0.3, 0.0, 0.9, "share of the load"),
             "period": Parameter(86400.0, 1.0, 1e9, "time from peak to peak"),
         },
+    ),
+    POWER_CAP: FaultKind(
+        "the operator lowers the power limit: clocks fall a little, with the software's reason",
+        gpu=ALL,
+        parameters={"ratio": Parameter(0.9, 0.2, 1.0, "of the usual clock")},
     ),
     HOT_BUT_STABLE: FaultKind(
         "the GPU is hotter than its peers, and stays so", parameters={"rise": Parameter(12.0, 0.0, 60.0, "degrees C")}

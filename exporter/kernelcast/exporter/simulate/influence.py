@@ -12,6 +12,8 @@ from kernelcast.exporter.simulate.fleet_settings import BoolArray, SimulationSet
 from kernelcast.exporter.simulate.program import FloatArray
 
 SECONDS_PER_MINUTE: Final = 60.0
+SECONDS_PER_HOUR: Final = 3600.0
+PCIE_LANES: Final = 16.0
 
 
 @dataclass(slots=True, eq=False)
@@ -27,6 +29,13 @@ class Influence:
         leak_mib: Shape (gpus,), MiB per second.
         preallocated: Shape (gpus,), share of the memory that the program takes at its start; 0 for the usual.
         cache_mib: Shape (gpus,), MiB in caches that the program empties by itself.
+        clock_ratio: Shape (gpus,), highest clock, as a share of the boost clock.
+        braked: Shape (gpus,), whether the power supply asks for a slower clock.
+        capped: Shape (gpus,), whether the power limit is lowered.
+        pcie_lanes: Shape (gpus,), lanes of the PCIe link.
+        bit_errors: Shape (gpus,), single-bit errors per second.
+        remapped_rows: Shape (gpus,), rows remapped per second, for uncorrectable errors.
+        silent: Shape (gpus,), whether the GPU's samples are missing.
     """
 
     load: FloatArray
@@ -37,6 +46,34 @@ class Influence:
     leak_mib: FloatArray
     preallocated: FloatArray
     cache_mib: FloatArray
+    clock_ratio: FloatArray
+    braked: BoolArray
+    capped: BoolArray
+    pcie_lanes: FloatArray
+    bit_errors: FloatArray
+    remapped_rows: FloatArray
+    silent: BoolArray
+
+    @classmethod
+    def none(cls, count: int, kernels: int) -> "Influence":
+        """Nothing acts: every GPU has its usual load."""
+        return cls(
+            load=np.ones(count),
+            heat_c=np.zeros(count),
+            kernel_factor=np.ones((count, kernels)),
+            bandwidth_factor=np.ones(count),
+            compute_factor=np.ones(count),
+            leak_mib=np.zeros(count),
+            preallocated=np.zeros(count),
+            cache_mib=np.zeros(count),
+            clock_ratio=np.ones(count),
+            braked=np.zeros(count, dtype=np.bool_),
+            capped=np.zeros(count, dtype=np.bool_),
+            pcie_lanes=np.full(count, PCIE_LANES),
+            bit_errors=np.zeros(count),
+            remapped_rows=np.zeros(count),
+            silent=np.zeros(count, dtype=np.bool_),
+        )
 
 
 Effect = Callable[[Influence, Fault, BoolArray, float], None]
@@ -44,17 +81,7 @@ Effect = Callable[[Influence, Fault, BoolArray, float], None]
 
 def influence(settings: SimulationSettings, seconds: float) -> Influence:
     """Combine what acts at a moment of simulated time."""
-    count = settings.count
-    combined = Influence(
-        load=np.ones(count),
-        heat_c=np.zeros(count),
-        kernel_factor=np.ones((count, settings.kernels)),
-        bandwidth_factor=np.ones(count),
-        compute_factor=np.ones(count),
-        leak_mib=np.zeros(count),
-        preallocated=np.zeros(count),
-        cache_mib=np.zeros(count),
-    )
+    combined = Influence.none(settings.count, settings.kernels)
     for fault in settings.faults:
         effect = _EFFECTS.get(fault.kind)
         if effect is not None and fault.active(seconds):
@@ -103,6 +130,33 @@ def _straggler(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float)
     sum_.compute_factor[where] *= fault["factor"]
 
 
+def _power_brake(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.braked[where] = True
+    sum_.clock_ratio[where] *= fault["ratio"]
+
+
+def _power_cap(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.capped[where] = True
+    sum_.clock_ratio[where] *= fault["ratio"]
+
+
+def _low_clock(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.clock_ratio[where] *= fault["ratio"]
+
+
+def _pcie_link(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.pcie_lanes[where] = fault["lanes"]
+
+
+def _memory_errors(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.bit_errors[where] += fault["rate"] / SECONDS_PER_HOUR
+    sum_.remapped_rows[where] += fault["rows"] / SECONDS_PER_HOUR
+
+
+def _telemetry_lost(sum_: Influence, _fault: Fault, where: BoolArray, _elapsed: float) -> None:
+    sum_.silent[where] = True
+
+
 def _preallocated(sum_: Influence, fault: Fault, where: BoolArray, _elapsed: float) -> None:
     sum_.preallocated[where] = fault["share"]
 
@@ -148,6 +202,12 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     faults.DIURNAL: _diurnal,
     faults.CONTENTION: _contention,
     faults.STRAGGLER: _straggler,
+    faults.POWER_BRAKE: _power_brake,
+    faults.POWER_CAP: _power_cap,
+    faults.LOW_CLOCK: _low_clock,
+    faults.PCIE_LINK: _pcie_link,
+    faults.MEMORY_ERRORS: _memory_errors,
+    faults.TELEMETRY_LOST: _telemetry_lost,
     faults.PREALLOCATED_MEMORY: _preallocated,
     faults.RESTART: _restart,
     faults.DIURNAL_HEAT: _diurnal_heat,

@@ -3,8 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
+
 from kernelcast.columnar import Sample
 from kernelcast.exporter.simulate import physics
+from kernelcast.exporter.simulate.influence import PCIE_LANES
 from kernelcast.exporter.simulate.physics import Gpus
 from kernelcast.wire.catalogue import Kind, Metric
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -41,9 +44,16 @@ def device_samples(gpus: Gpus, attributes: Sequence[Labels], *, time_ns: int, st
         (device.CLOCK_EVENT_REASONS, [float(reason) for reason in gpus.reasons.tolist()], _WHOLE),
         (device.SLOWDOWN_TEMP, [physics.SLOWDOWN_TEMP_C] * count, _WHOLE),
         (device.POWER_LIMIT, [physics.POWER_LIMIT_W] * count, _MILLI),
+        (device.PCIE_LINK_WIDTH, gpus.pcie_lanes.tolist(), _WHOLE),
+        (device.PCIE_MAX_LINK_WIDTH, [PCIE_LANES] * count, _WHOLE),
+        (device.ECC_SBE_VOLATILE, np.floor(gpus.bit_errors).tolist(), _WHOLE),
+        (device.ECC_DBE_VOLATILE, np.floor(gpus.remapped_rows).tolist(), _WHOLE),
+        (device.UNCORRECTABLE_REMAPPED_ROWS, np.floor(gpus.remapped_rows).tolist(), _WHOLE),
     ]
     for metric, values, resolution in rows:
         since_ns = start_ns if metric.kind is Kind.COUNTER else 0
-        for labels, value in zip(attributes, values, strict=True):
+        for labels, value, silent in zip(attributes, values, gpus.silent.tolist(), strict=True):
+            if silent:
+                continue
             shown = round(value) if resolution == _WHOLE else round(value, 3)
             yield Sample(metric, labels, time_ns, shown, since_ns)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.exporter.replay.trace import IntArray
-from kernelcast.exporter.simulate.influence import Influence
+from kernelcast.exporter.simulate.influence import PCIE_LANES, Influence
 from kernelcast.exporter.simulate.program import FloatArray
 
 POWER_LIMIT_W: Final = 700.0
@@ -30,8 +30,10 @@ HOTTEST_C: Final = 6.0
 
 GPU_IDLE: Final = 0x1
 SW_POWER_CAP: Final = 0x4
+HW_SLOWDOWN: Final = 0x8
 SW_THERMAL_SLOWDOWN: Final = 0x20
 HW_THERMAL_SLOWDOWN: Final = 0x40
+HW_POWER_BRAKE: Final = 0x80
 """Bits of the clock event reasons: NVML API reference, nvmlClocksEventReasons."""
 
 _AMBIENT_C: Final = 30.0
@@ -58,6 +60,10 @@ class Gpus:
         energy_mj: Energy in millijoules since the start.
         used_mib: Memory of the program and its caches, without the reserved memory.
         reasons: Clock event reasons, bits as above.
+        pcie_lanes: Lanes of the PCIe link.
+        bit_errors: Single-bit errors of the memory since the start; fractions are kept.
+        remapped_rows: Rows remapped since the start, likewise.
+        silent: Whether the GPU's samples are missing.
     """
 
     def __init__(self, count: int, random: np.random.Generator) -> None:
@@ -73,6 +79,10 @@ class Gpus:
         self._program_mib = np.zeros(count)
         self.used_mib = np.zeros(count)
         self.reasons: IntArray = np.zeros(count, dtype=np.int64)
+        self.pcie_lanes = np.full(count, PCIE_LANES)
+        self.bit_errors = np.zeros(count)
+        self.remapped_rows = np.zeros(count)
+        self.silent = np.zeros(count, dtype=np.bool_)
 
     @property
     def memory_temp_c(self) -> FloatArray:
@@ -116,11 +126,16 @@ class Gpus:
         above_c = np.maximum(self.temp_c - SLOWDOWN_TEMP_C, 0.0)
         throttled = self.temp_c >= SLOWDOWN_TEMP_C
         kept = np.where(throttled, 1.0 - _CLOCK_LOSS_PER_DEGREE * (above_c + 1.0), 1.0)
+        kept = np.minimum(kept, influence.clock_ratio)
         self.clock_mhz = np.maximum(np.rint(BOOST_CLOCK_MHZ * kept / 15) * 15, LOWEST_CLOCK_MHZ)
+        self.pcie_lanes, self.silent = influence.pcie_lanes, influence.silent
+        self.bit_errors += influence.bit_errors * seconds
+        self.remapped_rows += influence.remapped_rows * seconds
         self.reasons = (
             np.where(throttled, SW_THERMAL_SLOWDOWN, 0).astype(np.int64)
             | np.where(above_c >= HARD_SLOWDOWN_C, HW_THERMAL_SLOWDOWN, 0)
-            | np.where(self.power_w >= POWER_LIMIT_W, SW_POWER_CAP, 0)
+            | np.where((self.power_w >= POWER_LIMIT_W) | influence.capped, SW_POWER_CAP, 0)
+            | np.where(influence.braked, HW_SLOWDOWN | HW_POWER_BRAKE, 0)
             | np.where(self.busy_ratio <= 0, GPU_IDLE, 0)
         )
 

@@ -363,3 +363,48 @@ def test_every_report_s_buckets_add_up() -> None:
             for row in report.rows:
                 assert sum(row.durations.buckets.values()) == row.durations.count == row.launches
                 assert row.durations.sum_squares_ns2 >= row.durations.sum_ns**2 / row.durations.count
+
+
+def test_a_power_brake_halves_the_clocks_of_a_node_and_says_so() -> None:
+    watched = Watched("power-brake:start=300s", seconds=400)
+    for gpu in range(4):
+        clock, reasons = watched.series(device.SM_CLOCK, gpu), watched.series(device.CLOCK_EVENT_REASONS, gpu)
+        assert clock[-1] == pytest.approx(0.5 * clock[0], rel=0.02)
+        assert (int(reasons[-1]) & 0x88, int(reasons[0]) & 0x88) == (0x88, 0)
+    assert growth(watched.means(0, is_gemm)) > 1.1
+
+
+def test_a_power_cap_lowers_the_clock_with_the_softwares_reason_alone() -> None:
+    watched = Watched("power-cap:start=300s,ratio=0.9", seconds=400)
+    reasons = [int(value) & 0xEC for value in watched.series(device.CLOCK_EVENT_REASONS)]
+    assert (reasons[0], reasons[-1]) == (0, 0x4)
+    clock = watched.series(device.SM_CLOCK)
+    assert clock[-1] == pytest.approx(0.9 * clock[0], rel=0.02)
+
+
+def test_a_low_clock_has_no_reason() -> None:
+    watched = Watched("low-clock:gpu=1,start=300s,ratio=0.7", seconds=400)
+    clock, reasons = watched.series(device.SM_CLOCK, 1), watched.series(device.CLOCK_EVENT_REASONS, 1)
+    assert clock[-1] == pytest.approx(0.7 * clock[0], rel=0.02)
+    assert reasons[-1] == reasons[0]
+    assert len(set(watched.series(device.SM_CLOCK, 0))) == 1
+
+
+def test_errors_of_links_and_memory_show_on_their_own_gpu_only() -> None:
+    watched = Watched(
+        "pcie-link:gpu=1,start=300s,lanes=8", "memory-errors:gpu=2,start=0s,rate=3600,rows=360", seconds=400
+    )
+    assert (watched.series(device.PCIE_LINK_WIDTH, 1)[0], watched.series(device.PCIE_LINK_WIDTH, 1)[-1]) == (16, 8)
+    assert set(watched.series(device.PCIE_MAX_LINK_WIDTH, 1)) == {16}
+    assert watched.series(device.ECC_SBE_VOLATILE, 2)[-1] == pytest.approx(400, abs=2)
+    for metric in (device.UNCORRECTABLE_REMAPPED_ROWS, device.ECC_DBE_VOLATILE):
+        assert watched.series(metric, 2)[-1] == pytest.approx(40, abs=1)
+    assert set(watched.series(device.PCIE_LINK_WIDTH, 0)) == {16}
+    assert set(watched.series(device.ECC_SBE_VOLATILE, 0)) == {0}
+
+
+def test_a_lost_gpu_sends_no_samples_while_its_program_runs_on() -> None:
+    watched = Watched("telemetry-lost:gpu=3,start=200s", seconds=400)
+    assert len(watched.series(device.GPU_TEMP, 3)) == pytest.approx(20, abs=1)
+    assert len(watched.series(device.GPU_TEMP, 0)) == 40
+    assert len(watched.means(3, is_gemm)) >= 38
