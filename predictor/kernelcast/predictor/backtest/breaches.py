@@ -35,6 +35,7 @@ class BreachOptions:
         horizon: Of the column `breach_probability`.
         meaning: Judgement of the metric.
         companions: Other metrics of the same GPUs.
+        alarm_horizons_seconds: Those that the alert rule considers; None for the default ones.
     """
 
     threshold: float | None = None
@@ -43,6 +44,7 @@ class BreachOptions:
     horizon: Duration = DEFAULT_HORIZON
     meaning: Meaning = OTHER
     companions: Companions = field(default_factory=Companions)
+    alarm_horizons_seconds: tuple[float, ...] | None = None
 
     def limits(self, batch: Batch) -> Floats:
         """Limit of each series, shape (n,): the threshold, else the first value of its companion, else NaN."""
@@ -55,6 +57,10 @@ class BreachOptions:
         limits: Floats = found[np.arange(len(found)), first]
         return limits
 
+    def has_limit(self, batch: Batch) -> bool:
+        """Whether a series of a batch can breach at all."""
+        return bool(self.meaning.own_ratio) or bool(np.isfinite(self.limits(batch)).any())
+
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
@@ -63,11 +69,13 @@ class _Clock:
     Attributes:
         width: Intervals in a block.
         scale: Length of a block, in blocks of the detector.
-        horizons: Default horizons, then that of the column, in the detector's seconds.
+        alarm_horizons: Of the alert rule, in the detector's seconds.
+        horizons: The same, and that of the column.
     """
 
     width: int
     scale: float
+    alarm_horizons: tuple[float, ...]
     horizons: tuple[float, ...]
 
     @classmethod
@@ -75,7 +83,9 @@ class _Clock:
         width = max(1, round(options.lasting.seconds(batch.interval_seconds) / batch.interval_seconds))
         scale = width * batch.interval_seconds / BLOCK_SECONDS
         asked = min(options.horizon.seconds(batch.interval_seconds), LONGEST_SECONDS * scale)
-        return cls(width, scale, tuple(sorted({*HORIZONS_SECONDS, asked / scale})))
+        given = options.alarm_horizons_seconds
+        usual = HORIZONS_SECONDS if given is None else tuple(h / scale for h in given if h <= LONGEST_SECONDS * scale)
+        return cls(width, scale, usual, tuple(sorted({*usual, asked / scale})))
 
     def column(self, batch: Batch, options: BreachOptions) -> int:
         """Return the place of the column's horizon among all."""
@@ -87,9 +97,9 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     """Columns `breach_probability`, `seconds_to_threshold` and `alert`, each of shape (n, t); NaN while abstaining."""
     shape = batch.panel.values.shape
     columns = {name: np.full(shape, np.nan) for name in NAMES} | {"alert": np.zeros(shape)}
-    limits = options.limits(batch)
-    if np.isnan(limits).all() and not options.meaning.own_ratio:
+    if not options.has_limit(batch):
         return columns
+    limits = options.limits(batch)
     clock = _Clock.of(batch, options)
     mean, median = condense(batch.panel.values, clock.width)
     load = options.companions.values(batch, options.meaning.load)
@@ -101,7 +111,7 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
     _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
-    rule = RunOptions(horizons_seconds=clock.horizons, calibration=shipped())
+    rule = RunOptions(clock.horizons, clock.alarm_horizons, shipped())
     blocks, alarms = _blocks(mean, median, usage), AlarmState.quiet(batch.panel.rows)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
         found, now = moment.found, moment.intervals(clock.width)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +10,11 @@ import typer
 
 from kernelcast.predictor.backtest.breaches import DEFAULT_HORIZON, BreachOptions
 from kernelcast.predictor.backtest.companions import Companions
+from kernelcast.predictor.backtest.compare import alert_changes, change_lines, write_changes
+from kernelcast.predictor.backtest.configuration import configured, ignored_differences, read_settings
 from kernelcast.predictor.backtest.durations import Duration, parse_duration
-from kernelcast.predictor.backtest.engine import Run, column_names
-from kernelcast.predictor.backtest.grid import GridOptions
+from kernelcast.predictor.backtest.engine import ROWS_AT_ONCE, Run, column_names
+from kernelcast.predictor.backtest.grid import GridOptions, batches
 from kernelcast.predictor.backtest.output import write
 from kernelcast.predictor.backtest.recording import RangeOptions, read_range
 from kernelcast.predictor.backtest.run import RunOptions
@@ -72,6 +74,15 @@ CompanionsFile = Annotated[
 ]
 Report = Annotated[bool, typer.Option("--report", help="Print scores, with naive forecasts beside them.")]
 
+Compare = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        "--compare",
+        metavar="OLD.yaml NEW.yaml",
+        help="Settings files: write the alerts of --metric that the new one gains, loses or moves.",
+    ),
+]
+
 
 @command
 def backtest(  # noqa: PLR0913  typer makes an option of each
@@ -94,6 +105,7 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     metric: MetricOption = None,
     companions: CompanionsFile = None,
     report: Report = False,
+    compare: Compare = None,
 ) -> None:
     """Judge each row of recorded series from the rows before it, as the predictor does with live ones."""
     recording = RangeOptions(prometheus, query, start, end, step)
@@ -101,20 +113,65 @@ def backtest(  # noqa: PLR0913  typer makes an option of each
     if grid.interval is not None and grid.interval.counted:
         raise ConfigurationError(f"--interval is {interval!r}; write it with a unit, such as 60s or 5m")
     options = RunOptions(parse_duration("--ahead", ahead), _duration("--horizon", horizon), _levels(quantiles))
+    meaning = _meaning(metric) if compare is None else MEANINGS.get(metric or "", OTHER)
     table = _read(files or [], recording)
     breaches = BreachOptions(
         threshold,
-        below or _meaning(metric).below,
+        below or meaning.below,
         parse_duration("--for", lasting),
         options.horizon or DEFAULT_HORIZON,
-        _meaning(metric),
+        meaning,
         Companions.of_file(table, companions),
     )
+    if compare is not None:
+        used = {"--report": report, "--horizon": horizon, "--quantiles": quantiles, "--threshold": threshold}
+        _refuse_beside_compare(name for name, value in used.items() if value not in (None, False, ""))
+        _compare(compare, table, grid, breaches, metric, output)
+        return
     run = Run(table, grid, options, scored=report, breaches=breaches, progress=_progress)
     results, futures = run.results()
     write(output, table, column_names(options), results, futures)
     for line in run.scores.lines() if report else ():
         typer.echo(line)
+
+
+def _refuse_beside_compare(names: Iterable[str]) -> None:
+    for name in names:
+        raise ConfigurationError(
+            f"{name} has no meaning beside --compare, which writes alerts; limits come from the two settings files "
+            "(predictor.judge.thresholds)"
+        )
+
+
+def _compare(
+    paths: tuple[Path, Path],
+    table: Table,
+    grid: GridOptions,
+    breaches: BreachOptions,
+    metric: str | None,
+    output: Path,
+) -> None:
+    """Write and print the alerts that differ between two configurations.
+
+    Raises:
+        ConfigurationError: A file is wrong, or one of the configurations has no limit for the metric.
+    """
+    if metric is None:
+        raise ConfigurationError("--compare needs --metric NAME: limits are settings of a metric")
+    old, new = settings = [read_settings(path) for path in paths]
+    options = [configured(breaches, each, metric) for each in settings]
+    parts = [part for batch in batches(table, grid) for part in batch.parts(ROWS_AT_ONCE)]
+    for path, each in zip(paths, options, strict=True):
+        if not any(each.has_limit(part) for part in parts):
+            raise ConfigurationError(
+                f"--compare {path} gives {metric} no limit; write predictor.judge.thresholds.{metric} into it"
+            )
+    changes = alert_changes(parts, *options)
+    write_changes(output, table, changes)
+    for line in change_lines(table, changes):
+        typer.echo(line)
+    for setting in ignored_differences(old, new):
+        typer.echo(f"predictor.{setting} differs; a backtest does not apply it", err=True)
 
 
 def _read(files: Sequence[Path], recording: RangeOptions) -> Table:
