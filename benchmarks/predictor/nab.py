@@ -47,15 +47,15 @@ def run(options: Options) -> dict[str, Any]:
 
 def onsets(recordings: Sequence[Recording], settings: AnomalySettings) -> list[Floats]:
     """The onset of every row of every file; a daily season is assumed for all."""
-    grids = [one.on_grid() for one in recordings]
+    grids = [one.grid.values for one in recordings]
     panel = np.full((max(map(len, grids)), len(grids)), np.nan)
     for column, grid in enumerate(grids):
         panel[: len(grid), column] = grid
-    intervals = np.array([one.interval_seconds for one in recordings])
+    intervals = np.array([one.grid.interval_seconds for one in recordings])
     seasons = np.array([one.season for one in recordings])
     detector = AnomalyDetector(len(grids), intervals, seasons, settings)
     found = np.stack([detector.step(values).onset for values in panel])
-    return [found[one.slots, column] for column, one in enumerate(recordings)]
+    return [found[one.grid.at, column] for column, one in enumerate(recordings)]
 
 
 def scored(recordings: Sequence[Recording], scores: Sequence[Floats], fixed: float | None) -> dict[str, Any]:

@@ -93,12 +93,23 @@ def batches(table: Table, options: GridOptions) -> list[Batch]:
     """
     groups: dict[tuple[float, int, tuple[int, ...]], list[GriddedSeries]] = {}
     for key, numbers in table.series().items():
-        one = _gridded(key, numbers, table.rows, options)
+        one = gridded(key, numbers, table.rows, options)
         groups.setdefault((one.interval_seconds, len(one.values), one.seasons), []).append(one)
     return [_batch(group) for group in groups.values()]
 
 
-def _gridded(key: SeriesKey, numbers: Sequence[int], rows: Sequence[Row], options: GridOptions) -> GriddedSeries:
+def gridded(key: SeriesKey, numbers: Sequence[int], rows: Sequence[Row], options: GridOptions) -> GriddedSeries:
+    """Put one series on its grid.
+
+    Args:
+        key: Its file and labels.
+        numbers: Numbers of its rows.
+        rows: All rows of the table.
+        options: Interval and season, where the user gave them.
+
+    Raises:
+        ConfigurationError: The grid would be too long.
+    """
     times = np.array([rows[number].seconds for number in numbers])
     values = np.array([rows[number].value for number in numbers])
     interval = inferred_interval(times) if options.interval is None else options.interval.seconds(1.0)
