@@ -1,0 +1,35 @@
+"""Classes of metrics by which scores are kept, and numbers that name a series over restarts."""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Final
+
+from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
+
+CLASSES: Final = ("temperature", "memory", "utilisation", "kernel", "other")
+_BY_CAUSE: Final[Mapping[Cause, str]] = MappingProxyType(
+    {
+        Cause.THERMAL: "temperature",
+        Cause.MEMORY_LEAK: "memory",
+        Cause.LOAD: "utilisation",
+        Cause.KERNEL_SLOWDOWN: "kernel",
+    }
+)
+
+
+def class_number(metric: str) -> int:
+    """Place in `CLASSES` of a metric's class, by its Prometheus name."""
+    meaning = MEANINGS.get(metric)
+    return CLASSES.index(_BY_CAUSE.get(meaning.cause, "other") if meaning is not None else "other")
+
+
+def series_number(metric: str, labels: Iterable[tuple[str, str]]) -> int:
+    """A number of 63 bits for a series, the same in every process.
+
+    Args:
+        metric: Prometheus name.
+        labels: Pairs of name and value, in any order.
+    """
+    text = "\0".join([metric, *(part for pair in sorted(labels) for part in pair)])
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) >> 1

@@ -1,0 +1,132 @@
+"""Scores of quantile forecasts: coverage, pinball loss, and skill against naive forecasts."""
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.scoring.cells import Cells, ratio
+from kernelcast.predictor.scoring.classes import CLASSES
+from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
+
+LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+COVERAGES: Final = ((0.5, 2, 4), (0.8, 1, 5), (0.95, 0, 6))
+"""Nominal coverage, and the places of its bounds in `LEVELS`."""
+_MEDIAN: Final = LEVELS.index(0.5)
+
+
+class IntervalScores:
+    """Pending quantile forecasts, and the scores of those whose block has come.
+
+    Attributes:
+        pending: The claims.
+        cells: Sums over claims; `inside` and `bounded` have an axis of nominal coverages.
+        unscored: Claims whose block came without a value.
+    """
+
+    def __init__(self, horizons: int) -> None:
+        many, wide = len(COVERAGES), np.zeros((0, len(LEVELS)), np.float32)
+        number, value = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        self.pending = Pending({"class": number, "quantiles": wide, "naive": value, "seasonal": value})
+        self.cells = Cells(
+            len(CLASSES),
+            horizons,
+            {
+                "inside": (many,), "bounded": (many,), "pinball": (), "pinballed": (),
+                "error": (), "naive": (), "error_seasonal": (), "seasonal": (),
+            },
+        )  # fmt: skip
+        self.unscored = 0
+
+    def claim(  # noqa: PLR0913, PLR0917  one array each
+        self, series: Ints, classes: Ints, horizon: int, due: int, quantiles: Floats, naive: Floats, seasonal: Floats
+    ) -> None:
+        """Remember forecasts of series that have none pending for this horizon.
+
+        Args:
+            series: Shape (n,).
+            classes: Shape (n,).
+            horizon: Its number.
+            due: The block that is forecast.
+            quantiles: Shape (n, levels); NaN where there is none.
+            naive: Shape (n,), the last value.
+            seasonal: Shape (n,), the value one season before; NaN where there is no season.
+        """
+        fresh = self.pending.open_for(series, horizon) & np.isfinite(quantiles[:, _MEDIAN])
+        count = int(fresh.sum())
+        self.pending.add(
+            {
+                "series": series[fresh],
+                "horizon": np.full(count, horizon),
+                "due": np.full(count, due),
+                "class": classes[fresh],
+                "quantiles": quantiles[fresh].astype(np.float32),
+                "naive": naive[fresh].astype(np.float32),
+                "seasonal": seasonal[fresh].astype(np.float32),
+            }
+        )
+
+    def settle(self, block: int, series: Ints, values: Floats) -> None:
+        """Score the claims of some series for a block; give up those that no value has come for.
+
+        Args:
+            block: Its number.
+            series: Shape (n,), without repetitions.
+            values: Shape (n,), mean of each in the block.
+        """
+        found, place = self.pending.matched(series)
+        due = self.pending.ints("due")
+        truth = np.where(found & (due == block), values[place] if len(values) else np.nan, np.nan)
+        chosen = (found & (due <= block)) | (due < block - LATE_BLOCKS)
+        seen = truth[chosen]
+        taken = self.pending.take(chosen)
+        known = np.isfinite(seen)
+        self.unscored += int((~known).sum())
+        rows = {name: column[known] for name, column in taken.items()}
+        self._score(
+            rows["class"].astype(np.int64), rows["horizon"].astype(np.int64), rows["quantiles"].astype(np.float64),
+            rows["naive"].astype(np.float64), rows["seasonal"].astype(np.float64), seen[known],
+        )  # fmt: skip
+
+    def _score(
+        self, classes: Ints, horizons: Ints, quantiles: Floats, naive: Floats, seasonal: Floats, truth: Floats
+    ) -> None:
+        def add(name: str, values: NDArray[Any]) -> None:
+            self.cells.add(name, classes, horizons, values)
+
+        bounds = np.stack([quantiles[:, [low, high]] for _, low, high in COVERAGES], axis=1)
+        bounded: Bools = np.asarray(np.isfinite(bounds).all(axis=2))
+        inside: Bools = bounded & (truth[:, None] >= bounds[:, :, 0]) & (truth[:, None] <= bounds[:, :, 1])
+        add("count", np.ones(len(truth)))
+        add("bounded", bounded)
+        add("inside", inside)
+        whole: Bools = np.asarray(np.isfinite(quantiles).all(axis=1))
+        gap = truth[:, None] - quantiles
+        loss: Floats = np.maximum(np.array(LEVELS) * gap, (np.array(LEVELS) - 1.0) * gap).mean(axis=1)
+        add("pinballed", whole)
+        add("pinball", np.where(whole, loss, 0.0))
+        error: Floats = np.abs(quantiles[:, _MEDIAN] - truth)
+        last: Floats = np.abs(naive - truth)
+        cycle: Floats = np.abs(seasonal - truth)
+        add("error", np.where(np.isfinite(last), error, 0.0))
+        add("naive", last)
+        add("error_seasonal", np.where(np.isfinite(cycle), error, 0.0))
+        add("seasonal", cycle)
+        self.cells.forget()
+
+    def coverage(self) -> Floats:
+        """Share of values within each interval, shape (classes, horizons, coverages); NaN without claims."""
+        return ratio(self.cells["inside"], self.cells["bounded"])
+
+    def pinball(self) -> Floats:
+        """Mean quantile loss in the series' unit, shape (classes, horizons); twice it is the CRPS, approximately."""
+        return ratio(self.cells["pinball"], self.cells["pinballed"])
+
+    def skill(self) -> dict[str, Floats]:
+        """1 less the ratio of mean absolute errors, by naive forecast, shape (classes, horizons)."""
+        naive, seasonal = self.cells["naive"], self.cells["seasonal"]
+        return {
+            "naive": 1.0 - ratio(self.cells["error"], naive),
+            "seasonal_naive": 1.0 - ratio(self.cells["error_seasonal"], seasonal),
+        }
