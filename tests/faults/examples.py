@@ -191,6 +191,16 @@ EXAMPLES: Final = {
     "totals of deltas: a topic grows, and the replica with the old partition is killed": _schedule(
         {**_GROUP, "replicas": 3, "at_once": 5}, ("grow", 1, 0), ("kill", 1, 0)
     ),
+    "totals of deltas: the old partition of a grown topic goes to a replica that was suspended": _schedule(
+        {**_GROUP, "replicas": 3, "at_once": 2},
+        ("suspend", 1, 0),
+        ("wait", 0, 0),
+        ("suspend", 2, 0),
+        ("wait", 0, 39),
+        ("wait", 0, 39),
+        ("wait", 0, 0),
+        ("grow", 1, 0),
+    ),
 }
 """Mended; nothing may break them again."""
 

@@ -318,7 +318,8 @@ class Intake:
             period_seconds = self._policy.ttl_seconds / EXPIRIES_PER_TTL
             margin_seconds = period_seconds + SILENT_SECONDS + 2 * UPKEEP_SECONDS
             heard_ms = self.ownership.heard_ms(self._clock.monotonic())
-            self._store.release(heard_ms, ttl_ms=self._ttl_ms, margin_ms=round(margin_seconds * 1000))
+            taken_at = self.ownership.taken_at()
+            self._store.release(heard_ms, taken_at, ttl_ms=self._ttl_ms, margin_ms=round(margin_seconds * 1000))
 
     def _look_ahead(self, partition: Partition) -> None:
         """Update the known end of a partition, and skip messages if it is too far ahead."""

@@ -25,6 +25,8 @@ from typing import Final
 from kernelcast.bridge.partitions.contact import Contact
 from kernelcast.bridge.partitions.partition import UNKNOWN_OFFSET, Key, Partition
 
+NO_OFFSET: Final = 2**62
+"""Greater than all offsets."""
 STUCK_SECONDS: Final = 60.0
 """Longest time for which the others wait for a partition that cannot be read. After that, points in other partitions
 are newer than its points, because writers export more often than once a minute."""
@@ -312,6 +314,10 @@ class Ownership:
                 newest_ms = max(partition.newest_append_ms, elsewhere_ms)
                 heard[partition.number] = newest_ms - silent_ms[partition.number]
         return dict.fromkeys(heard, min(heard.values())) if self._joint and heard else heard
+
+    def taken_at(self) -> dict[int, int]:
+        """Return, by partition number, the offset of the first message that was written after its assignment."""
+        return {one.number: NO_OFFSET if one.gate is None else one.gate for one in self._partitions.values()}
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether membership is stable and every partition has caught up; if not, the reason."""

@@ -4,6 +4,13 @@ When partitions are added to a topic, a series may continue in another partition
 partition exposes the series' last value until it expires there: `Rules.floor_ms` or `Rules.missed_intervals` of its
 intervals after its last point, by Kafka's append times. The first point in the new partition comes after that last
 point. So the replica that owns the new partition waits equally long from that first point on, plus a margin.
+
+The old partition may also pass to another replica soon after the series has moved. If its former owner had read both
+partitions, that owner has exposed newer values than the old partition has. So a series of a partition that is taken
+over is held until a point comes that was written after the takeover, or the series has expired. Example: one replica
+owns partitions 0 and 1 of a grown topic and exposes 58, the first value in partition 1. Then partition 0 passes to a
+second replica and partition 1 to a third one. The second replica reads 57 in partition 0 and never exposes it. The
+third one holds the series as usual.
 """
 
 from typing import NamedTuple
@@ -20,17 +27,20 @@ class Hold(NamedTuple):
         rules: Rules of expiry.
         ttl_ms: The time-to-live; no series is held longer than this plus the margin.
         margin_ms: Time that another replica may need to detect that a series has expired.
+        taken_at: By partition, the offset of the first message that was written after the partition was taken over.
     """
 
     rules: Rules
     ttl_ms: int
     margin_ms: int
+    taken_at: Int64Array
 
 
 def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int64Array, hold: Hold) -> int:
     """End the hold of series that must have expired at any other replica, and in topics that are no longer growing.
 
-    A series of one point has no interval yet, so it is held for one time-to-live.
+    A series of one point has no interval yet, so it is held for one time-to-live. A series without a point since its
+    partition was taken over stays held.
 
     Args:
         series: The slots.
@@ -47,6 +57,7 @@ def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int6
     patience_ms = np.maximum(hold.rules.floor_ms, hold.rules.missed_intervals * gaps_ms)
     patience_ms = np.minimum(np.where(gaps_ms > 0, patience_ms, hold.ttl_ms), hold.ttl_ms)
     ended = heard_ms[partitions] > series.held_ms[held] + patience_ms + hold.margin_ms
+    ended &= series.offset[held] >= hold.taken_at[partitions]
     released = held[ended | (growth[partitions] == UNCHANGED)]
     series.held_ms[released] = 0
     return len(released)

@@ -147,10 +147,10 @@ class SeriesStore:
             for partition, state in growth.items():
                 self._growth[partition] = state
 
-    def release(self, heard_ms: Mapping[int, int], *, ttl_ms: int, margin_ms: int) -> int:
+    def release(self, heard_ms: Mapping[int, int], taken_at: Mapping[int, int], *, ttl_ms: int, margin_ms: int) -> int:
         """Expose held series that have expired at their former replica; returns how many. See `held`."""
-        hold = Hold(self._rules, ttl_ms, margin_ms)
         with self._lock:
+            hold = Hold(self._rules, ttl_ms, margin_ms, self._by_partition(taken_at))
             released = release(self._slots.series, self._slots.used, self._growth, self._by_partition(heard_ms), hold)
             if released:
                 self._changed(membership=True)

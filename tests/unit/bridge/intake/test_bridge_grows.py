@@ -342,6 +342,31 @@ def test_a_replica_that_takes_over_all_partitions_exposes_its_held_series() -> N
     assert group.shown(second) == group.counts
 
 
+def test_a_replica_that_takes_an_old_partition_over_exposes_a_series_only_with_its_next_point() -> None:
+    group = Growing()
+    grow(group, OLD, LIVE)
+    second, third = group.bridge(OLD), group.bridge(LIVE)
+    group.take(second, OLD)
+    group.take(third, LIVE)
+    first, before = group.bridge(OLD, LIVE), BEFORE | {"silu": OLD}
+    group.live(100, before)
+    grow(group, NEW)
+    group.give(first, NEW)
+    group.live(3, before | AFTER)
+    assert group.shown(first) == group.shown(first, ORDERS) == {"gemm": 103, "relu": 103, "silu": 103}
+    group.take(first, OLD, NEW)
+    group.give(second, OLD)
+    group.give(third, NEW)
+    group.read_all()
+    assert group.shown(second) == group.shown(second, ORDERS) == {}
+    assert second.intake.ownership.readiness() == (True, "")
+    group.live(2, before | AFTER)
+    assert group.shown(second) == group.shown(second, ORDERS) == {"silu": 105}
+    group.live(HELD_SECONDS, before | AFTER)
+    assert group.shown(third) == group.shown(third, ORDERS) == {"gemm": 183}
+    assert group.drops == []
+
+
 def test_nothing_of_a_topic_that_is_new_altogether_is_held() -> None:
     group, first, second = growing(seconds_before=1)
     assert (group.shown(first), group.shown(second)) == ({"gemm": 1}, {"relu": 1})

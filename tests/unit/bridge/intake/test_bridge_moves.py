@@ -50,6 +50,8 @@ def test_a_replica_that_reads_old_and_live_partitions_exposes_no_moved_series(fi
     group.read_all()
     group.give(second, OLD + LIVE - first)
     group.read_all()
+    assert group.shown(second) == {}
+    group.live(1, {"gemm": NEW, "relu": LIVE})
     assert group.shown(second) == {"relu": group.counts["relu"]}
     assert group.falls == []
 
