@@ -18,8 +18,8 @@ class StateStore(Protocol):
         ...
 
 
-class OutcomeSource(Protocol):
-    """Relays the outcomes of hints."""
+class OutcomeForwarder(Protocol):
+    """Forwards the outcomes of hints to Kafka."""
 
     def relay(self, now_ns: int) -> None:
         """Count and forward the outcomes since the last call."""
@@ -62,7 +62,7 @@ class Pipeline:
         aggregator: Aggregator,
         publisher: SamplePublisher,
         state: StateStore | None = None,
-        outcomes: OutcomeSource | None = None,
+        outcomes: OutcomeForwarder | None = None,
     ) -> None:
         self._sources = list(sources)
         self._aggregator = aggregator

@@ -17,8 +17,8 @@ from tests.service.emptying import emptied
 from tests.service.servers import KafkaServer, wait_for
 
 from kernelcast.exporter.delivery.output import SPOOLED, kafka_output
-from kernelcast.exporter.delivery.publish import Sender
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
+from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.settings.service import KafkaSettings, WebSettings
 from kernelcast.wire.catalogue import Metric
 from kernelcast.wire.catalogue import exporter as rows

@@ -6,8 +6,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, TopicPartition
 
-from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.intake.consume import Intake
+from kernelcast.runtime.kafka.clients import ReceivedMessage
 from kernelcast.runtime.kafka.producer import DeliveryListener, Undelivered
 from kernelcast.wire.errors import BrokerError
 
@@ -190,9 +190,9 @@ class ListKafka:
 class Shelf:
     """The dead-letter topic."""
 
-    messages: list[tuple[Message, Exception]] = field(default_factory=list)
+    messages: list[tuple[ReceivedMessage, Exception]] = field(default_factory=list)
 
-    def send(self, message: Message, error: Exception) -> None:
+    def send(self, message: ReceivedMessage, error: Exception) -> None:
         self.messages.append((message, error))
 
 

@@ -152,7 +152,10 @@ class Broker:
             self.shutdown.request()
         return (self.batches.pop(0) if self.batches else []), []
 
-    def close(self) -> None:
+    def ends(self) -> list[Any]:
+        return []
+
+    def close(self, timeout_seconds: float = 0.0) -> None:  # noqa: ARG002  the protocol's
         self.closed += 1
 
 

@@ -3,6 +3,6 @@
 from kernelcast.bridge.inputs.formats import FORMATS, TopicFormat
 from kernelcast.bridge.inputs.protocol import Input
 from kernelcast.bridge.inputs.rows import timed
-from kernelcast.bridge.inputs.selection import Headers, InputGroup, Selection
+from kernelcast.bridge.inputs.selection import InputGroup, Selection
 
-__all__ = ["FORMATS", "Headers", "Input", "InputGroup", "Selection", "TopicFormat", "timed"]
+__all__ = ["FORMATS", "Input", "InputGroup", "Selection", "TopicFormat", "timed"]

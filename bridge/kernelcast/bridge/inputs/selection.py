@@ -1,9 +1,9 @@
 """Each message to the input of its format: by its headers, else by its topic's setting, else by its first bytes."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from kernelcast.bridge.inputs.formats import (
     AUTO,
@@ -25,10 +25,10 @@ from kernelcast.bridge.inputs.remote_write.requests import RemoteWrite
 from kernelcast.bridge.inputs.sniffing import sniff
 from kernelcast.bridge.inputs.unpacking import GZIP_MAGIC, ZSTD_MAGIC, unpacked
 from kernelcast.columnar import DecoderLimits
+from kernelcast.runtime.kafka.clients import MessageHeaders, StampedMessage
 from kernelcast.wire.errors import DecodeError
 from kernelcast.wire.topics import METRIC_TOPICS
 
-Headers = Iterable[tuple[str, bytes | str | None]]
 ENCODING: Final = "encoding"
 """A header that names a format as the settings do; the Collector's encodings have the same names."""
 CONTENT_TYPE: Final = "content-type"
@@ -44,19 +44,6 @@ DEFAULT_LIMITS: Final = DecoderLimits()
 Key = tuple[str, str]
 """A format, and which of its inputs: Influx' precision, or the name of a mapping."""
 UNRECOGNISED: Final[Key] = ("", "")
-
-
-class EncodedMessage(Protocol):
-    """The part of confluent_kafka.Message that is needed here."""
-
-    def topic(self) -> str | None:
-        """The topic that it was read from."""
-
-    def value(self) -> bytes | None:
-        """Its value."""
-
-    def headers(self) -> Headers | None:
-        """Its headers, if it has any."""
 
 
 @dataclass(slots=True)
@@ -98,7 +85,7 @@ class Selection:
         self._entries: dict[str, str] = {}
         self._inputs: dict[Key, Input] = {(OTLP_PROTO, ""): decoder}
 
-    def groups(self, messages: Sequence[EncodedMessage]) -> list[InputGroup]:
+    def groups(self, messages: Sequence[StampedMessage]) -> list[InputGroup]:
         """Sort a batch's messages by the input that reads them; the order within each input stays."""
         groups: dict[Key, InputGroup] = {}
         for index, message in enumerate(messages):
@@ -114,7 +101,7 @@ class Selection:
             group.indices.append(index)
         return list(groups.values())
 
-    def _choose(self, message: EncodedMessage) -> tuple[Key, bytes]:
+    def _choose(self, message: StampedMessage) -> tuple[Key, bytes]:
         """The input of a message, and its value unpacked.
 
         Raises:
@@ -167,7 +154,7 @@ _MAKERS: Final[Mapping[str, Callable[..., Input]]] = {
 }
 
 
-def _format_headers(headers: Headers) -> dict[str, str]:
+def _format_headers(headers: MessageHeaders) -> dict[str, str]:
     """The headers that name a message's format, in lower case."""
     return {
         name.lower(): (value.decode(errors="replace") if isinstance(value, bytes) else value or "").strip().lower()

@@ -3,53 +3,22 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from kernelcast.bridge.inputs import Headers, Input, Selection, timed
+from kernelcast.bridge.inputs import Input, Selection, timed
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Partition
 from kernelcast.bridge.partitions.tombstones import Tombstone, Tombstones, key_hash
 from kernelcast.bridge.tables.columns import NO_KEY, MessageColumns
 from kernelcast.columnar import Decoded
+from kernelcast.runtime.kafka.clients import DeadLetterSink, StampedMessage
 from kernelcast.wire.errors import DecodeError
 
 LOG_APPEND_TIME: Final = 2
 """confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: Kafka stamped the message, not its producer."""
-
-
-class Message(Protocol):
-    """The part of confluent_kafka.Message that is needed here."""
-
-    def topic(self) -> str | None:
-        """Topic of the message."""
-
-    def partition(self) -> int | None:
-        """Partition of the message."""
-
-    def offset(self) -> int | None:
-        """Offset of the message."""
-
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    def value(self) -> bytes | None:
-        """Its value."""
-
-    def headers(self) -> Headers | None:
-        """Its headers, if it has any."""
-
-    def timestamp(self) -> tuple[int, int]:
-        """Type of the timestamp, and milliseconds."""
-
-
-class DeadLetterSink(Protocol):
-    """Takes messages that cannot be used."""
-
-    def send(self, message: Message, error: Exception) -> None:
-        """Send a message to the dead letter topic."""
 
 
 @dataclass(slots=True)
@@ -82,7 +51,7 @@ class MessageBatch:
         tombstones: Messages without a value.
     """
 
-    messages: tuple[Message, ...]
+    messages: tuple[StampedMessage, ...]
     columns: MessageColumns
     partitions: tuple[Reached, ...]
     append_time: dict[str, bool]
@@ -91,7 +60,7 @@ class MessageBatch:
 
     @classmethod
     def of(
-        cls, received: Sequence[Message], ownership: Ownership, now_ms: int, *, keyed: bool = False
+        cls, received: Sequence[StampedMessage], ownership: Ownership, now_ms: int, *, keyed: bool = False
     ) -> "MessageBatch":
         """Make a batch of received messages.
 
@@ -104,7 +73,7 @@ class MessageBatch:
             now_ms: Unix time by the local clock.
             keyed: Whether messages without a key are left out, because their series may be in several partitions.
         """
-        kept: list[Message] = []
+        kept: list[StampedMessage] = []
         rows: list[tuple[int, int, int, int]] = []
         tombstones = Tombstones()
         reached: dict[int, Reached] = {}
@@ -210,7 +179,7 @@ def _decode(
 
 
 def _send_to_dead_letters(
-    message: Message, error: Exception, dead_letters: DeadLetterSink, instruments: Instruments
+    message: StampedMessage, error: Exception, dead_letters: DeadLetterSink, instruments: Instruments
 ) -> None:
     kind = type(error).__name__ if isinstance(error, DecodeError) else "internal"
     instruments.decode_failures.labels(message.topic() or "", kind).inc()

@@ -11,7 +11,7 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.deltas import Deltas
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.batch import DeadLetterSink, Message, MessageBatch, decode
+from kernelcast.bridge.intake.batch import MessageBatch, decode
 from kernelcast.bridge.intake.dead_letters import FirstTimeDeadLetters
 from kernelcast.bridge.intake.freshness import Freshness
 from kernelcast.bridge.intake.inquiry import SILENT_SECONDS, Inquiry, OffsetConsumer
@@ -23,6 +23,7 @@ from kernelcast.bridge.partitions.tombstones import Tombstone
 from kernelcast.bridge.series.store import Forgotten, SeriesStore
 from kernelcast.bridge.tables.columns import UNCHANGED
 from kernelcast.bridge.tables.share import Share
+from kernelcast.runtime.kafka.clients import DeadLetterSink, StampedMessage
 from kernelcast.wire.errors import BrokerError
 
 MESSAGES_AT_ONCE: Final = 200
@@ -209,7 +210,7 @@ class Intake:
             self._upkeep()
         return len(received)
 
-    def _store_batch(self, received: Sequence[Message]) -> None:
+    def _store_batch(self, received: Sequence[StampedMessage]) -> None:
         now_ms = self._clock.now_ns() // 1_000_000
         batch = MessageBatch.of(received, self.ownership, now_ms, keyed=self._policy.grouped)
         for reached in batch.partitions:

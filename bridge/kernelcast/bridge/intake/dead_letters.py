@@ -1,9 +1,9 @@
 """Sends each message that cannot be used to the dead letter topic once, however often it is read."""
 
 from kernelcast.bridge.instruments import Instruments
-from kernelcast.bridge.intake.batch import DeadLetterSink, Message
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.tables.share import Share
+from kernelcast.runtime.kafka.clients import DeadLetterSink, ReceivedMessage
 from kernelcast.wire.topics import DEADLETTER
 
 
@@ -25,7 +25,7 @@ class FirstTimeDeadLetters:
             share,
         )
 
-    def send(self, message: Message, error: Exception) -> None:
+    def send(self, message: ReceivedMessage, error: Exception) -> None:
         """Send a message, or count the reason for not sending it."""
         topic, number = message.topic() or "", message.partition() or 0
         partition = self._ownership.get((topic, number))

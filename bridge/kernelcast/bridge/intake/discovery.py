@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.partitions.partition import Key
+from kernelcast.runtime.kafka.clients import Rebalance
 from kernelcast.wire.errors import BrokerError
 
 LOOK_SECONDS: Final = 5.0
@@ -29,20 +30,10 @@ class Readable(Protocol):
         """Stop reading these."""
 
 
-class PartitionListener(Protocol):
-    """Receives assigned and revoked partitions; implemented by `Intake`."""
-
-    def assigned(self, partitions: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
-        """Take new partitions; returns the offsets to start from."""
-
-    def revoked(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
-        """Drop partitions that no longer exist."""
-
-
 class Discovery:
     """Reads every partition of some topics. Only the consuming thread uses it."""
 
-    def __init__(self, source: Readable, intake: PartitionListener, topics: Iterable[str], *, clock: Clock) -> None:
+    def __init__(self, source: Readable, intake: Rebalance, topics: Iterable[str], *, clock: Clock) -> None:
         """Prepare; queries nothing yet.
 
         Args:
@@ -79,8 +70,9 @@ class Discovery:
     def _take(self, new: list[Key]) -> None:
         if new or not self._answered:
             self._answered = True
-            starts = self._intake.assigned([TopicPartition(*key) for key in new])
-            self._source.add(starts)
+            partitions = [TopicPartition(*key) for key in new]
+            starts = self._intake.assigned(partitions)
+            self._source.add(starts if starts is not None else partitions)
             self._reading.update(dict.fromkeys(new, 0))
 
     def _drop(self, there: set[Key]) -> None:

@@ -3,26 +3,20 @@
 The lag is measured with Kafka's own times, so a wrong clock here or at a producer skips nothing.
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.instruments import Instruments
+from kernelcast.bridge.intake.inquiry import OffsetConsumer
 from kernelcast.bridge.partitions.bounds import Bounds
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Partition
 
 PAUSE_SECONDS: Final = 10.0
 """Interval between two queries for a partition that lags by the local clock."""
-
-
-class Seeking(Protocol):
-    """The part of a Kafka consumer that is needed here."""
-
-    def seek(self, partition: TopicPartition) -> None:
-        """Go on reading an assigned partition at another offset."""
 
 
 class Skipper:
@@ -32,7 +26,7 @@ class Skipper:
         kept_whole: Topics of which no message may be skipped, because they have delta points.
     """
 
-    def __init__(self, source: Seeking, bounds: Bounds, instruments: Instruments, clock: Clock) -> None:
+    def __init__(self, source: OffsetConsumer, bounds: Bounds, instruments: Instruments, clock: Clock) -> None:
         self._source, self._bounds, self._instruments, self._clock = source, bounds, instruments, clock
         self._log = structlog.stdlib.get_logger("bridge.skip")
         self._due: dict[int, float] = {}

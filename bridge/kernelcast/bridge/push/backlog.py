@@ -8,8 +8,8 @@ import structlog
 from confluent_kafka import TopicPartition
 
 from kernelcast.bridge.clock import Clock
-from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.push.instruments import DestinationMetrics
+from kernelcast.runtime.kafka.clients import StampedMessage
 from kernelcast.runtime.kafka.consumer import NO_OFFSET
 from kernelcast.wire.errors import BrokerError
 
@@ -86,7 +86,7 @@ class UnacknowledgedBatch:
         left: Whether one of its partitions has gone meanwhile.
     """
 
-    messages: list[Message] = field(default_factory=list)
+    messages: list[StampedMessage] = field(default_factory=list)
     ends: dict[Key, int] = field(default_factory=dict)
     left: bool = False
 
@@ -120,7 +120,7 @@ class PushBacklog:
         self._start = start
         self._log = structlog.stdlib.get_logger("bridge.push.backlog")
         self._places: dict[Key, PartitionProgress] = {}
-        self._held: list[Message] = []
+        self._held: list[StampedMessage] = []
         self._held_ends: dict[Key, int] = {}
         self._batch = UnacknowledgedBatch()
         self._upkeep_due = self._question_due = 0.0
@@ -240,7 +240,7 @@ class PushBacklog:
         """Messages that wait in our partitions. For any thread."""
         return sum(place.lag for place in list(self._places.values()))
 
-    def _consume(self, timeout_seconds: float, ends: dict[Key, int]) -> list[Message]:
+    def _consume(self, timeout_seconds: float, ends: dict[Key, int]) -> list[StampedMessage]:
         received, _errors = self._source.consume(MESSAGES_AT_ONCE, timeout_seconds)
         self._poll_due = self._clock.monotonic() + LONGEST_SILENCE_SECONDS
         mine = [message for message in received if _key(message) in self._places]
@@ -311,5 +311,5 @@ class PushBacklog:
             self._unpinned = not self._commit(wait=True)
 
 
-def _key(message: Message) -> Key:
+def _key(message: StampedMessage) -> Key:
     return message.topic() or "", message.partition() or 0

@@ -20,7 +20,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from kernelcast.bridge.inputs import Selection
 from kernelcast.bridge.inputs.formats import OTLP_PROTO
-from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.push.answer import Answer, RetryDecision
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
@@ -30,6 +29,7 @@ from kernelcast.bridge.push.rewrite import PLAIN, UNSEEN, WIRE_ONLY, rewritten, 
 from kernelcast.bridge.push.settings import PushSettings
 from kernelcast.bridge.tables.columns import UInt8Array, grown
 from kernelcast.columnar import Decoded, Decoder
+from kernelcast.runtime.kafka.clients import StampedMessage
 
 GZIP_LEVEL: Final = 1
 """Higher ones cost more time than they save."""
@@ -114,7 +114,7 @@ class PayloadConverter:
         self._settings, self._metrics, self._reading = settings, metrics, reading
         self._forget_series()
 
-    def payloads(self, messages: Sequence[Message]) -> Iterator[OtlpPayload]:
+    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[OtlpPayload]:
         """The requests that a batch of messages makes; to be sent in order."""
         if self._known > self._settings.max_series:
             self._forget_series()

@@ -6,17 +6,17 @@ from typing import Any, Protocol
 
 import structlog
 
-from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.push.backlog import PushBacklog, UnacknowledgedBatch
 from kernelcast.bridge.push.delivery import AbandonedError, Delivery
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.settings import PushSettings
+from kernelcast.runtime.kafka.clients import StampedMessage
 
 
 class Preparation(Protocol):
     """From messages to payloads: `conversion.Conversion` or `otlp.Passage`."""
 
-    def payloads(self, messages: Sequence[Message]) -> Iterator[Any]:
+    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[Any]:
         """The requests that a batch of messages makes; to be sent in order."""
 
 
@@ -87,7 +87,7 @@ class Pusher:
         else:
             yield from payloads
 
-    def _one_by_one(self, messages: Sequence[Message]) -> Iterator[Any]:
+    def _one_by_one(self, messages: Sequence[StampedMessage]) -> Iterator[Any]:
         for message in messages:
             try:
                 payloads = list(self.stages.preparation.payloads([message]))

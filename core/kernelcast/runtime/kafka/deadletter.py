@@ -4,13 +4,13 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry
 
 from kernelcast.runtime.instruments import counter
-from kernelcast.runtime.kafka.producer import Headers
+from kernelcast.runtime.kafka.clients import HeaderSender, ReceivedMessage
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.topics import DEADLETTER
 
@@ -27,32 +27,6 @@ RATE_PER_SECOND: Final = 50.0
 BURST: Final = 500.0
 
 
-class Sender(Protocol):
-    """The part of a producer that dead letters need."""
-
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None, headers: Headers = ()) -> None:
-        """Queue a message."""
-
-
-class Received(Protocol):
-    """The part of confluent_kafka.Message that dead letters need."""
-
-    def topic(self) -> str | None:
-        """Topic of the message."""
-
-    def partition(self) -> int | None:
-        """Partition of the message."""
-
-    def offset(self) -> int | None:
-        """Offset of the message."""
-
-    def key(self) -> bytes | None:
-        """Its key."""
-
-    def value(self) -> bytes | None:
-        """Its value."""
-
-
 class DeadLetters:
     """Sends messages that cannot be used to the dead letter topic, at a bounded rate; safe for several threads.
 
@@ -61,7 +35,7 @@ class DeadLetters:
 
     def __init__(
         self,
-        producer: Sender,
+        producer: HeaderSender,
         *,
         clock: Callable[[], float] = time.monotonic,
         registry: CollectorRegistry | None = None,
@@ -79,7 +53,7 @@ class DeadLetters:
             for outcome in ("sent", "dropped"):
                 self._messages.labels(topic, outcome)
 
-    def send(self, message: Received, error: Exception) -> None:
+    def send(self, message: ReceivedMessage, error: Exception) -> None:
         """Send a message to the dead letter topic, with its origin and its error; never raises."""
         topic = message.topic() or ""
         allowed = self._bucket.take()
@@ -95,7 +69,7 @@ class DeadLetters:
             allowed = self._try_to_send(message, error)
         self._messages.labels(topic, "sent" if allowed else "dropped").inc()
 
-    def _try_to_send(self, message: Received, error: Exception) -> bool:
+    def _try_to_send(self, message: ReceivedMessage, error: Exception) -> bool:
         try:
             value, more = self._cut(message.value())
             headers = [*_headers(message, error), *more]
@@ -139,7 +113,7 @@ class TokenBucket:
             return True
 
 
-def _headers(message: Received, error: Exception) -> list[tuple[str, bytes]]:
+def _headers(message: ReceivedMessage, error: Exception) -> list[tuple[str, bytes]]:
     return [
         ("kernelcast.topic", (message.topic() or "").encode()),
         ("kernelcast.partition", str(message.partition()).encode()),

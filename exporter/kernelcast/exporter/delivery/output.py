@@ -9,12 +9,13 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from kernelcast.exporter.delivery.publish import SERVICE_NAME, Sender
+from kernelcast.exporter.delivery.publish import SERVICE_NAME
 from kernelcast.exporter.delivery.spool import DiskSpool, SpoolBacklog
 from kernelcast.exporter.delivery.spool.backlog import ENDLESS, SpoolLimits
 from kernelcast.exporter.delivery.spool.counts import SpoolCounts
 from kernelcast.exporter.delivery.spool.pump import Pump
 from kernelcast.exporter.settings import ExporterSettings, SpoolSettings
+from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.topics import DEADLETTER, DEVICE, KERNELS, OUTCOMES

@@ -2,24 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.exporter.totals.aggregate import ProgramSamples
+from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.wire.resource import BOOT_ID
 from kernelcast.wire.topics import DEVICE, KERNELS
 
 SERVICE_NAME: Final = "kernelcast-exporter"
 SCOPE: Final = "kernelcast.exporter"
 HOSTNAME_LABEL: Final = "Hostname"
-
-
-class Sender(Protocol):
-    """The part of a producer that is needed here."""
-
-    def send(self, topic: str, *, key: bytes | None, value: bytes | None) -> None:
-        """Queue a message; never blocks for long."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

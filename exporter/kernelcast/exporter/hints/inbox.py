@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from kernelcast.runtime.kafka.deadletter import Received
+from kernelcast.runtime.kafka.clients import DeadLetterSink, ReceivedMessage
+from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import BrokerError, EventError
@@ -27,30 +28,6 @@ MAX_MESSAGES: Final = 500
 _log = get_logger(__name__)
 
 
-class HintConsumer(Protocol):
-    """The part of a consumer that is needed here."""
-
-    def partitions(self, topic: str) -> list[Any]:
-        """Every partition of a topic."""
-        ...
-
-    def watermarks(self, partition: Any) -> tuple[int, int]:
-        """First offset kept, next offset written."""
-        ...
-
-    def assign(self, partitions: Sequence[Any]) -> None:
-        """Read these."""
-        ...
-
-    def consume(self, max_messages: int, timeout_seconds: float) -> tuple[list[Any], list[Any]]:
-        """Messages and passing errors."""
-        ...
-
-    def close(self) -> None:
-        """Stop reading."""
-        ...
-
-
 class Programs(Protocol):
     """The node's processes."""
 
@@ -60,14 +37,6 @@ class Programs(Protocol):
 
     def withdraw(self, key: str) -> None:
         """Keep the hint of this key for no process that comes later."""
-        ...
-
-
-class DeadLetterSink(Protocol):
-    """Takes messages that cannot be used."""
-
-    def send(self, message: Received, error: Exception) -> None:
-        """Write one to the dead letters."""
         ...
 
 
@@ -95,7 +64,7 @@ class HintInbox:
         self._clock = clock
         self._waiting: dict[bytes, Hint] | None = {}
 
-    def take(self, message: Received) -> None:
+    def take(self, message: ReceivedMessage) -> None:
         """Take in one message; until `open` is called the newest of each key waits."""
         key, value = message.key() or b"", message.value()
         if self._waiting is not None and self._waiting.pop(key, None) is not None:
@@ -137,7 +106,9 @@ class HintReader:
         shutdown: Ends it.
     """
 
-    def __init__(self, connect: Callable[[], HintConsumer], inbox: Callable[[], HintInbox], shutdown: Shutdown) -> None:
+    def __init__(
+        self, connect: Callable[[], ReplayConsumer], inbox: Callable[[], HintInbox], shutdown: Shutdown
+    ) -> None:
         self._connect = connect
         self._inbox = inbox
         self._shutdown = shutdown
@@ -165,7 +136,7 @@ class HintReader:
             self._shutdown.wait(self._wait_seconds)
             self._wait_seconds = min(self._wait_seconds * 2, LONGEST_RETRY_SECONDS)
 
-    def _read(self, reader: HintConsumer) -> None:
+    def _read(self, reader: ReplayConsumer) -> None:
         """Read for as long as it works; not at all where there is no such topic yet."""
         partitions = reader.partitions(HINTS.name)
         self._trouble = ""
@@ -191,7 +162,7 @@ class HintReader:
 class Behind:
     """The messages that were written before reading began and are not read yet."""
 
-    def __init__(self, reader: HintConsumer, partitions: Sequence[Any]) -> None:
+    def __init__(self, reader: ReplayConsumer, partitions: Sequence[Any]) -> None:
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
         for partition in partitions:
@@ -204,7 +175,7 @@ class Behind:
         """The first offset of a partition."""
         return self._first[partition]
 
-    def passed(self, message: Received) -> None:
+    def passed(self, message: ReceivedMessage) -> None:
         """A message was read."""
         partition, offset = message.partition() or 0, message.offset() or 0
         if offset >= self._last.get(partition, offset + 1):

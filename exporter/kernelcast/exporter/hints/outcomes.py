@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from kernelcast.exporter.delivery.publish import Sender
 from kernelcast.exporter.totals.aggregate import Aggregator
+from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.logging import get_logger
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.events import Outcome, encode_event, to_event

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.bridge.inputs import Input, Selection, timed
-from kernelcast.bridge.intake.batch import Message
 from kernelcast.bridge.push.instruments import DestinationMetrics
 from kernelcast.bridge.push.reading import ReaderSettings
 from kernelcast.bridge.push.remote_write.classic import Times, classic_rows
@@ -28,6 +27,7 @@ from kernelcast.columnar import (
     HistogramColumns,
     NumberColumns,
 )
+from kernelcast.runtime.kafka.clients import StampedMessage
 
 NS_PER_MS: Final = 1_000_000
 
@@ -46,7 +46,7 @@ class Conversion:
         self._settings, self._metrics, self._reading = settings, metrics, reading
         self._forget_series()
 
-    def payloads(self, messages: Sequence[Message]) -> Iterator[WritePayload]:
+    def payloads(self, messages: Sequence[StampedMessage]) -> Iterator[WritePayload]:
         """The requests that a batch of messages makes; to be sent in order."""
         if sum(known.count for known in self._known.values()) > self._settings.max_series:
             self._forget_series()

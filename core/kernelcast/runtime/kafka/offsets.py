@@ -1,0 +1,115 @@
+"""Queries about topics, partitions and offsets. They change nothing, and need no partitions to be read."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from kernelcast.runtime.kafka import queries
+from kernelcast.runtime.kafka.connect import broker_errors, connect
+from kernelcast.runtime.settings.service import KafkaSettings
+
+REQUEST_TIMEOUT_SECONDS: Final = 5.0
+
+
+class OffsetQueries:
+    """Queries Kafka through the client of a consumer. Only the consumer's thread may use it.
+
+    Args:
+        settings: Settings of the connection.
+        client: confluent_kafka's consumer.
+    """
+
+    def __init__(self, settings: KafkaSettings, client: Any) -> None:
+        self._settings, self._client = settings, client
+        self._asking: Any = None
+        self._rebalancing = False
+        self._has_controller: bool | None = None
+
+    def partitions(self, topic: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> list[TopicPartition]:
+        """Return every partition of a topic, in order; none if the topic does not exist."""
+        with broker_errors(f"asking for the partitions of {topic}"):
+            found = self._knows_topics().list_topics(topic, timeout=timeout_seconds).topics[topic]
+        return [] if found.error is not None else [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def leaders(self, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[tuple[str, int], int]:
+        """Return the leader of each partition of every visible topic; negative if it has none."""
+        with broker_errors("asking for the topics"):
+            topics = self._knows_topics().list_topics(timeout=timeout_seconds).topics
+        return {
+            (name, number): int(partition.leader)
+            for name, topic in topics.items()
+            if topic.error is None
+            for number, partition in topic.partitions.items()
+        }
+
+    def watermarks(
+        self, partition: TopicPartition, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> tuple[int, int]:
+        """Return the low and the high watermark: the first offset kept, and the next one to be written."""
+        with broker_errors(f"asking for the watermarks of {partition.topic}/{partition.partition}"):
+            low, high = self._client.get_watermark_offsets(partition, timeout=timeout_seconds)
+        return int(low), int(high)
+
+    def known_high(self, partition: TopicPartition) -> int:
+        """Return the high watermark of Kafka's last answer to a fetch, without a query; negative before one."""
+        _, high = self._client.get_watermark_offsets(partition, cached=True)
+        return int(high)
+
+    def offsets_for_time(
+        self, partitions: Sequence[TopicPartition], time_ns: int, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> list[TopicPartition]:
+        """Return the first offset at or after a time, by partition.
+
+        Returns:
+            The partitions with offsets: the high watermark if no message is that young, the beginning if the broker
+            keeps no time index.
+        """
+        found = self._offsets_at(partitions, max(0, time_ns // 1_000_000), timeout_seconds)
+        return [
+            partition if partition.offset >= 0 else self._beyond_index(partition, timeout_seconds)
+            for partition in found
+        ]
+
+    def topic_ids(self, topics: Iterable[str], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> dict[str, str]:
+        """Return Kafka's ids of topics; see `queries.topic_ids`."""
+        with broker_errors("asking for the topics' ids"):
+            if self._has_controller is None:
+                metadata = self._admin().list_topics(timeout=timeout_seconds)
+                self._has_controller = metadata.controller_id in metadata.brokers
+            return queries.topic_ids(self._admin(), topics, timeout_seconds) if self._has_controller else {}
+
+    def newest_timestamps_ms(
+        self, partitions: Sequence[TopicPartition], *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS
+    ) -> dict[tuple[str, int], int]:
+        """Return the newest timestamp in each partition; see `queries.newest_timestamps_ms`."""
+        with broker_errors("asking for the newest timestamps"):
+            return queries.newest_timestamps_ms(self._admin(), partitions, timeout_seconds)
+
+    def _knows_topics(self) -> Any:
+        """Return the client for queries of topics: a separate one inside a callback.
+
+        If a client of confluent_kafka is queried for topics while its `consume` serves a callback, it loses the state
+        of `consume`: the next callback, even for a log line, aborts the process (2.16.1, `CallState_get`).
+        """
+        return self._admin() if self._rebalancing else self._client
+
+    def _admin(self) -> Any:
+        if self._asking is None:
+            self._asking = connect(AdminClient, self._settings, properties={"log_level": "0"})
+        return self._asking
+
+    def _offsets_at(
+        self, partitions: Sequence[TopicPartition], time_ms: int, timeout_seconds: float
+    ) -> list[TopicPartition]:
+        asked = [TopicPartition(partition.topic, partition.partition, time_ms) for partition in partitions]
+        with broker_errors("asking for offsets by time"):
+            return list(self._client.offsets_for_times(asked, timeout=timeout_seconds)) if asked else []
+
+    def _beyond_index(self, partition: TopicPartition, timeout_seconds: float) -> TopicPartition:
+        """Distinguish `no message is that young` from `this broker has no time index`; both are -1."""
+        low, high = self.watermarks(partition, timeout_seconds=timeout_seconds)
+        if low < high and self._offsets_at([partition], 0, timeout_seconds)[0].offset < 0:
+            return TopicPartition(partition.topic, partition.partition, OFFSET_BEGINNING)
+        return TopicPartition(partition.topic, partition.partition, high)

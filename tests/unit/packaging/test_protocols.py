@@ -1,0 +1,49 @@
+"""One protocol for one set of methods; Kafka's consumer is divided by role."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kernelcast.runtime.kafka.consumer import Consumer
+from kernelcast.runtime.kafka.offsets import OffsetQueries
+from kernelcast.runtime.kafka.reader import PartitionReader
+
+ROOT: Final = Path(__file__).parents[3]
+ROOTS: Final = ("core", "exporter", "bridge", "grafana")
+MOST_METHODS: Final = 15
+
+
+def protocols(root: str) -> Iterator[tuple[str, frozenset[str]]]:
+    """Place and signatures of each protocol that adds methods to its bases."""
+    for path in sorted((ROOT / root).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in node.bases):
+                functions = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                signatures = frozenset(
+                    f"{part.name}({ast.unparse(part.args)}) -> {ast.unparse(part.returns or ast.Constant(None))}"
+                    for part in functions
+                )
+                yield f"{path.relative_to(ROOT)}: {node.name}", signatures
+
+
+def test_equal_protocols_are_defined_once() -> None:
+    places = defaultdict(list)
+    for root in ROOTS:
+        for place, signatures in protocols(root):
+            places[signatures].append(place)
+    assert len(places) > 20
+    assert [same for same in places.values() if len(same) > 1] == []
+
+
+@pytest.mark.parametrize("role", [OffsetQueries, PartitionReader, Consumer])
+def test_each_role_of_a_consumer_has_few_methods(role: type) -> None:
+    assert len([name for name in vars(role) if callable(getattr(role, name))]) <= MOST_METHODS
+
+
+def test_only_membership_of_a_group_is_left_in_the_consumer() -> None:
+    public = {name for name in vars(Consumer) if not name.startswith("_")}
+    assert public == {"subscribe", "settled", "committed", "commit", "close"}
