@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -15,7 +16,7 @@ from kernelcast.exporter.attribution.assembly import CurrentUsers
 from kernelcast.exporter.attribution.programs import ProgramUsers
 from kernelcast.exporter.counts import DaemonCounts
 from kernelcast.exporter.daemon import Daemon, DaemonParts
-from kernelcast.exporter.delivery.output import kafka_output
+from kernelcast.exporter.delivery.output import KafkaOutput, kafka_output
 from kernelcast.exporter.delivery.publish import SERVICE_NAME, SamplePublisher
 from kernelcast.exporter.exposition import IntervalExposition
 from kernelcast.exporter.hints.inbox import HintInbox, HintReader
@@ -71,78 +72,80 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
         daemon.run(shutdown)
 
 
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Objects that most parts are made from.
+
+    Attributes:
+        settings: The daemon's settings.
+        hostname: Name of the node in samples.
+        registry: The exporter's own metrics.
+        counts: Counters among them that several parts use.
+        stack: Closes the parts, the last one first.
+    """
+
+    settings: ExporterSettings
+    hostname: str
+    registry: CollectorRegistry
+    counts: DaemonCounts
+    stack: ExitStack
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """Whether the GPUs are here; the GPUs, pids and pods of a recording belong to another machine."""
+        return self.settings.nvml_recording is None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """Sources of samples of one node.
+
+    Attributes:
+        sampler: The process that calls NVML.
+        counters: The device rows that are written.
+        writing: Whether device rows are written.
+        users: Pods and jobs that use the GPUs.
+        server: The probes' socket.
+        sources: All sources, in the order in which they are polled.
+    """
+
+    sampler: IsolatedSampler
+    counters: CountersFile
+    writing: DeviceMetrics
+    users: CurrentUsers
+    server: ProbeServer
+    sources: list[Source]
+
+
 @contextmanager
 def assembled(
     settings: ExporterSettings, shutdown: Shutdown
 ) -> Iterator[tuple[Daemon, WebServer, reloading.Changeable]]:
     """Start all parts and yield the daemon, ready for its loop; all parts are stopped at the end of the block."""
-    hostname = settings.hostname or platform.node()
     registry = CollectorRegistry()
-    counts = DaemonCounts(registry)
     with ExitStack() as stack:
+        assembly = Assembly(settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack)
         state, aggregator = _memory(settings, stack)
-        counters = CountersFile(
-            settings.counters_file,
-            processes=settings.process_metrics,
-            names=settings.nvml_recording is None,
-            nvlink=settings.nvlink_links,
-        )
-        sampler = IsolatedSampler(
-            counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
-        )
-        stack.callback(sampler.close)
-        nvml = open_nvml(settings, sampler, hostname=hostname, on_error=counts.nvml_error, counters=counters)
-        users = stack.enter_context(CurrentUsers(settings, registry))
-        # A recording's GPUs and pids belong to another machine, whose pods are not here.
-        if nvml is not None and settings.nvml_recording is None:
-            nvml.users = users
-        server = _probe_server(settings, hostname, nvml, registry, state)
-        tpus = tpu_source(settings, hostname=hostname, registry=registry)
-        infiniband = infiniband_source(settings, hostname=hostname, registry=registry)
-        kernel_log = kernel_log_source(
-            settings, hostname=hostname, registry=registry, devices=lambda: nvml.devices if nvml is not None else ()
-        )
-        programs = ProgramUsers(server.processes, users.labels_of_pid)
-        writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
-        sources: list[Source] = [
-            server,
-            programs,
-            *_gpus(nvml, counts, writing),
-            *([tpus] if tpus else []),
-            *([infiniband] if infiniband else []),
-            *([kernel_log] if kernel_log else []),
-        ]
-        for source in sources:
-            stack.callback(source.close)
-        out = stack.enter_context(kafka_output(settings, hostname, registry))
-        # A recording's GPUs belong to another machine.
-        own_boot_id = boot_id() if settings.nvml_recording is None else ""
-        publisher = SamplePublisher(out.sender, hostname_label=settings.hostname_label, boot_id=own_boot_id)
+        node = _node_parts(assembly, state)
+        out = stack.enter_context(kafka_output(settings, assembly.hostname, registry))
         exposition = IntervalExposition(registry, hostname_label=settings.hostname_label)
-        hints = None
-        if out.producer is not None:
-            inbox = _inbox(server, out.producer, counts, registry)
-            hints = _hint_reader(settings, hostname, shutdown, inbox)
-        outcomes = OutcomeRelay(server, aggregator, out.sender, hostname=hostname, count=counts.outcome)
+        hints = _hint_reader(assembly, node.server, out.producer, shutdown)
+        pipeline = _pipeline(assembly, node, out, state, aggregator)
         parts = DaemonParts(
-            pipeline=Pipeline(sources, aggregator, publisher, state, outcomes),
+            pipeline=pipeline,
             aggregator=aggregator,
             exposition=exposition,
-            counts=counts,
+            counts=assembly.counts,
             state=state,
-            after=lambda: counts.nvml(sampler),
+            after=lambda: assembly.counts.nvml(node.sampler),
             kafka_ready=lambda: _first_trouble(*(part.ready() for part in (out.producer, hints) if part is not None)),
         )
-        daemon = Daemon(parts, interval_seconds=settings.interval_seconds, phase=phase_of(hostname))
-        server.start()
-        web = WebServer(
-            settings.web, title="exporter", metrics=exposition.answer, healthy=daemon.healthy, ready=daemon.ready
-        )
-        web.measure(registry)
-        stack.enter_context(web)
+        daemon = Daemon(parts, interval_seconds=settings.interval_seconds, phase=phase_of(assembly.hostname))
+        node.server.start()
+        web = _web_server(assembly, exposition, daemon)
         if hints is not None:
             stack.enter_context(_reading(hints, shutdown))
-        yield daemon, web, reloading.Changeable(daemon, sampler, counters, writing, users)
+        yield daemon, web, reloading.Changeable(daemon, node.sampler, node.counters, node.writing, node.users)
 
 
 def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | None, Aggregator]:
@@ -159,6 +162,69 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
     if state.load(aggregator):
         _log.info("totals restored", programs=len(aggregator.members))
     return state, aggregator
+
+
+def _node_parts(assembly: Assembly, state: StateFile | None) -> NodeParts:
+    """Open NVML, the probes' socket and every other source; the stack closes them."""
+    settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
+    counters = CountersFile(
+        settings.counters_file,
+        processes=settings.process_metrics,
+        names=assembly.is_of_this_machine,
+        nvlink=settings.nvlink_links,
+    )
+    sampler = IsolatedSampler(
+        counters.options, timeout_seconds=settings.nvml_timeout_seconds, nvml=pynvml_for(settings)
+    )
+    stack.callback(sampler.close)
+    nvml = open_nvml(settings, sampler, hostname=assembly.hostname, on_error=counts.nvml_error, counters=counters)
+    users = stack.enter_context(CurrentUsers(settings, assembly.registry))
+    if nvml is not None and assembly.is_of_this_machine:
+        nvml.users = users
+    server = _probe_server(settings, assembly.hostname, nvml, assembly.registry, state)
+    others = _other_sources(assembly, nvml)
+    writing = stack.enter_context(DeviceMetrics(settings, has_gpus=nvml is not None))
+    programs = ProgramUsers(server.processes, users.labels_of_pid)
+    sources: list[Source] = [server, programs, *_gpus(nvml, counts, writing), *others]
+    for source in sources:
+        stack.callback(source.close)
+    return NodeParts(sampler, counters, writing, users, server, sources)
+
+
+def _other_sources(assembly: Assembly, nvml: NvmlSource | None) -> list[Source]:
+    """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log."""
+    settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
+    made = (
+        tpu_source(settings, hostname=hostname, registry=registry),
+        infiniband_source(settings, hostname=hostname, registry=registry),
+        kernel_log_source(
+            settings, hostname=hostname, registry=registry, devices=lambda: nvml.devices if nvml is not None else ()
+        ),
+    )
+    return [source for source in made if source]
+
+
+def _pipeline(
+    assembly: Assembly, node: NodeParts, out: KafkaOutput, state: StateFile | None, aggregator: Aggregator
+) -> Pipeline:
+    own_boot_id = boot_id() if assembly.is_of_this_machine else ""
+    publisher = SamplePublisher(out.sender, hostname_label=assembly.settings.hostname_label, boot_id=own_boot_id)
+    outcomes = OutcomeRelay(
+        node.server, aggregator, out.sender, hostname=assembly.hostname, count=assembly.counts.outcome
+    )
+    return Pipeline(node.sources, aggregator, publisher, state, outcomes)
+
+
+def _web_server(assembly: Assembly, exposition: IntervalExposition, daemon: Daemon) -> WebServer:
+    web = WebServer(
+        assembly.settings.web,
+        title="exporter",
+        metrics=exposition.answer,
+        healthy=daemon.healthy,
+        ready=daemon.ready,
+    )
+    web.measure(assembly.registry)
+    return assembly.stack.enter_context(web)
 
 
 def _gpus(nvml: NvmlSource | None, counts: DaemonCounts, writing: DeviceMetrics) -> list[Source]:
@@ -186,19 +252,19 @@ def _probe_server(
     return server
 
 
-def _inbox(
-    server: ProbeServer, producer: Producer, counts: DaemonCounts, registry: CollectorRegistry
-) -> Callable[[], HintInbox]:
-    dead_letters = DeadLetters(producer, registry=registry)
-    dead_letters.expect(HINTS.name)
-    return lambda: HintInbox(server, dead_letters, count=counts.hint)
-
-
 def _hint_reader(
-    settings: ExporterSettings, hostname: str, shutdown: Shutdown, inbox: Callable[[], HintInbox]
-) -> HintReader:
-    group = f"{SERVICE_NAME}-{hostname}"
-    return HintReader(lambda: Consumer(settings.kafka, group_id=group), inbox, shutdown)
+    assembly: Assembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown
+) -> HintReader | None:
+    """Make the reader of hints; None without Kafka."""
+    if producer is None:
+        return None
+    dead_letters = DeadLetters(producer, registry=assembly.registry)
+    dead_letters.expect(HINTS.name)
+    return HintReader(
+        lambda: Consumer(assembly.settings.kafka, group_id=f"{SERVICE_NAME}-{assembly.hostname}"),
+        lambda: HintInbox(server, dead_letters, count=assembly.counts.hint),
+        shutdown,
+    )
 
 
 def _first_trouble(*answers: tuple[bool, str]) -> tuple[bool, str]:
