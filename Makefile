@@ -13,7 +13,7 @@ PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Python keeps its bytecode: the services that tests start are ready sooner, and each worker collects in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install machine-code demo test test-fast nightly lint format fuzz bench bench-peers docs lock clean
+.PHONY: help install machine-code demo test test-fast coverage nightly lint format fuzz bench bench-peers docs lock clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -39,6 +39,10 @@ test: machine-code  ## unit and service tests; ARGS="-k bridge", WORKERS=1
 
 test-fast: install  ## unit tests without machine code, processes and brokers: a minute in a fresh clone
 	$(BIN)/python -m pytest --fast --numprocesses $(FAST_WORKERS) --dist loadfile --durations 10 $(ARGS) tests/unit
+
+coverage: install  ## branch coverage of the fast tests, which fails below its floor; ARGS="--cov-report html"
+	@$(BIN)/python -m tests.support.compiled_functions
+	$(BIN)/python -m pytest --fast --numprocesses $(FAST_WORKERS) --dist loadfile --cov --cov-report term:skip-covered $(ARGS) tests/unit
 
 nightly: machine-code  ## what takes hours: thousands of examples, fuzzers, faults, audit; ARGS="--only wheel"
 	$(BIN)/python -m tests.nightly.run --workers $(WORKERS) $(ARGS)
@@ -82,4 +86,4 @@ lock: install  ## requirements.lock from pyproject.toml (needs uv)
 
 clean:  ## remove the files that the targets made
 	find $(SOURCES) -name '*.nb[ic]' -delete
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .coverage .hypothesis .import_linter_cache
