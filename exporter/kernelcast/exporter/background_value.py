@@ -91,6 +91,11 @@ class Refreshed(Generic[_Value]):
         answer = self._answer
         return None if answer is None else self._pace.monotonic() - answer[0]
 
+    @property
+    def keep_seconds(self) -> float:
+        """Age up to which an answer is used."""
+        return self._pace.keep_seconds
+
     def soon(self) -> None:
         """Request an early fetch, because the last answer lacks an entry."""
         self._asked.set()

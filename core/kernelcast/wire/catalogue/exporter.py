@@ -260,7 +260,14 @@ KERNEL_LOG_LOST: Final = Metric(
 ATTRIBUTION_AGE: Final = Metric(
     "kernelcast_exporter_attribution_age_seconds",
     Kind.GAUGE,
-    "Age of the answer that gives labels such as pod and hpc_job; after 120 s the labels are left out.",
+    "Age of the answer that gives labels such as pod and hpc_job.",
+    labels=("source",),
+    source=_DAEMON,
+)
+ATTRIBUTION_KEPT: Final = Metric(
+    "kernelcast_exporter_attribution_kept_seconds",
+    Kind.GAUGE,
+    "Age up to which an answer is used; beyond it labels such as pod and hpc_job are left out.",
     labels=("source",),
     source=_DAEMON,
 )
@@ -283,6 +290,7 @@ DAEMON_ROWS: Final[tuple[Metric, ...]] = (
     NVML_ERRORS,
     ATTRIBUTION_ERRORS,
     ATTRIBUTION_AGE,
+    ATTRIBUTION_KEPT,
     TPU_ERRORS,
     INFINIBAND_ERRORS,
     KERNEL_LOG_ERRORS,

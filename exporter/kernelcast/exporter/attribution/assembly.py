@@ -93,17 +93,20 @@ def _pod_labels(settings: ExporterSettings) -> tuple[ApiServer, tuple[str, ...]]
 
 
 class Ages(Collector):
-    """The age of what each source said last; a source that never answered has none."""
+    """The age of each source's last answer, and the age up to which it is used; none before the first answer."""
 
     def __init__(self, sources: Callable[[], Sequence[Refreshed[Any]]]) -> None:
         self._sources = sources
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """One sample for each source."""
-        row = rows.ATTRIBUTION_AGE
-        family = GaugeMetricFamily(row.prometheus_name, row.help, labels=row.labels)
+        """Two samples for each source."""
+        ages, kept = (
+            GaugeMetricFamily(row.prometheus_name, row.help, labels=row.labels)
+            for row in (rows.ATTRIBUTION_AGE, rows.ATTRIBUTION_KEPT)
+        )
         for source in self._sources():
             age = source.age_seconds
             if age is not None:
-                family.add_metric([source.source], age)
-        yield family
+                ages.add_metric([source.source], age)
+                kept.add_metric([source.source], source.keep_seconds)
+        yield from (ages, kept)

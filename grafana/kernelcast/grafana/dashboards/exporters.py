@@ -1,15 +1,12 @@
 """The exporters: deadlines, reading of the GPUs, and delivery to Kafka."""
 
-from typing import Final
-
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
-from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, time_series
+from kernelcast.grafana.model.panels import Axis, Calm, LineStyle, PanelText, Placed, limits, time_series
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import exporter
 
-ATTRIBUTION_KEPT_SECONDS: Final = 120.0
 """As `exporter.attribution` keeps an answer."""
 
 
@@ -116,9 +113,11 @@ def _attribution() -> Placed:
         "Age of the last answer that gives pod, namespace, container and job, by source. Above the dashed line the "
         "labels are left out, because an outdated name could be wrong.",
     )
-    query = Query(promql.series(exporter.ATTRIBUTION_AGE), "{{instance}} {{source}}")
-    left_off = ((None, "transparent"), (ATTRIBUTION_KEPT_SECONDS, "red"))
-    return time_series(text, [query], Axis("s", low=0, thresholds=left_off))
+    queries = [
+        Query(promql.series(exporter.ATTRIBUTION_AGE), "{{instance}} {{source}}"),
+        Query(f"max by (source) ({promql.series(exporter.ATTRIBUTION_KEPT)})", "{{source}} limit"),
+    ]
+    return time_series(text, queries, Axis("s", low=0), LineStyle(overrides=(limits("limit"),)))
 
 
 def _unnamed() -> Placed:

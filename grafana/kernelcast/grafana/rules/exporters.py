@@ -8,7 +8,8 @@ from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup
 from kernelcast.grafana.rules.recording import RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import exporter
 
-_STALE_SECONDS: Final = 60
+_STALE_RATIO: Final = 0.75
+"""Share of the time for which an answer is used; every source is asked at least twice within that time."""
 
 
 def group(profile: Profile) -> RuleGroup:
@@ -50,13 +51,14 @@ def _hung() -> AlertRule:
 def _attribution() -> AlertRule:
     return AlertRule(
         name="KernelcastAttributionStale",
-        expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_SECONDS}",
+        expr=f"{promql.name(exporter.ATTRIBUTION_AGE)} > {_STALE_RATIO} * {promql.name(exporter.ATTRIBUTION_KEPT)}",
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
         summary="The exporter at {{ $labels.instance }} cannot read the users of its GPUs: {{ $labels.source }} does "
         "not answer",
-        description="The last answer is more than a minute old. After two minutes the series lose the labels pod, "
-        "namespace, container or job, and become new series without them.",
+        description="The last answer is {{ $value | humanizeDuration }} old. Beyond "
+        "kernelcast_exporter_attribution_kept_seconds the series lose the labels pod, namespace, container or job, and "
+        "become new series without them.",
         action="kubelet: check that it runs and that the exporter may use its socket (`kernelcast doctor` on that "
         "node). jobs: check that the mapping directory is mounted and readable.",
         dashboard=PIPELINE,

@@ -212,6 +212,7 @@ def test_the_daemons_own_metrics_tell_errors_from_zero_and_ages_once_there_is_an
     made.refresh()
     assert registry.get_sample_value(age, {"source": "jobs"}) is not None
     assert registry.get_sample_value(age, {"source": "kubelet"}) is None, "there is none here"
+    assert registry.get_sample_value("kernelcast_exporter_attribution_kept_seconds", {"source": "jobs"}) == 120
     (tmp_path / "jobs").rmdir()
     made.refresh()
     assert registry.get_sample_value(errors, {"source": "jobs"}) == 1
