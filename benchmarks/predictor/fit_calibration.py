@@ -85,7 +85,8 @@ def _fit(said: Floats, came: Bools, weight: Floats, faulty: Bools, *, seconds: f
     centre = (_EDGES[:-1] + _EDGES[1:]) / 2
     middle = np.divide(np.bincount(bins, weight * said, count), mass, out=centre, where=mass > 0)
     share = (np.bincount(bins, weight * came, count) + _PRIOR_SERIES * middle) / (mass + _PRIOR_SERIES)
-    fitted = isotonic(share, mass + _PRIOR_SERIES)
+    weights: Floats = (mass + _PRIOR_SERIES).astype(np.float64)
+    fitted = isotonic(share, weights)
     computed, calibrated = np.r_[0.0, middle, 1.0], np.r_[fitted[0], fitted, fitted[-1]]
     return {
         "seconds": seconds,

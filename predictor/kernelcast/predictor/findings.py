@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from kernelcast.predictor.alarms.alarms import Alarms
 from kernelcast.predictor.alarms.bars import LASTING_NS, precision, verdicts
 from kernelcast.predictor.alarms.settings import AlarmSettings
-from kernelcast.predictor.state.state_topic import Sender
 from kernelcast.runtime.instruments import counter, gauge
+from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.runtime.kafka.follow import TopicFollower
 from kernelcast.runtime.kafka.replay import ReplayConsumer
 from kernelcast.wire.catalogue import predictor as rows

@@ -8,8 +8,8 @@ from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.predictor.cycle import samples
 from kernelcast.predictor.cycle.sweep import SweepReport
 from kernelcast.predictor.settings import PredictorSettings
-from kernelcast.predictor.state.state_topic import Sender
 from kernelcast.predictor.tuning.hints import HintBook, Issued
+from kernelcast.runtime.kafka.clients import Sender
 from kernelcast.wire.events import encode_event, to_event
 from kernelcast.wire.topics import FORECASTS, HINTS
 

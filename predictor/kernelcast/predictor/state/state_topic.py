@@ -14,8 +14,8 @@ from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
 from kernelcast.wire.topics import STATE
 
 
-class Sender(Protocol):
-    """The sending method of a producer."""
+class ConfirmedSender(Protocol):
+    """A producer that says what Kafka has not taken."""
 
     def send(
         self,
@@ -35,7 +35,7 @@ class SnapshotStore:
     def __init__(
         self,
         group_id: str,
-        producer: Sender,
+        producer: ConfirmedSender,
         open_reader: Callable[[], ReplayConsumer],
         *,
         monotonic: Callable[[], float] = time.monotonic,
