@@ -170,7 +170,7 @@ def test_the_first_line_of_every_page_says_how_old_the_data_is_and_where_it_come
 
 
 def test_no_panel_has_a_text_of_its_own_for_an_empty_answer(board: dict[str, Any]) -> None:
-    """Grafana shows `noValue` whether there is nothing to report or nobody measures."""
+    """Grafana shows `noValue` whether there is nothing to report or nothing is measured."""
     for panel in panels(board):
         assert "noValue" not in panel["fieldConfig"]["defaults"], panel["title"]
 

@@ -26,8 +26,8 @@ _EMPTY: Final = -1
 class Calm:
     """Words for an empty result, which are shown only while the measurement lives.
 
-    Grafana's own text for an empty result (`noValue`) cannot know whether there is nothing to report or nobody
-    measures, so no panel has one: an empty answer is "No data".
+    Grafana's own text for an empty result (`noValue`) stands there whether there is nothing to report or nothing
+    is measured, so no panel has one: an empty answer is "No data".
 
     Attributes:
         words: Statement, such as "none predicted".
