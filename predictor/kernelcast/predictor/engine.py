@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from kernelcast.columnar import Decoded, Decoder
-from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.cycle.sweep import Sweeper, SweepReport
+from kernelcast.predictor.cycle.cycle import Cycle
+from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.intake import WindowFeed
-from kernelcast.predictor.screening.online import OnlineState
-from kernelcast.predictor.series.histories import Histories
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows
 from kernelcast.predictor.series.saved.states import States
@@ -30,11 +28,10 @@ class Engine:
 
     Attributes:
         windows: The recent past.
-        histories: The past of two days and of five weeks.
         states: Saves and restores partitions.
         tunables: What programs have registered.
         hints: Hints that are open or answered.
-        sweeper: Runs the cycles.
+        cycle: Runs the cycles.
         offsets: By partition, the next message to be read.
         ignored: Points that no window takes.
     """
@@ -52,19 +49,15 @@ class Engine:
         )
         self.tunables = TunableReports()
         self.hints = HintBook(settings.hints)
-        self.sweeper = Sweeper(settings, self.windows, self._lock)
+        self.cycle = Cycle(settings, self.windows, self._lock)
         self.offsets: dict[Partition, int] = {}
-        self.histories = Histories(self.windows, self._lock)
-        saved = SavedRows(
-            self.windows,
-            self._lock,
-            histories=self.histories,
-            columns=[RowColumn("regime", self._saved_regimes, self._restore_regimes)],
-        )
+        columns = [
+            RowColumn("regime", self.cycle.saved_regimes, self.cycle.restore_regimes),
+            RowColumn("alarm", self.cycle.saved_alarms, self.cycle.restore_alarms),
+        ]
+        saved = SavedRows(self.windows, self._lock, histories=self.cycle.histories, columns=columns)
         self.states = States(saved, every_seconds=settings.snapshot_every_seconds, clock_ns=clock_ns)
-        self._online = OnlineState()
-        self._shifted: set[int] = set()
-        self._intake = WindowFeed(self.windows, self._decoder, self.tunables, self._online)
+        self._intake = WindowFeed(self.windows, self._decoder, self.tunables)
 
     @property
     def ignored(self) -> int:
@@ -87,21 +80,12 @@ class Engine:
             self.offsets.update(offsets)
         return decoded
 
-    def has_new_shift(self) -> bool:
-        """Whether a series has shifted since the last call, so that the next cycle should start early."""
+    def sweep(self) -> CycleReport:
+        """Run one cycle: evaluate every live series, and forecast those that are published."""
         with self._lock:
-            rows = self.windows.rows()
-            shifted = set(rows[self._online.shifted(rows)].tolist())
-        fresh, self._shifted = shifted - self._shifted, shifted
-        return bool(fresh)
-
-    def sweep(self) -> SweepReport:
-        """Run one cycle: screen every live series and forecast the flagged ones."""
-        with self._lock:
-            redeployed = self.tunables.take_redeployed()
-            rows = self.windows.rows()
-        self.histories.advance(rows)
-        return self.sweeper.sweep(now_seconds=self._clock_ns() / NANOSECONDS_PER_SECOND, redeployed=redeployed)
+            redeployed, versioned = self.tunables.take_redeployed(), self.tunables.versioned
+        now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
+        return self.cycle.run(now_seconds=now_seconds, redeployed=redeployed, versioned=versioned)
 
     def propose(self) -> list[Issued]:
         """Hints that are due now."""
@@ -161,25 +145,14 @@ class Engine:
             placed = [(saved, row) for saved, row in placed if row != NOT_ADMITTED]
             rows = np.array([row for _, row in placed], np.int64)
             # All at once: whether a kernel is judged as a whole depends on whether any of its variants is there.
-            self.sweeper.regimes.sync(rows, self.windows.generation[rows], [saved.subject for saved, _ in placed])
             for saved, row in placed:
                 self.windows.restore(
                     row, saved.values, newest=saved.newest, last_ns=saved.last_ns, now_seconds=now_seconds
                 )
-                self.sweeper.regimes.restore(row, since=saved.since, baseline=saved.baseline, spread=saved.spread)
-                fit = (saved.model, saved.parameters)
-                self.sweeper.restore_fit(row, int(self.windows.generation[row]), fit, now_seconds)
+            regimes = [(saved.since, saved.baseline, saved.spread) for saved, _ in placed]
+            self.cycle.restore_regimes(rows, np.array(regimes, np.float64).reshape(-1, 3))
             self.offsets[partition] = snapshot.offset
         return len(placed)
-
-    def _saved_regimes(self, rows: Ints) -> Floats:
-        return np.array([self.sweeper.regimes.known(row) for row in rows.tolist()], np.float64).reshape(-1, 3)
-
-    def _restore_regimes(self, rows: Ints, saved: Floats) -> None:
-        subjects = [subject for row in rows.tolist() if (subject := self.windows.subject(row)) is not None]
-        self.sweeper.regimes.sync(rows, self.windows.generation[rows], subjects)
-        for row, (since, baseline, spread) in zip(rows.tolist(), saved.tolist(), strict=True):
-            self.sweeper.regimes.restore(row, since=int(since), baseline=baseline, spread=spread)
 
     def _owner(self, partition: Partition) -> int:
         return self._owners.setdefault(partition, len(self._owners))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kernelcast.columnar import NO_RECORDED_VALUE, Attributes, Decoded, SeriesIdentity, Temporality
 from kernelcast.predictor.arrays import Floats, Ints
-from kernelcast.predictor.screening.online import OnlineState
 from kernelcast.predictor.series.pairs import Pairs
 from kernelcast.predictor.series.points import Points
 from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
@@ -63,11 +62,8 @@ class WindowFeed:
         ignored: Points of series that are not watched: foreign metrics, deltas, and those beyond the limit.
     """
 
-    def __init__(
-        self, windows: Windows, identities: IdentityLookup, tunables: TunableListener, online: OnlineState
-    ) -> None:
+    def __init__(self, windows: Windows, identities: IdentityLookup, tunables: TunableListener) -> None:
         self._windows = windows
-        self._online = online
         self._identities = identities
         self._tunables = tunables
         self._pairs = Pairs()
@@ -104,10 +100,8 @@ class WindowFeed:
             histograms.count.astype(np.float64),
         )
         for points in self._rounds(columns, Role.MEAN):
-            self._follow(
-                self._windows.put_totals(
-                    points.rows, points.time_ns, points.start_ns, (points.value, points.count), now_seconds=now_seconds
-                )
+            self._windows.put_totals(
+                points.rows, points.time_ns, points.start_ns, (points.value, points.count), now_seconds=now_seconds
             )
         return len(numbers.series) + len(histograms.series)
 
@@ -119,7 +113,6 @@ class WindowFeed:
         self._role[gone] = Role.UNKNOWN
         self._row[gone] = NOT_ADMITTED
         self._pairs.drop(rows)
-        self._online.reset(rows)
 
     def forget_silent(self, before_seconds: float) -> None:
         """Release identities without a point since then; the decoder may use their numbers again."""
@@ -131,20 +124,15 @@ class WindowFeed:
 
     def _take_numbers(self, columns: "Columns", now_seconds: float) -> None:
         for points in self._rounds(columns, Role.LEVEL):
-            self._follow(self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds))
+            self._windows.put_levels(points.rows, points.time_ns, points.value, now_seconds=now_seconds)
         for points in self._rounds(columns, Role.RATE):
-            self._follow(
-                self._windows.put_totals(
-                    points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
-                )
+            self._windows.put_totals(
+                points.rows, points.time_ns, points.start_ns, (points.value, None), now_seconds=now_seconds
             )
         sums = self._rounds(columns, Role.NUMERATOR)
         counts = self._rounds(columns, Role.DENOMINATOR)
         for joined in self._pairs.join(sums, counts):
-            self._follow(self._windows.put_totals(*joined, now_seconds=now_seconds))
-
-    def _follow(self, rows: Ints) -> None:
-        self._online.update(rows, self._windows.latest(rows))
+            self._windows.put_totals(*joined, now_seconds=now_seconds)
 
     def _resolve(self, series: NDArray[np.int32], owners: Ints, now_seconds: float) -> None:
         if not len(series):

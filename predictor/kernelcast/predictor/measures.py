@@ -2,10 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter
 
-from kernelcast.predictor.causes.cases import ABSTENTIONS
-from kernelcast.predictor.cycle.sweep import SweepReport
+from kernelcast.predictor.cycle.predictions import ABSTENTIONS, CycleReport
 from kernelcast.predictor.engine import Engine
-from kernelcast.predictor.forecasting.models import MODELS
 from kernelcast.predictor.tuning.hints import Withheld
 from kernelcast.predictor.tuning.rules import RULE_NAMES
 from kernelcast.runtime.instruments import counter, gauge
@@ -13,7 +11,11 @@ from kernelcast.wire.catalogue import predictor as rows
 from kernelcast.wire.topics import DEVICE, KERNELS
 
 TOPICS = (DEVICE.name, KERNELS.name)
+COMBINATION = "combination"
+MODELS = (COMBINATION, "ets", "ets_damped", "drift", "constant")
 FIT_OUTCOMES = ("estimated", "reused", "failed")
+FORMER_REASONS = ("recovering", "settling", "load_changed", "refilling")
+"""Reasons, models and outcomes of the first engine stay at 0: queries of existing dashboards find them."""
 SNAPSHOT_REASONS = ("unusable", "other_grid", "unread")
 
 
@@ -47,16 +49,15 @@ class Measures:
         self._withheld = {reason: Following(withheld.labels(reason)) for reason in Withheld}
         self._start_at_zero()
 
-    def swept(self, report: SweepReport) -> None:
+    def swept(self, report: CycleReport) -> None:
         """Count one finished cycle."""
         self.sweeps.inc()
         self.sweep_seconds.set(report.seconds)
         self.flagged.set(report.flagged)
         self.raised.set(len(report.predictions))
-        self.fit_seconds.inc(report.fit_seconds)
+        self.fit_seconds.inc(report.forecast_seconds)
+        self.fits.labels(COMBINATION, "estimated").inc(report.forecasts)
         self.regimes.inc(report.regimes_begun)
-        for (model, outcome), count in report.fits.items():
-            self.fits.labels(model, outcome).inc(count)
         for abstention, count in report.abstentions.items():
             self.abstentions.labels(abstention).inc(count)
 
@@ -66,7 +67,7 @@ class Measures:
         self.tunables.set(len(engine.tunables))
         self._refused.follow(engine.windows.refused)
         self._ignored.follow(engine.ignored)
-        self._unscored.follow(engine.sweeper.scores.dropped)
+        self._unscored.follow(engine.cycle.scores.dropped)
         for reason, following in self._withheld.items():
             following.follow(engine.hints.withheld[reason])
 
@@ -80,7 +81,7 @@ class Measures:
         for model in MODELS:
             for outcome in FIT_OUTCOMES:
                 self.fits.labels(model, outcome)
-        for abstention in ABSTENTIONS:
+        for abstention in (*ABSTENTIONS, *FORMER_REASONS):
             self.abstentions.labels(abstention)
         for rule in RULE_NAMES:
             self.hints.labels(rule)

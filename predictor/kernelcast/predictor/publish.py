@@ -6,7 +6,7 @@ from typing import Final
 
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.predictor.cycle import samples
-from kernelcast.predictor.cycle.sweep import SweepReport
+from kernelcast.predictor.cycle.predictions import CycleReport
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning.hints import HintBook, Issued
 from kernelcast.runtime.kafka.clients import Sender
@@ -37,7 +37,7 @@ class ForecastPublisher:
             )
         )
 
-    def forecasts(self, report: SweepReport, coverage: dict[str, float]) -> None:
+    def forecasts(self, report: CycleReport, coverage: dict[str, float]) -> None:
         """Write a cycle's predictions and the coverage of past ones."""
         time_ns = self._clock_ns()
         keyed = samples.by_key(report.predictions, time_ns=time_ns)

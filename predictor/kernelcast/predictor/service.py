@@ -29,7 +29,6 @@ from kernelcast.wire.topics import FORECASTS, HINTS, OUTCOMES, STATE
 MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
 CHORE_SECONDS: Final = 10.0
-EARLY_CHECKS: Final = 4
 REPORT_ENDS: Final = {"enable.partition.eof": "true"}
 STOP_SECONDS: Final = 10.0
 """Limit for stopping: ending the cycle, committing, leaving the group and sending the last messages, together."""
@@ -138,7 +137,7 @@ class Predictor:
 
     def _run_cycles(self) -> None:
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
-        while not self._wait_for_cycle():
+        while not self._ending.wait(self._settings.sweep_every_seconds):
             try:
                 self._run_cycle()
                 if time.monotonic() >= snapshot_due:
@@ -148,35 +147,18 @@ class Predictor:
                 self._measures.sweep_failures.inc()
                 _log.exception("sweep failed")
 
-    def _wait_for_cycle(self) -> bool:
-        """Wait for the next cycle, for a shorter time where a series has just shifted; True when the daemon ends."""
-        period_seconds = self._settings.sweep_every_seconds
-        for _ in range(EARLY_CHECKS):
-            if self._ending.wait(period_seconds / EARLY_CHECKS):
-                return True
-            if self._engine.has_new_shift():
-                break
-        return self._ending.is_set()
-
     def _run_cycle(self) -> None:
         report = self._engine.sweep()
         self._measures.swept(report)
-        self._publisher.forecasts(report, self._engine.sweeper.scores.coverage())
+        self._publisher.forecasts(report, self._engine.cycle.scores.coverage())
         if self._ledger.caught_up and self._partitions.ready()[0]:
             issued = self._engine.propose()
             for one in issued:
                 self._measures.hints.labels(one.rule).inc()
                 _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
             self._publisher.hints(issued, self._engine.hints)
-        for prediction in report.predictions:
-            if prediction.degradation is not None:
-                degradation = prediction.degradation
-                _log.debug(
-                    "degradation predicted",
-                    metric=degradation.subject.metric,
-                    cause=degradation.cause,
-                    evidence=dict(degradation.evidence),
-                )
+        for finding in report.findings:
+            _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
         self._measures.update(self._engine)
 
     def _save_all(self) -> None:

@@ -1,9 +1,10 @@
 """Settings of the predictor with their defaults and limits."""
 
+import re
 import socket
 from typing import Annotated, Final
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.runtime.settings.service import Remedy, Section, ServiceSettings, WebSettings
@@ -12,6 +13,28 @@ BLOCKS: Final = 24
 """Block medians into which screening divides a window; fewer observations than blocks cannot be screened."""
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+
+
+HORIZONS_SECONDS: Final = (300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
+BREACH_SECONDS: Final = 300.0
+REACH_BLOCKS: Final = 144
+"""Default length of a block, as a fraction of the longest horizon, if that is shorter than `BREACH_SECONDS`."""
+LEAST_BLOCKS: Final = 4
+"""Blocks that a window holds at least, by default."""
+
+
+def _must_ascend(value: tuple[float, ...]) -> tuple[float, ...]:
+    if not value or any(later <= earlier for earlier, later in zip((0.0, *value), value, strict=False)):
+        raise ValueError("horizons must be above 0 and ascending; list them from the nearest to the farthest")
+    return value
+
+
+def _must_compile(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(f"{value!r} is no regular expression: {error}; correct it") from error
+    return value
 
 
 class HintSettings(Section):
@@ -33,15 +56,13 @@ class HintSettings(Section):
 class JudgeSettings(Section):
     """Thresholds that separate a degradation from normal operation.
 
+    `stable_load_ratio`, `drift_z`, `raise_sweeps` and `clear_sweeps` have no effect; files that contain them load.
+
     Attributes:
         thresholds: Own thresholds by Prometheus name, in the series' unit; they override the device's thresholds.
         memory_full_ratio: Share of the frame buffer at which it counts as full.
         kernel_slowdown_ratio: How much longer than its baseline a kernel may take.
-        wide_baseline_ratio: Spread over median above which a baseline says nothing and the predictor abstains.
-        stable_load_ratio: Change of power or utilisation up to which load counts as stable.
-        drift_z: Mann-Kendall z above which a drift counts.
-        raise_sweeps: Sweeps in a row that must see a drift before it is reported.
-        clear_sweeps: Sweeps in a row without it after which it is no longer reported.
+        wide_baseline_ratio: Noise of a kernel, relative to its limit, above which the predictor abstains.
         max_extrapolation: Longest horizon that is forecast, in multiples of the history behind the forecast.
     """
 
@@ -56,20 +77,52 @@ class JudgeSettings(Section):
     max_extrapolation: Annotated[float, Field(gt=0)] = 8.0
 
 
+Pattern = Annotated[str, AfterValidator(_must_compile)]
+
+
+class SeriesMatcher(Section):
+    """Selects series by regular expressions that match whole values, as in Prometheus.
+
+    Attributes:
+        metric: The series' Prometheus name.
+        labels: By label; a series without the label has the empty value.
+    """
+
+    metric: Pattern = ".*"
+    labels: dict[str, Pattern] = Field(default_factory=dict)
+
+
+class LimitSettings(SeriesMatcher):
+    """Threshold and horizons of the series that match; the first entry that matches a series applies.
+
+    Attributes:
+        threshold: In the series' unit; without it, the limit is that of the metric.
+        below: Whether values at or below the threshold are a breach.
+        horizons_seconds: How far ahead; without it, those of the predictor.
+    """
+
+    threshold: float | None = None
+    below: bool = False
+    horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] | None = None
+
+
 class PredictorSettings(ServiceSettings):
     """Settings of `kernelcast predictor`.
+
+    `min_points`, `fit_share_ratio` and `refit_every_seconds` have no effect; files that contain them load.
 
     Attributes:
         group_id: Kafka's consumer group; predictors of one group share the partitions.
         client_id: Its name as a writer; two predictors must not have the same.
         interval_seconds: The grid observations are put on; at least the exporters' interval.
         window_points: Grid points kept per series.
-        min_points: Observations before a series is judged.
+        breach_seconds: A breach is a mean over this time at or beyond the limit; also the length of the blocks from
+            which trends are estimated. Default: 300, less for a short window or near horizons.
         horizons_seconds: How far ahead.
-        sweep_every_seconds: How often all series are screened.
-        max_fits_per_sweep: Models fitted per sweep, the nearest to their threshold first.
-        fit_share_ratio: Share of the time between sweeps that fitting may take.
-        refit_every_seconds: How long fitted parameters are used before they are estimated again.
+        limits: Thresholds and horizons of single series.
+        publish: Series whose forecasts and anomaly scores are published although nothing is wrong.
+        sweep_every_seconds: How often cycles run.
+        max_fits_per_sweep: Series forecast per cycle, those with the highest probability of a breach first.
         max_series: Series kept; further ones are refused and counted.
         expire_seconds: Time without a point after which a series is dropped.
         snapshot_every_seconds: How often windows are written to `kernelcast.state`.
@@ -82,7 +135,10 @@ class PredictorSettings(ServiceSettings):
     interval_seconds: Annotated[float, Field(ge=0.1), Remedy("raise it to the exporters' interval")] = 10.0
     window_points: Annotated[int, Field(ge=2 * BLOCKS, le=10_000)] = 240
     min_points: Annotated[int, Field(ge=BLOCKS), Remedy("the screen needs one observation a block")] = 30
-    horizons_seconds: tuple[float, ...] = (300.0, 3600.0)
+    breach_seconds: Annotated[float, Field(gt=0)] | None = None
+    horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] = HORIZONS_SECONDS
+    limits: tuple[LimitSettings, ...] = ()
+    publish: tuple[SeriesMatcher, ...] = ()
     sweep_every_seconds: Annotated[float, Field(ge=0.1)] = 30.0
     max_fits_per_sweep: Annotated[int, Field(ge=0)] = 500
     fit_share_ratio: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -95,13 +151,6 @@ class PredictorSettings(ServiceSettings):
     alarms: AlarmSettings = AlarmSettings()
     hints: HintSettings = HintSettings()
 
-    @field_validator("horizons_seconds")
-    @classmethod
-    def _must_be_ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
-        if not value or any(later <= earlier for earlier, later in zip((0.0, *value), value, strict=False)):
-            raise ValueError("horizons must be above 0 and ascending; list them from the nearest to the farthest")
-        return value
-
     @model_validator(mode="after")
     def _must_fit_the_window(self) -> "PredictorSettings":
         if self.min_points > self.window_points:
@@ -113,7 +162,27 @@ class PredictorSettings(ServiceSettings):
                 f"the nearest of horizons_seconds is {self.horizons_seconds[0]:g}; a forecast reaches at least one "
                 f"interval_seconds, {self.interval_seconds:g}; raise the horizon"
             )
+        span_seconds = self.window_points * self.interval_seconds
+        if self.breach_seconds is not None and not self.interval_seconds <= self.breach_seconds <= span_seconds / 2:
+            raise ValueError(
+                f"breach_seconds is {self.breach_seconds:g}; it must be between interval_seconds, "
+                f"{self.interval_seconds:g}, and half the window, {span_seconds / 2:g}; change it or widen the window"
+            )
         return self
+
+    @property
+    def block_intervals(self) -> int:
+        """Intervals in a block; a breach is a mean over a block."""
+        seconds = self.breach_seconds
+        if seconds is None:
+            span_seconds = self.window_points * self.interval_seconds
+            seconds = min(BREACH_SECONDS, self.horizons_seconds[-1] / REACH_BLOCKS, span_seconds / LEAST_BLOCKS)
+        return max(round(seconds / self.interval_seconds), 1)
+
+    @property
+    def block_seconds(self) -> float:
+        """Length of a block."""
+        return self.block_intervals * self.interval_seconds
 
     @property
     def interval_ns(self) -> int:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernelcast.predictor.causes.cases import Abstention
-from kernelcast.predictor.cycle.sweep import Prediction, Sweeper, SweepReport
+from kernelcast.predictor.cycle.cycle import Cycle
+from kernelcast.predictor.cycle.predictions import Abstention, CycleReport, Prediction
 from kernelcast.predictor.series.subjects import DURATION, VARIANT, Form, Subject
 from kernelcast.predictor.series.windows import Windows
-from kernelcast.predictor.settings import JudgeSettings, PredictorSettings
+from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue.meanings import Cause
 
 SECOND_NS = 1_000_000_000
@@ -37,7 +37,7 @@ def kernel_subject(name: str, *, program: str = "train", variant: str = "", kern
 
 
 class Fleet:
-    """Series given as functions of the second; `run` writes them and sweeps as a service would."""
+    """Series given as functions of the second; `run` writes them and runs cycles as a service would."""
 
     def __init__(self, settings: PredictorSettings) -> None:
         self.settings = settings
@@ -45,10 +45,10 @@ class Fleet:
         self.windows = Windows(
             interval_ns=settings.interval_ns, points=settings.window_points, max_series=settings.max_series
         )
-        self.sweeper = Sweeper(settings, self.windows, self.lock)
+        self.cycle = Cycle(settings, self.windows, self.lock)
         self.series: dict[Subject, Shape] = {}
         self.second = 0
-        self.reports: list[SweepReport] = []
+        self.reports: list[CycleReport] = []
 
     def add(self, subject: Subject, shape: Shape) -> None:
         self.series[subject] = shape
@@ -56,14 +56,13 @@ class Fleet:
     def device(self, metric: str, shape: Shape, *, gpu: str = "0") -> None:
         self.add(device_subject(metric, gpu=gpu), shape)
 
-    def run(self, seconds: int, *, redeployed: frozenset[str] = frozenset()) -> list[SweepReport]:
+    def run(self, seconds: int, *, redeployed: frozenset[str] = frozenset()) -> list[CycleReport]:
         before = len(self.reports)
         for _ in range(seconds):
             self.write()
             if self.second % round(self.settings.sweep_every_seconds) == 0:
-                self.reports.append(
-                    self.sweeper.sweep(now_seconds=float(START_SECONDS + self.second), redeployed=set(redeployed))
-                )
+                now_seconds = float(START_SECONDS + self.second)
+                self.reports.append(self.cycle.run(now_seconds=now_seconds, redeployed=redeployed))
                 redeployed = frozenset()
         return self.reports[before:]
 
@@ -85,10 +84,20 @@ class Fleet:
         return [one for report in self.reports for one in report.predictions if one.degradation is not None]
 
     def causes(self) -> set[Cause]:
-        return {one.degradation.cause for one in self.degradations if one.degradation is not None}
+        return {one.degradation.cause for _, one in self.alarms if one.degradation is not None}
 
     def abstentions(self) -> set[Abstention]:
-        return {reason for report in self.reports for reason in report.abstentions}
+        return {reason for report in self.reports for reason, count in report.abstentions.items() if count}
+
+    @property
+    def alarms(self) -> list[tuple[int, Prediction]]:
+        """Predictions with an alert, with the number of their cycle."""
+        return [
+            (number, one)
+            for number, report in enumerate(self.reports)
+            for one in report.predictions
+            if one.degradation is not None and one.degradation.firing
+        ]
 
 
 @pytest.fixture
@@ -100,7 +109,6 @@ def fast_settings() -> PredictorSettings:
         min_points=24,
         horizons_seconds=(60.0, 300.0),
         sweep_every_seconds=5.0,
-        judge=JudgeSettings(),
     )
 
 

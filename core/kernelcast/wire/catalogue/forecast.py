@@ -52,6 +52,39 @@ DEGRADATION_THRESHOLD: Final = travels(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
+FORECAST_TIME: Final = travels(
+    "kernelcast.forecast.timestamp",
+    Kind.GAUGE,
+    "End of the newest observations that the forecast rests on, in Unix time; time() less this is the forecast's age.",
+    unit="s",
+    labels=SUBJECT_LABELS,
+    source=_PREDICTOR,
+)
+ANOMALY_SCORE: Final = travels(
+    "kernelcast.anomaly.score",
+    Kind.GAUGE,
+    "Anomaly score of a series that is selected for publication: 0 or more, and 1 means act.",
+    unit="",
+    labels=SUBJECT_LABELS,
+    source=_PREDICTOR,
+)
+ANOMALY_DIRECTION: Final = travels(
+    "kernelcast.anomaly.direction",
+    Kind.GAUGE,
+    "Direction of the anomaly: 1 where the series is too high, -1 where it is too low, 0 where there is none.",
+    unit="",
+    labels=SUBJECT_LABELS,
+    source=_PREDICTOR,
+)
+ANOMALY_EXPECTED: Final = travels(
+    "kernelcast.anomaly.expected",
+    Kind.GAUGE,
+    "Mean that was expected of the newest block of five minutes, with its 95 % interval, in the series' own unit; "
+    "bound is mean, lower or upper.",
+    unit="",
+    labels=(*SUBJECT_LABELS, "bound"),
+    source=_PREDICTOR,
+)
 HINTS_ISSUED: Final = travels(
     "kernelcast.hint.issued",
     Kind.COUNTER,
@@ -64,8 +97,12 @@ HINTS_ISSUED: Final = travels(
 ROWS: Final = (
     FORECAST_VALUE,
     FORECAST_COVERAGE,
+    FORECAST_TIME,
     DEGRADATION_PROBABILITY,
     DEGRADATION_TIME,
     DEGRADATION_THRESHOLD,
+    ANOMALY_SCORE,
+    ANOMALY_DIRECTION,
+    ANOMALY_EXPECTED,
     HINTS_ISSUED,
 )

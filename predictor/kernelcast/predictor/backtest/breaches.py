@@ -111,7 +111,7 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
     _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
-    rule = RunOptions(clock.horizons, clock.alarm_horizons, shipped())
+    rule = RunOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
     blocks, alarms = _blocks(mean, median, usage), AlarmState.quiet(batch.panel.rows)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
         found, now = moment.found, moment.intervals(clock.width)

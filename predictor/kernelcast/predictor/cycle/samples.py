@@ -5,13 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kernelcast.columnar import Attributes, Sample
-from kernelcast.predictor.cycle.sweep import Prediction
+from kernelcast.predictor.cycle.predictions import Degradation, Prediction
 from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 from kernelcast.wire.catalogue.forecast import (
+    ANOMALY_DIRECTION,
+    ANOMALY_EXPECTED,
+    ANOMALY_SCORE,
     DEGRADATION_PROBABILITY,
     DEGRADATION_THRESHOLD,
     DEGRADATION_TIME,
     FORECAST_COVERAGE,
+    FORECAST_TIME,
     FORECAST_VALUE,
     HINTS_ISSUED,
     SUBJECT_LABELS,
@@ -40,7 +45,7 @@ def by_key(predictions: Iterable[Prediction], *, time_ns: int) -> dict[bytes, li
     """
     worst: dict[Subject, Prediction] = {}
     for prediction in predictions:
-        published = prediction.case.subject.without_variant
+        published = prediction.subject.without_variant
         if published not in worst or _weight(prediction) > _weight(worst[published]):
             worst[published] = prediction
     samples: defaultdict[bytes, list[Sample]] = defaultdict(list)
@@ -72,22 +77,38 @@ def _samples(published: Subject, prediction: Prediction, time_ns: int) -> Iterat
         for bound, value in zip(BOUNDS, values, strict=True):
             attributes = _sorted(**base, horizon=duration_label(horizon), bound=bound)
             yield Sample(FORECAST_VALUE, attributes, time_ns, value)
-    degradation = prediction.degradation
+    if prediction.bounds or prediction.degradation is not None:
+        yield Sample(FORECAST_TIME, _sorted(**base), time_ns, prediction.end_ns / NANOSECONDS_PER_SECOND)
+    yield from _anomaly(base, prediction, time_ns)
+    yield from _degradation(base, prediction.degradation, time_ns)
+
+
+def _degradation(base: Mapping[str, str], degradation: Degradation | None, time_ns: int) -> Iterator[Sample]:
     if degradation is None:
         return
     yield Sample(DEGRADATION_THRESHOLD, _sorted(**base), time_ns, degradation.threshold)
-    for horizon, probability in degradation.passage.probability.items():
+    for horizon, probability in degradation.probability.items():
         attributes = _sorted(**base, horizon=duration_label(horizon), cause=degradation.cause)
         yield Sample(DEGRADATION_PROBABILITY, attributes, time_ns, probability)
-    for quantile, seconds in degradation.passage.seconds.items():
+    for quantile, seconds in degradation.seconds.items():
         attributes = _sorted(**base, cause=degradation.cause, quantile=f"{quantile:g}")
         yield Sample(DEGRADATION_TIME, attributes, time_ns, seconds)
+
+
+def _anomaly(base: Mapping[str, str], prediction: Prediction, time_ns: int) -> Iterator[Sample]:
+    if prediction.anomaly is None:
+        return
+    yield Sample(ANOMALY_SCORE, _sorted(**base), time_ns, prediction.anomaly.score)
+    yield Sample(ANOMALY_DIRECTION, _sorted(**base), time_ns, prediction.anomaly.direction)
+    if prediction.expected is not None:
+        for bound, value in zip(BOUNDS, prediction.expected, strict=True):
+            yield Sample(ANOMALY_EXPECTED, _sorted(**base, bound=bound), time_ns, value)
 
 
 def _weight(prediction: Prediction) -> float:
     if prediction.degradation is None:
         return -1.0
-    return max(prediction.degradation.passage.probability.values(), default=0.0)
+    return max(prediction.degradation.probability.values(), default=0.0)
 
 
 def _sorted(**words: str) -> Attributes:

@@ -85,6 +85,10 @@ class Scores:
         heapq.heappush(self._pending.setdefault((claim.row, claim.generation), []), claim)
         self._count += 1
 
+    def pending_rows(self) -> list[tuple[int, int]]:
+        """Rows and generations with claims that are not due yet."""
+        return list(self._pending)
+
     def settle(self, newest: Callable[[int, int], int | None], value: Callable[[int, int], float]) -> None:
         """Score the claims that are due.
 

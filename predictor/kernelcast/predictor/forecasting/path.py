@@ -8,6 +8,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.forecasting.combination import (
     MIN_ERRORS,
+    combined,
     error_quantiles,
     lowest,
     method_weights,
@@ -40,6 +41,41 @@ def forecast_path(panel: Panel, leads: int, levels: Sequence[float], seasons: Se
         _path(panel.values[begin : begin + group], leads, levels, seasons) for begin in range(0, panel.rows, group)
     ]
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts], axis=1)
+
+
+def forecast_leads(
+    panel: Panel, leads: Sequence[int], levels: Sequence[float], seasons: Sequence[int]
+) -> tuple[Floats, Floats]:
+    """Forecast some intervals after the last one; the work grows with their number, not with their distance.
+
+    Args:
+        panel: The series.
+        leads: Intervals from the end of the panel to each forecast, ascending, at least 1.
+        levels: Quantile levels within 0..1.
+        seasons: Candidate lengths of seasons, intervals.
+
+    Returns:
+        Medians, shape (n, leads), and quantiles, shape (levels, n, leads), NaN where a series is too short for them.
+    """
+    group = max(1, BYTES_AT_ONCE // (8 * 30 * (1 + len(seasons)) * max(1, panel.length)))
+    medians, quantiles = (
+        np.full((panel.rows, len(leads)), np.nan),
+        np.full((len(levels), panel.rows, len(leads)), np.nan),
+    )
+    methods = installed()
+    for begin in range(0, panel.rows, group):
+        values = panel.values[begin : begin + group]
+        filled, known = forward_filled(values), ~np.isnan(values)
+        floor = lowest(filled)[:, -1]
+        for place, lead in enumerate(leads):
+            found: dict[str, Floats] = {}
+            for each in methods:
+                found |= each(filled, lead, seasons)
+            center = combined(found, filled, known, lead)
+            errors = error_quantiles(center, filled, known, lead, levels)[:, :, -1]
+            medians[begin : begin + group, place] = np.maximum(center[:, -1], floor)
+            quantiles[:, begin : begin + group, place] = np.maximum(errors, floor)
+    return medians, quantiles
 
 
 def own_leads(leads: int) -> list[int]:

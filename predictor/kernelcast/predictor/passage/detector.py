@@ -16,6 +16,9 @@ from kernelcast.predictor.screening.blocks import MAD_TO_SIGMA, row_medians
 
 _LOAD_RESOLUTION: Final = 3.0
 _LOAD_STEP_RATIO: Final = 0.1
+_FIRST_DAY_STEPS: Final = 0.1
+"""Steps of a gauge per hour by which it may rise on its first day because of day and night, 0.1 degrees an hour."""
+_HOUR_BLOCKS: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +89,7 @@ def evaluate(
     returns = ~own & refilling(values, quick, target)
     trend = replace(
         trend,
+        reversal=np.maximum(trend.reversal, _daily_slope(values, traits.resolution / scale)),
         slope=np.where(returns, 0.0, trend.slope),
         error=np.where(returns, np.inf, trend.error),
         noise=np.where(returns, quick, trend.noise),
@@ -94,6 +98,13 @@ def evaluate(
     headroom = np.where(learnt.opening, np.nan, target - level)
     passage = first_passage(trend, headroom, beyond, horizons_seconds=horizons_seconds, calibration=calibration)
     return Evaluation(passage, limit, learnt.opening, beyond, trend)
+
+
+def _daily_slope(values: Floats, resolution: Floats) -> Floats:
+    """The slope that day and night may explain while less than a day is known; afterwards it has been seen."""
+    known = np.isfinite(values)
+    age = np.where(known.any(axis=1), values.shape[1] - np.argmax(known, axis=1), 0)
+    return np.where(age < DAY_BLOCKS, _FIRST_DAY_STEPS * resolution / _HOUR_BLOCKS, 0.0)
 
 
 def _step_noise(values: Floats) -> Floats:

@@ -15,10 +15,16 @@ from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import Calibration
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, Blocks, Traits
 
-MIN_BLOCKS: Final = 24
+MIN_BLOCKS: Final = 18
 """Blocks that a series needs before its first evaluation."""
+DAY_SECONDS: Final = 86_400.0
+WITHIN_DAY_SECONDS: Final = 14_400.0
+"""A more distant horizon needs a day of history, or a steep rise: else day and night look like a drift."""
+STEEP_STEPS: Final = 1.5
+"""Steps of a gauge per hour that day and night do not explain: 1.5 degrees an hour."""
+_HOUR_BLOCKS: Final = 12
 WINDOW_BLOCKS: Final = 2 * DAY_BLOCKS
 ROWS_AT_ONCE: Final = 512
 _TOLERANCE: Final = 1e-9
@@ -32,11 +38,22 @@ class RunOptions:
         horizons_seconds: Ascending, at most a day.
         alarm_horizons_seconds: Those among them that the alert rule considers.
         calibration: Of the probabilities; None for none.
+        scale: Seconds of the series' time in a second of the detector.
     """
 
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
     alarm_horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
     calibration: Calibration | None = None
+    scale: float = 1.0
+
+    def answered(self, history_blocks: Ints, found: Evaluation, traits: Traits) -> Bools:
+        """Whether the history of each series suffices for each of the horizons, shape (n, h)."""
+        distant = np.array(self.horizons_seconds) * self.scale > WITHIN_DAY_SECONDS
+        day_blocks = DAY_SECONDS / (BLOCK_SECONDS * self.scale)
+        least = (found.trend.slope - found.trend.error) * np.abs(found.limit) * _HOUR_BLOCKS
+        steep = (traits.resolution > 0) & (least > STEEP_STEPS * traits.resolution)
+        suffices: Bools = ~distant | ((history_blocks >= day_blocks) | steep)[:, None]
+        return suffices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +64,13 @@ class Moment:
         end: Number of blocks up to then.
         found: The evaluation, of n series.
         alarms: State of the alert rule after it.
+        answered: Shape (n, h), whether the history of the series suffices for the horizon.
     """
 
     end: int
     found: Evaluation
     alarms: AlarmState
+    answered: Bools
 
     def intervals(self, width: int) -> slice:
         """The intervals for which this is the newest evaluation; `width` of them make a block."""
@@ -81,6 +100,8 @@ def run(
     """
     rows = len(traits.limit)
     used = np.isin(np.array(options.horizons_seconds), options.alarm_horizons_seconds)
+    known = np.isfinite(blocks.mean)
+    first = np.where(known.any(axis=1), np.argmax(known, axis=1), known.shape[1])
     for group in _groups(ends, rows):
         parts = [blocks.until(end) for end in group]
         found = evaluate(
@@ -92,8 +113,10 @@ def run(
         )
         for place, end in enumerate(group):
             own = found.rows(slice(place * rows, (place + 1) * rows))
-            alarms = alarms.step(own.passage.probability[:, used], own.beyond, options.alarm_horizons_seconds)
-            yield Moment(end, own, alarms)
+            answered = options.answered(end - first, own, traits)
+            said = np.where(answered, own.passage.probability, np.nan)
+            alarms = alarms.step(said[:, used], own.beyond, options.alarm_horizons_seconds)
+            yield Moment(end, own, alarms, answered)
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:

@@ -1,1 +1,1 @@
-"""Online state and robust statistics of all series, which select the ones to forecast."""
+"""Robust statistics of many series at once."""

@@ -164,6 +164,12 @@ class Histories:
             self._grow(rows)
             return self._processes.expand(rows, newest, KEPT_BLOCKS)
 
+    def latest_processes(self, rows: Ints) -> Ints:
+        """How often the process of each row has been replaced, shape (n,)."""
+        with self._lock:
+            self._grow(rows)
+            return self._processes.latest(rows)
+
     def versions(self, rows: Ints, newest: int) -> Ints:
         """Number of the code version at the end of each block, shape (n, KEPT_BLOCKS); NO_VERSION where unknown."""
         with self._lock:

@@ -101,6 +101,11 @@ class TunableReports:
         """All of them."""
         return list(self._latest.values())
 
+    @property
+    def versioned(self) -> set[str]:
+        """Programs that report their code version."""
+        return {program for program, versions in self._versions.items() if any(versions)}
+
     def take_redeployed(self) -> set[str]:
         """Programs with a new code version since the last call."""
         programs, self.redeployed = self.redeployed, set()

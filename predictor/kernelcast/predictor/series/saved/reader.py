@@ -225,7 +225,10 @@ class _Restoration:
 
     def _fits(self, part: Part) -> bool:
         windows = self._target.windows
-        fits = (part.text.get("interval_ns"), part.text.get("points")) == (windows.interval_ns, windows.points)
+        own = {"interval_ns": windows.interval_ns, "points": windows.points}
+        if "block_intervals" in part.text:
+            own["block_intervals"] = self._target.block_intervals
+        fits = all(part.text.get(name) == value for name, value in own.items())
         self._result.other_grid |= not fits
         return fits
 

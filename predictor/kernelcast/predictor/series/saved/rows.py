@@ -108,6 +108,11 @@ class SavedRows:
             self.add(column)
 
     @property
+    def block_intervals(self) -> int:
+        """Intervals in a block of the histories; 0 without any."""
+        return self._histories.block_intervals if self._histories is not None else 0
+
+    @property
     def row_bytes(self) -> int:
         """Size of one series' spans."""
         return 4 * sum(spans.length for spans in self.spans.values())

@@ -106,7 +106,8 @@ class StateWriter:
 
     def _grid(self) -> dict[str, int]:
         windows = self._source.windows
-        return {"interval_ns": windows.interval_ns, "points": windows.points}
+        block_intervals = self._source.block_intervals
+        return {"interval_ns": windows.interval_ns, "points": windows.points, "block_intervals": block_intervals}
 
     def _assign(self, rows: Ints) -> None:
         for begin in range(0, len(rows), STRIPE_ROWS):

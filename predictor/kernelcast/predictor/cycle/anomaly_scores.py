@@ -1,0 +1,85 @@
+"""Anomaly scores of all series, interval by interval of event time."""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.anomalies.detector import AnomalyDetector, AnomalyStep
+from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.cycle.panels import PanelSource
+from kernelcast.predictor.cycle.predictions import Anomaly
+
+CHUNK_ROWS: Final = 4096
+MAX_STEPS: Final = 60
+"""Intervals per cycle: after a start, the windows are read over several cycles."""
+_CURRENT_INTERVALS: Final = 30
+_BEHIND_SHARE: Final = 0.1
+_FIRST_ROWS: Final = 64
+
+
+class AnomalyScores:
+    """One detector over all rows; a series begins without knowledge when it gets its row."""
+
+    def __init__(self, source: PanelSource) -> None:
+        self._source = source
+        self._detector = AnomalyDetector(_FIRST_ROWS, source.settings.interval_seconds)
+        self._generation: Ints = np.zeros(_FIRST_ROWS, np.int64)
+        self._at: int | None = None
+        self._last: AnomalyStep | None = None
+
+    def run(self, rows: Ints, generations: Ints, newest: Ints) -> None:
+        """Take the intervals that nearly all series have, and that were not taken yet.
+
+        Args:
+            rows: Shape (n,), rows that report.
+            generations: Of these rows.
+            newest: Shape (n,), newest interval of each.
+        """
+        if not len(rows):
+            return
+        self._sync(rows, generations)
+        # The newest interval may still change.
+        until = common_interval(newest) - 1
+        begin = until - self._source.windows.points + 1 if self._at is None else self._at + 1
+        count = min(until - begin + 1, self._source.windows.points)
+        if count <= 0:
+            return
+        begin = until - count + 1
+        count = min(count, MAX_STEPS)
+        values = np.full((count, len(self._generation)), np.nan)
+        for start in range(0, len(rows), CHUNK_ROWS):
+            part = rows[start : start + CHUNK_ROWS]
+            with self._source.lock:
+                read = self._source.windows.read(part, np.full(len(part), begin + count - 1), count)
+            values[:, part] = read.T
+        for step in values:
+            self._last = self._detector.step(np.asarray(step, np.float64))
+        self._at = begin + count - 1
+
+    def get(self, row: int) -> Anomaly | None:
+        """Score of a row at the newest interval that was taken; None before the first one."""
+        if self._last is None or row >= len(self._last.score):
+            return None
+        return Anomaly(float(self._last.score[row]), int(self._last.direction[row]))
+
+    def _sync(self, rows: Ints, generations: Ints) -> None:
+        size = int(rows.max()) + 1
+        before = len(self._generation)
+        if size > before:
+            size = max(size, 2 * before)
+            self._detector = self._detector.enlarged(size)
+            self._generation = np.concatenate([self._generation, np.zeros(size - before, np.int64)])
+        reused = rows[self._generation[rows] != generations]
+        if len(reused):
+            self._detector.reset(reused)
+            self._generation[rows] = generations
+
+
+def common_interval(newest: Ints) -> int:
+    """The newest interval that nearly all current series have.
+
+    A host whose clock is ahead does not move it, nor do series that ended.
+    """
+    ordered: Ints = np.sort(newest)
+    current: Floats | Ints = ordered[ordered >= ordered[len(ordered) // 2] - _CURRENT_INTERVALS]
+    return int(current[int(_BEHIND_SHARE * (len(current) - 1))])

@@ -1,0 +1,324 @@
+"""One cycle over all series: panels out of the lock in chunks, the detector, forecasts, anomaly scores, findings."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.cycle import programs
+from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
+from kernelcast.predictor.cycle.detection import Detection
+from kernelcast.predictor.cycle.findings import finding_of
+from kernelcast.predictor.cycle.forecasts import Forecasts
+from kernelcast.predictor.cycle.panels import PanelSource
+from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport, Degradation, Prediction
+from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
+from kernelcast.predictor.passage.first_passage import QUANTILES
+from kernelcast.predictor.passage.run import MIN_BLOCKS
+from kernelcast.predictor.series.attributes import SeriesAttributes
+from kernelcast.predictor.series.changes import ChangePoints
+from kernelcast.predictor.series.histories import Histories
+from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.series.windows import EMPTY, Windows
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
+from kernelcast.wire.catalogue.meanings import Cause
+
+CHUNK_ROWS: Final = 4096
+"""Rows described under the lock at a time, so that the reading of Kafka never waits long."""
+PUBLISHED_PROBABILITY: Final = 0.4
+"""Probability of a breach from which a series is published although no alert fires."""
+STALE_INTERVALS: Final = 5.0
+
+
+class Cycle:
+    """Runs cycles over one set of windows; one thread at a time, besides the one that writes the windows.
+
+    Attributes:
+        attributes: Of all rows.
+        histories: Blocks of all rows.
+        regimes: Number of each row's regime, besides its process and its code version.
+        detection: The detector and its memory.
+        scores: Coverage of past forecasts.
+    """
+
+    def __init__(
+        self,
+        settings: PredictorSettings,
+        windows: Windows,
+        lock: threading.RLock,
+        *,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._settings = settings
+        self._windows = windows
+        self._lock = lock
+        self._timer = timer
+        self.attributes = SeriesAttributes(settings)
+        self.histories = Histories(windows, lock, block_seconds=settings.block_seconds)
+        self.regimes = ChangePoints(0)
+        self._source = PanelSource(settings, windows, self.histories, self.attributes, self.regimes, lock)
+        self.detection = Detection(self._source)
+        self._forecasts = Forecasts(self.histories, settings.block_seconds)
+        self._anomalies = AnomalyScores(self._source)
+        self.scores = Scores()
+        self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
+
+    def run(self, *, now_seconds: float, redeployed: Iterable[str] = (), versioned: Iterable[str] = ()) -> CycleReport:
+        """Run one cycle over all live series.
+
+        Args:
+            now_seconds: This process's clock, the one that windows were written under.
+            redeployed: Programs with a new code version since the last cycle.
+            versioned: Programs that report their code version.
+        """
+        begun, report = self._timer(), CycleReport()
+        rows, newest = self._live(now_seconds)
+        self.histories.advance(rows)
+        self._begin_versions(rows, newest, redeployed)
+        judged = self.attributes.judged[rows]
+        known = np.isin(
+            self.attributes.program[rows], [self.attributes.program_number(program) for program in versioned]
+        )
+        before = self.detection.regimes_begun
+        evaluated = self.detection.run(rows[judged], newest[judged], known[judged])
+        report.evaluated = len(evaluated)
+        report.regimes_begun = self.detection.regimes_begun - before
+        self._anomalies.run(rows, self._windows.generation[rows], newest)
+        self._count_abstentions(evaluated, report)
+        if len(evaluated):
+            self._settle_scores()
+        self._predict(rows, newest, report)
+        report.seconds = self._timer() - begun
+        return report
+
+    def _live(self, now_seconds: float) -> tuple[Ints, Ints]:
+        """Rows that report, and the newest interval of each; describes those that are new."""
+        with self._lock:
+            rows = self._windows.rows()
+            rows = rows[self._windows.touched[rows] >= now_seconds - self._stale_seconds]
+            rows = rows[self._windows.newest[rows] != EMPTY]
+            newest = self._windows.newest[rows]
+        for begin in range(0, len(rows), CHUNK_ROWS):
+            part = rows[begin : begin + CHUNK_ROWS]
+            with self._lock:
+                self.sync(part)
+        return rows, newest
+
+    def sync(self, rows: Ints) -> None:
+        """Describe rows that are new, and forget the series that had them before; call it under the lock."""
+        self.attributes.sync(rows, self._windows)
+        self.regimes.grow(int(rows.max(initial=-1)) + 1)
+        self.regimes.clear(self.detection.memory.sync(rows, self._windows.generation[rows]))
+
+    def saved_regimes(self, rows: Ints) -> Floats:
+        """First interval of each row's regime, its baseline and an unused column, shape (n, 3)."""
+        memory, width = self.detection.memory, self.histories.block_intervals
+        saved = np.tile([float(EMPTY), np.nan, np.nan], (len(rows), 1))
+        for place in np.flatnonzero(memory.holds(rows, self._windows.generation[rows])).tolist():
+            block = self.regimes.since(int(rows[place]))
+            saved[place, 0] = EMPTY if block is None else block * width
+            saved[place, 1] = memory.baseline[rows[place]]
+        return saved
+
+    def restore_regimes(self, rows: Ints, saved: Floats) -> None:
+        """Restore what `saved_regimes` returned; call it under the lock."""
+        self.sync(rows)
+        begun = np.flatnonzero(saved[:, 0] > EMPTY / 2)
+        blocks = saved[begun, 0].astype(np.int64) // self.histories.block_intervals
+        self.regimes.put(rows[begun], blocks, np.ones(len(begun), np.int64))
+        self.detection.memory.baseline[rows] = saved[:, 1]
+
+    def saved_alarms(self, rows: Ints) -> Ints:
+        """Whether an alert fires, and since when, shape (n, 2)."""
+        memory = self.detection.memory
+        saved = np.zeros((len(rows), 2), np.int64)
+        known = memory.holds(rows, self._windows.generation[rows])
+        saved[known] = np.stack([memory.firing[rows[known]].astype(np.int64), memory.since_ns[rows[known]]], axis=1)
+        return saved
+
+    def restore_alarms(self, rows: Ints, saved: Ints) -> None:
+        """Restore what `saved_alarms` returned; call it under the lock."""
+        self.sync(rows)
+        self.detection.memory.firing[rows] = saved[:, 0] > 0
+        self.detection.memory.since_ns[rows] = saved[:, 1]
+
+    def _begin_versions(self, rows: Ints, newest: Ints, redeployed: Iterable[str]) -> None:
+        for program in redeployed:
+            number = self.attributes.program_number(program)
+            mine = np.flatnonzero((self.attributes.program[rows] == number) & self.attributes.kernel[rows])
+            if len(mine):
+                # It changed since the last cycle; the block in which it did mixes both.
+                since = int(newest[mine].max()) - round(self._settings.sweep_every_seconds / self.interval_seconds)
+                block = since // self.histories.block_intervals
+                self.detection.begin_regime(rows[mine], block)
+                self.detection.regimes_begun += len(mine)
+
+    def _count_abstentions(self, evaluated: Ints, report: CycleReport) -> None:
+        memory = self.detection.memory
+        kernel = self.attributes.kernel[evaluated]
+        unlimited = np.isnan(memory.limit[evaluated])
+        short = memory.reach[evaluated] < MIN_BLOCKS
+        report.abstentions[Abstention.NO_BASELINE] += int((kernel & unlimited).sum())
+        report.abstentions[Abstention.NO_THRESHOLD] += int((~kernel & unlimited).sum())
+        report.abstentions[Abstention.WIDE_BASELINE] += int(memory.wide[evaluated].sum())
+        report.abstentions[Abstention.UNUSABLE_WINDOW] += int((short & ~unlimited).sum())
+
+    def _predict(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
+        """Choose the series that are published, forecast them, and derive degradations and findings."""
+        memory = self.detection.memory
+        said = np.where(self._answered(rows), memory.probability[rows], np.nan)
+        highest = np.nan_to_num(said).max(axis=1, initial=0.0)
+        alarmed = memory.firing[rows] | memory.passed[rows] | memory.beyond[rows]
+        flagged = self.attributes.judged[rows] & (alarmed | (highest >= PUBLISHED_PROBABILITY))
+        causes = self._causes(rows, newest, flagged, report)
+        began = alarmed & flagged & (memory.since_ns[rows] == 0)
+        memory.since_ns[rows[began]] = (newest[began] + 1) * self._windows.interval_ns
+        memory.since_ns[rows[~(alarmed & flagged)]] = 0
+        report.flagged = len(causes)
+        shown = np.flatnonzero(self.attributes.selected[rows] | np.isin(np.arange(len(rows)), list(causes)))
+        urgency = np.where(alarmed, 1.0, highest)[shown]
+        shown = shown[np.lexsort((rows[shown], -urgency))]
+        allowed = self._settings.max_fits_per_sweep
+        self._forecast(rows[shown[:allowed]], newest[shown[:allowed]], report)
+        report.abstentions[Abstention.OVER_BUDGET] += max(len(shown) - allowed, 0)
+        for place in shown.tolist():
+            prediction = self._prediction(int(rows[place]), int(newest[place]), causes.get(place))
+            if prediction is not None:
+                report.predictions.append(prediction)
+                if prediction.degradation is not None and alarmed[place]:
+                    report.findings.append(finding_of(prediction, since_ns=int(memory.since_ns[prediction.row])))
+
+    def _answered(self, rows: Ints) -> Bools:
+        """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
+        every = np.array(self.detection.horizons_seconds)
+        own = np.array([np.isin(every, one) for one in self.attributes.horizon_sets])
+        reach = self.detection.memory.reach[rows]
+        reach_seconds = reach * self._settings.block_seconds * self._settings.judge.max_extrapolation
+        carried = (every <= reach_seconds[:, None]) & self.detection.memory.answered[rows]
+        answered: Bools = own[self.attributes.horizons[rows]] & carried
+        return answered
+
+    def _causes(self, rows: Ints, newest: Ints, flagged: Bools, report: CycleReport) -> dict[int, Cause]:
+        """Causes by place of the flagged rows, without those about which nothing is predicted."""
+        known, memory = self.attributes, self.detection.memory
+        kernel = known.kernel[rows]
+        judged = kernel & np.isfinite(memory.baseline[rows])
+        away = judged & programs.moved(memory.value[rows], np.where(judged, memory.baseline[rows], 1.0))
+        whole = programs.moved_as_a_whole(known.program[rows], away, judged)
+        shared = self.detection.shared(rows)
+        block = int(newest[flagged].max(initial=0)) // self.histories.block_intervals - 1
+        slow_clock = self.detection.clock_fell(rows, block, flagged & kernel)
+        found: dict[int, Cause] = {}
+        for place in np.flatnonzero(flagged).tolist():
+            if slow_clock[place]:
+                report.abstentions[Abstention.CLOCK_FELL] += 1
+            elif whole[place] and shared[place]:
+                found[place] = Cause.CONTENTION
+            elif whole[place] and not memory.firing[rows[place]]:
+                # The next block shows whether it is a step, which is a deploy.
+                report.abstentions[Abstention.PROGRAM_WIDE] += 1
+            else:
+                found[place] = known.meanings[known.meaning[rows[place]]].cause
+        return found
+
+    def _forecast(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
+        begun = self._timer()
+        generations = self.detection.memory.generation[rows]
+        blocks = newest // self.histories.block_intervals - 1
+        due = self._forecasts.due(rows, generations, blocks)
+        for block in np.unique(blocks[due]).tolist():
+            mine = due[blocks[due] == block]
+            self._forecasts.make(rows[mine], generations[mine], block, self.detection.horizons_seconds)
+            self._claim(rows[mine], generations[mine])
+        report.forecasts = len(due)
+        report.forecast_seconds = self._timer() - begun
+
+    def _claim(self, rows: Ints, generations: Ints) -> None:
+        """Remember forecasts until it is known how they came out."""
+        for row, generation in zip(rows.tolist(), generations.tolist(), strict=True):
+            found, subject = self._forecasts.get(row, generation), self._subject(row)
+            if found is None or subject is None:
+                continue
+            metric = subject.without_variant.metric
+            for horizon, (mean, lower, upper) in found.bounds.items():
+                due = found.block + max(round(horizon / self._settings.block_seconds), 1)
+                widening = self.scores.widening(metric, horizon)
+                self.scores.claim(ForecastClaim(due, row, generation, metric, horizon, mean, lower, upper, widening))
+
+    def _settle_scores(self) -> None:
+        """Score the forecasts whose block has ended, by the mean of that block."""
+        pending = self.scores.pending_rows()
+        rows = np.array([row for row, _ in pending], np.int64)
+        if not len(rows):
+            return
+        with self._lock:
+            alive = {
+                key: int(self._windows.newest[key[0]]) // self.histories.block_intervals - 1
+                for key in pending
+                if self._windows.generation[key[0]] == key[1]
+            }
+        last = max(alive.values(), default=0)
+        place = {row: number for number, row in enumerate(rows.tolist())}
+        mean = self.histories.blocks(rows, last)[0]
+
+        def value(row: int, due: int) -> float:
+            column = mean.shape[1] - 1 - (last - due)
+            return float(mean[place[row], column]) if 0 <= column < mean.shape[1] else float("nan")
+
+        self.scores.settle(lambda row, generation: alive.get((row, generation)), value)
+
+    def _prediction(self, row: int, newest: int, cause: Cause | None) -> Prediction | None:
+        subject, memory = self._subject(row), self.detection.memory
+        if subject is None:
+            return None
+        found = self._forecasts.get(row, int(memory.generation[row]))
+        answered = self._answered(np.array([row]))[0]
+        horizons = [each for each, carried in zip(self.detection.horizons_seconds, answered, strict=True) if carried]
+        known = found.bounds if found is not None else {}
+        bounds = {each: self._widened(subject, each, known[each]) for each in horizons if each in known}
+        block = found.block if found is not None else newest // self.histories.block_intervals - 1
+        return Prediction(
+            row=row,
+            subject=subject,
+            end_ns=(block + 1) * self.histories.block_ns,
+            value=float(memory.value[row]),
+            bounds=bounds,
+            expected=found.expected if found is not None else None,
+            degradation=self._degradation(row, cause, horizons) if cause is not None else None,
+            anomaly=self._anomalies.get(row) if self.attributes.selected[row] else None,
+        )
+
+    def _widened(self, subject: Subject, horizon: float, bounds: Bounds) -> Bounds:
+        metric = subject.without_variant.metric
+        return ForecastClaim(0, 0, 0, metric, horizon, *bounds, self.scores.widening(metric, horizon)).bounds
+
+    def _degradation(self, row: int, cause: Cause, horizons: list[float]) -> Degradation:
+        memory, every = self.detection.memory, self.detection.horizons_seconds
+        passed = bool(memory.passed[row] or memory.beyond[row])
+        horizons = list(self.attributes.horizon_sets[self.attributes.horizons[row]]) if passed else horizons
+        probability = {each: 1.0 if passed else float(memory.probability[row, every.index(each)]) for each in horizons}
+        scale = self.detection.seconds_scale
+        times = {
+            quantile: 0.0 if passed else float(seconds) * scale
+            for quantile, seconds in zip(QUANTILES, memory.seconds[row], strict=True)
+        }
+        return Degradation(
+            cause=cause,
+            threshold=float(memory.limit[row]),
+            probability={each: value for each, value in probability.items() if np.isfinite(value)},
+            seconds={quantile: seconds for quantile, seconds in times.items() if np.isfinite(seconds)},
+            passed=passed,
+            firing=passed or bool(memory.firing[row]),
+        )
+
+    def _subject(self, row: int) -> Subject | None:
+        with self._lock:
+            return self._windows.subject(row)
+
+    @property
+    def interval_seconds(self) -> float:
+        """Length of an interval of the windows."""
+        return self._windows.interval_ns / NANOSECONDS_PER_SECOND

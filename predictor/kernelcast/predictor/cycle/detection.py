@@ -1,0 +1,199 @@
+"""Evaluates all series that have a limit: at the end of each block the detector, in between whether a limit is passed.
+
+Time is event time: each row is evaluated at the ends of its own blocks, in order, whenever they arrive.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.cycle import programs
+from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.cycle.panels import PanelSource
+from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, run
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
+from kernelcast.predictor.screening.blocks import row_medians
+from kernelcast.predictor.series.windows import EMPTY
+
+CHUNK_ROWS: Final = 2048
+"""Rows evaluated together."""
+CATCH_UP_BLOCKS: Final = 12
+"""Blocks evaluated after a gap or a restart: enough for the alert rule to fire."""
+DAY_SECONDS: Final = 86_400.0
+
+
+class Detection:
+    """The detector over all rows.
+
+    Attributes:
+        memory: What the last evaluations left.
+        regimes_begun: Rows for which a whole program began a new regime, so far.
+    """
+
+    def __init__(self, source: PanelSource) -> None:
+        self._source = source
+        self._scale = source.settings.block_seconds / BLOCK_SECONDS
+        self.horizons_seconds = source.attributes.all_horizons_seconds
+        self.memory = DetectorMemory(len(self.horizons_seconds))
+        self.regimes_begun = 0
+        self._options = self._run_options()
+        self._shared: Bools = np.zeros(1, np.bool_)
+
+    def change(self) -> None:
+        """Apply changed horizons."""
+        horizons = self._source.attributes.all_horizons_seconds
+        if horizons != self.horizons_seconds:
+            self.horizons_seconds = horizons
+            self.memory.set_horizons(len(horizons))
+        self._options = self._run_options()
+
+    def run(self, rows: Ints, newest: Ints, known_versions: Bools) -> Ints:
+        """Evaluate the rows whose newest block is new, then look for passed limits in all.
+
+        Args:
+            rows: Shape (n,), rows with a limit.
+            newest: Shape (n,), newest interval of each.
+            known_versions: Shape (n,), rows whose program reports its code version.
+
+        Returns:
+            The rows that were evaluated.
+        """
+        memory = self.memory
+        self._shared = programs.shared_devices(self._source.attributes, rows)
+        ended = newest // self._source.histories.block_intervals - 1
+        # The writer's clock was ahead and has been set right.
+        back = rows[memory.evaluated[rows] > ended]
+        memory.evaluated[back] = EMPTY
+        steps = np.clip(ended - memory.evaluated[rows], 0, CATCH_UP_BLOCKS)
+        for chosen, block, count in _groups(ended, steps):
+            for begin in range(0, len(chosen), CHUNK_ROWS):
+                part = chosen[begin : begin + CHUNK_ROWS]
+                self._evaluate(rows[part], block, count, known_versions[part])
+        self._watch_limits(rows, newest)
+        evaluated: Ints = rows[steps > 0]
+        return evaluated
+
+    def _evaluate(self, rows: Ints, block: int, count: int, known_versions: Bools) -> None:
+        source, memory = self._source, self.memory
+        traits = self._traits(rows)
+        blocks = source.blocks(rows, block, known_versions=known_versions)
+        if self._begin_regimes(rows, blocks, block):
+            blocks = source.blocks(rows, block, known_versions=known_versions)
+        known = np.isfinite(blocks.mean)
+        length = known.shape[1]
+        own = source.attributes.kernel[rows] & np.isnan(traits.limit)
+        held = np.where(memory.firing[rows] & own, memory.baseline[rows], np.nan)
+        ends = range(max(length - count + 1, 1), length + 1)
+        moments = run(blocks, traits, self._options, ends=ends, alarms=memory.alarms(rows), held=held)
+        for moment in moments:
+            memory.keep(rows, block - (length - moment.end), moment)
+        memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])
+        memory.reach[rows] = length - np.argmax(known, axis=1)
+        memory.process[rows] = blocks.process[:, -1]
+        memory.baseline[rows] = np.where(own, moment.found.limit / traits.baseline_ratio, np.nan)
+        self._abstain(rows, known, moment.found.trend.noise)
+
+    def _abstain(self, rows: Ints, known: Bools, noise: Floats) -> None:
+        """Withdraw what was said of series that are too short, or too noisy to have a usual value."""
+        memory, kernel = self.memory, self._source.attributes.kernel[rows]
+        limits = self._source.settings.judge
+        memory.wide[rows] = kernel & (noise > limits.wide_baseline_ratio)
+        memory.silence(rows[memory.wide[rows]])
+        few = known.sum(axis=1) < MIN_BLOCKS
+        short = rows[few & ~memory.beyond[rows]]
+        memory.probability[short], memory.seconds[short] = np.nan, np.inf
+        memory.near[short] = memory.far[short] = 0
+        memory.firing[short] = False
+
+    def _begin_regimes(self, rows: Ints, blocks: Blocks, block: int) -> bool:
+        """Begin a regime for programs most of whose kernels moved at once without another explanation."""
+        source, memory = self._source, self.memory
+        baseline = np.where(source.attributes.kernel[rows], memory.baseline[rows], np.nan)
+        if np.isfinite(baseline).sum() < programs.MANY_KERNELS:
+            return False
+        number = source.attributes.program[rows]
+        moved = programs.moved(row_medians(blocks.median[:, -programs.RECENT_BLOCKS :]), baseline)
+        whole = programs.moved_as_a_whole(number, moved, np.isfinite(baseline))
+        unexplained = whole & ~self.shared(rows) & ~self.clock_fell(rows, block, whole)
+        stepped = programs.stepped(blocks.median, baseline) & unexplained
+        begun = 0
+        for program in np.unique(number[stepped]).tolist():
+            mine = (number == program) & np.isfinite(baseline)
+            sudden = stepped & mine
+            if sudden.sum() < programs.WIDE_SHARE * (moved & mine).sum():
+                continue
+            age = int(np.median(programs.run_length(blocks.median[sudden], baseline[sudden])))
+            self.begin_regime(rows[mine], block - age)
+            begun += int(mine.sum())
+        self.regimes_begun += begun
+        return begun > 0
+
+    def begin_regime(self, rows: Ints, block: int) -> None:
+        """Begin a new regime of rows at a block: their baselines are learnt again."""
+        self._source.regimes.grow(int(rows.max(initial=-1)) + 1)
+        regime = self._source.regimes.latest(rows) + 1
+        self._source.regimes.put(rows, np.full(len(rows), block), regime)
+        self.memory.baseline[rows] = np.nan
+        self.memory.silence(rows)
+
+    def shared(self, rows: Ints) -> Bools:
+        """Whether several programs have kernels on the GPU of each row, shape (n,)."""
+        found: Bools = self._shared[self._source.attributes.device[rows]]
+        return found
+
+    def clock_fell(self, rows: Ints, block: int, which: Bools) -> Bools:
+        """Whether the clock of each row's GPU is lower than usual, shape (n,); False for rows not in `which`."""
+        fell = np.zeros(len(rows), dtype=np.bool_)
+        mine = np.flatnonzero(which)
+        if len(mine):
+            clock = self._source.companion_blocks(programs.CLOCK, rows[mine], block)
+            fell[mine] = programs.clock_fell(clock, self._source.latest(programs.CLOCK, rows[mine]))
+        return fell
+
+    def _watch_limits(self, rows: Ints, newest: Ints) -> None:
+        """Set `passed`: the limit of the last evaluation, or an absolute one, is passed by the newest intervals."""
+        source, memory = self._source, self.memory
+        for begin in range(0, len(rows), CHUNK_ROWS):
+            part = rows[begin : begin + CHUNK_ROWS]
+            traits = self._traits(part)
+            mean = source.recent_mean(part, newest[begin : begin + CHUNK_ROWS])
+            replaced = (source.present_process(part) != memory.process[part])[:, None]
+            limit = np.where(np.isfinite(traits.limit), traits.limit, memory.limit[part])
+            passed = limit_passed(mean[:, None], replaced, limit, memory.opening[part], traits)[:, 0]
+            memory.limit[part] = limit
+            memory.passed[part] = passed & ~memory.wide[part]
+            memory.value[part] = np.where(np.isfinite(mean), mean, memory.value[part])
+
+    def _traits(self, rows: Ints) -> Traits:
+        traits = self._source.traits(rows)
+        # A companion without a value leaves the last limit in force.
+        absolute = ~self._source.attributes.kernel[rows]
+        known = np.where(absolute & np.isnan(traits.limit), self.memory.limit[rows], traits.limit)
+        return Traits(known, traits.baseline_ratio, traits.below, traits.resolution, traits.settling_blocks)
+
+    def _run_options(self) -> RunOptions:
+        def scaled(horizons: tuple[float, ...]) -> tuple[float, ...]:
+            return tuple(min(horizon / self._scale, DAY_SECONDS) for horizon in horizons)
+
+        return RunOptions(
+            horizons_seconds=scaled(self.horizons_seconds),
+            alarm_horizons_seconds=scaled(self.horizons_seconds),
+            calibration=shipped(),
+            scale=self._scale,
+        )
+
+    @property
+    def seconds_scale(self) -> float:
+        """Seconds of event time in a second of the detector, whose blocks have 300 s."""
+        return self._scale
+
+
+def _groups(ended: Ints, steps: Ints) -> Iterator[tuple[Ints, int, int]]:
+    """Places of the rows with the same newest block and the same number of new ones, with both."""
+    due = np.flatnonzero(steps > 0)
+    pairs, place = np.unique(np.stack([ended[due], steps[due]], axis=1), axis=0, return_inverse=True)
+    for number, (block, count) in enumerate(pairs.tolist()):
+        yield due[place.ravel() == number], int(block), int(count)

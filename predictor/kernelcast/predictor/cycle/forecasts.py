@@ -1,0 +1,124 @@
+"""Forecasts of the series that are published, at their horizons: from blocks, and from hours for distant horizons."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.cycle.predictions import Bounds
+from kernelcast.predictor.forecasting.combination import MIN_ERRORS
+from kernelcast.predictor.forecasting.panel import Panel
+from kernelcast.predictor.forecasting.path import forecast_leads
+from kernelcast.predictor.forecasting.spikes import without_spikes
+from kernelcast.predictor.series.histories import Histories
+
+LEVELS: Final = (0.025, 0.975)
+HOURS_FROM_BLOCKS: Final = 96
+"""Leads beyond this number of blocks are forecast from hours, where there are enough."""
+DAY_HOURS: Final = 24
+MAX_KEPT: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesForecast:
+    """Forecast of one series.
+
+    Attributes:
+        generation: Of its row.
+        block: Number of the newest block that it rests on.
+        bounds: By horizon in seconds.
+        next_block: Of the block after it.
+        expected: Of this block, made one block earlier; None without one.
+    """
+
+    generation: int
+    block: int
+    bounds: Mapping[float, Bounds]
+    next_block: Bounds | None
+    expected: Bounds | None
+
+
+class Forecasts:
+    """The newest forecast of each published row; made once per block."""
+
+    def __init__(self, histories: Histories, block_seconds: float) -> None:
+        self._histories = histories
+        self._block_seconds = block_seconds
+        self._kept: dict[int, SeriesForecast] = {}
+
+    def get(self, row: int, generation: int) -> SeriesForecast | None:
+        """The newest forecast of a row; None without one."""
+        found = self._kept.get(row)
+        return found if found is not None and found.generation == generation else None
+
+    def due(self, rows: Ints, generations: Ints, blocks: Ints) -> Ints:
+        """Places of the rows whose forecast does not rest on their newest block."""
+        places = enumerate(zip(rows.tolist(), generations.tolist(), blocks.tolist(), strict=True))
+        return np.array(
+            [place for place, (row, generation, block) in places if self._is_due(row, generation, block)], np.int64
+        )
+
+    def make(self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]) -> None:
+        """Forecast rows from the end of their newest block, the same for all."""
+        bounds = self._bounds(rows, block, horizons_seconds)
+        for place, (row, generation) in enumerate(zip(rows.tolist(), generations.tolist(), strict=True)):
+            before = self.get(row, generation)
+            own = {
+                horizon: found for horizon, values in bounds.items() if (found := _finite(values[place])) is not None
+            }
+            expected = before.next_block if before is not None and before.block == block - 1 else None
+            kept = {horizon: own[horizon] for horizon in horizons_seconds if horizon in own}
+            nearest = own.get(self._block_seconds)
+            self._kept.pop(row, None)
+            self._kept[row] = SeriesForecast(generation, block, kept, nearest, expected)
+        while len(self._kept) > MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+
+    def _is_due(self, row: int, generation: int, block: int) -> bool:
+        found = self.get(row, generation)
+        return found is None or found.block != block
+
+    def _bounds(self, rows: Ints, block: int, horizons_seconds: tuple[float, ...]) -> dict[float, Floats]:
+        """Mean, lower and upper bound by horizon, each of shape (n, 3)."""
+        values = _since_first(self._histories.blocks(rows, block)[0])
+        wanted = {horizon: max(round(horizon / self._block_seconds), 1) for horizon in horizons_seconds}
+        wanted[self._block_seconds] = 1
+        distant = {horizon: lead for horizon, lead in wanted.items() if lead > HOURS_FROM_BLOCKS}
+        near = {horizon: lead for horizon, lead in wanted.items() if horizon not in distant}
+        found: dict[float, Floats] = {}
+        if distant:
+            hours = _since_first(self._histories.hours(rows, block))
+            width = self._histories.hour_blocks
+            leads = {horizon: max(round(lead / width), 1) for horizon, lead in distant.items()}
+            enough = max(leads.values()) + 2 * MIN_ERRORS <= hours.shape[1]
+            season = (DAY_HOURS,) if hours.shape[1] >= 3 * DAY_HOURS else ()
+            found = self._forecast(hours, leads, season) if enough else {}
+            near |= {} if enough else distant
+        return found | self._forecast(values, near, ())
+
+    def _forecast(self, values: Floats, leads: Mapping[float, int], seasons: tuple[int, ...]) -> dict[float, Floats]:
+        possible = {horizon: lead for horizon, lead in leads.items() if lead + MIN_ERRORS < values.shape[1]}
+        if not possible:
+            return {}
+        panel = Panel(without_spikes(values), 0, 1, np.zeros(len(values), np.int64))
+        distinct = sorted(set(possible.values()))
+        center, quantiles = forecast_leads(panel, distinct, LEVELS, seasons)
+        bounds = np.stack([center, *quantiles], axis=2)
+        return {horizon: bounds[:, distinct.index(lead)] for horizon, lead in possible.items()}
+
+
+def _since_first(values: Floats) -> Floats:
+    """The panel without the columns before the first value of its oldest series."""
+    known = np.isfinite(values).any(axis=0)
+    first = int(np.argmax(known)) if known.any() else values.shape[1] - 1
+    return values[:, first:]
+
+
+def _finite(values: Floats) -> Bounds | None:
+    if not np.isfinite(values).all():
+        return None
+    mean, lower, upper = (float(value) for value in values)
+    # Past errors all on one side leave the median outside of their quantiles.
+    return mean, min(lower, mean), max(upper, mean)

@@ -1,0 +1,136 @@
+"""State of the detector for every row: the alert rule, the last evaluation, baselines that are held."""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.run import Moment
+from kernelcast.predictor.series.windows import EMPTY
+
+Float32s: TypeAlias = NDArray[np.float32]
+
+QUANTILES: Final = 3
+
+
+class DetectorMemory:
+    """What the last evaluation of each row left; one thread at a time. Arrays are indexed by the row in `Windows`.
+
+    Attributes:
+        evaluated: Number of the newest block that was evaluated; EMPTY before.
+        firing, near, far, low: State of the alert rule.
+        baseline: Usual value; held while an alert fires. NaN until it is learnt.
+        limit: Limit of the last evaluation.
+        opening: Whether the process was in its first minutes.
+        beyond: Whether the newest block was at or beyond the limit.
+        passed: Whether the limit is passed now.
+        wide: Whether the series is too noisy to be judged.
+        reach: Blocks of history.
+        value: Mean of the newest block.
+        process: Number of the process at the end of the newest block.
+        since_ns: Since when the alert fires; 0 while it does not.
+        probability: Shape (rows, h), of a breach within each horizon.
+        answered: Shape (rows, h), whether the history suffices for the horizon.
+        seconds: Shape (rows, 3), time to the limit, by quantile.
+    """
+
+    def __init__(self, horizons: int) -> None:
+        self.generation: Ints = np.zeros(0, np.int64)
+        self.evaluated: Ints = np.zeros(0, np.int64)
+        self.firing: Bools = np.zeros(0, np.bool_)
+        self.near: Ints = np.zeros(0, np.int64)
+        self.far: Ints = np.zeros(0, np.int64)
+        self.low: Ints = np.zeros(0, np.int64)
+        self.baseline: Floats = np.zeros(0)
+        self.limit: Floats = np.zeros(0)
+        self.opening: Bools = np.zeros(0, np.bool_)
+        self.beyond: Bools = np.zeros(0, np.bool_)
+        self.passed: Bools = np.zeros(0, np.bool_)
+        self.wide: Bools = np.zeros(0, np.bool_)
+        self.reach: Ints = np.zeros(0, np.int64)
+        self.value: Floats = np.zeros(0)
+        self.process: Ints = np.zeros(0, np.int64)
+        self.since_ns: Ints = np.zeros(0, np.int64)
+        self.probability: Float32s = np.zeros((0, horizons), np.float32)
+        self.answered: Bools = np.ones((0, horizons), np.bool_)
+        self.seconds: Float32s = np.zeros((0, QUANTILES), np.float32)
+
+    def sync(self, rows: Ints, generations: Ints) -> Ints:
+        """Reset rows that another series has got since the last call; returns them."""
+        self._grow(int(rows.max(initial=-1)) + 1)
+        changed: Ints = rows[self.generation[rows] != generations]
+        self.reset(changed)
+        self.generation[rows] = generations
+        return changed
+
+    def holds(self, rows: Ints, generations: Ints) -> Bools:
+        """Whether there is state of the series that have these rows now, shape (n,)."""
+        found = np.zeros(len(rows), dtype=np.bool_)
+        inside = rows < len(self.generation)
+        found[inside] = self.generation[rows[inside]] == generations[inside]
+        return found
+
+    def reset(self, rows: Ints) -> None:
+        """Forget everything about rows."""
+        for name, fill in _COLUMNS.items():
+            getattr(self, name)[rows] = fill
+
+    def set_horizons(self, horizons: int) -> None:
+        """Change the number of horizons; probabilities are computed again at the next block."""
+        self.probability = np.full((len(self.generation), horizons), np.nan, np.float32)
+        self.answered = np.ones(self.probability.shape, np.bool_)
+        self.evaluated[:] = EMPTY
+
+    def alarms(self, rows: Ints) -> AlarmState:
+        """State of the alert rule of rows."""
+        return AlarmState(self.firing[rows], self.near[rows], self.far[rows], self.low[rows])
+
+    def keep(self, rows: Ints, block: int, moment: Moment) -> None:
+        """Keep the result of an evaluation at the end of a block."""
+        found, alarms = moment.found, moment.alarms
+        self.evaluated[rows] = block
+        self.near[rows], self.far[rows], self.low[rows] = alarms.near, alarms.far, alarms.low
+        self.firing[rows] = alarms.firing
+        self.limit[rows], self.opening[rows], self.beyond[rows] = found.limit, found.opening, found.beyond
+        self.probability[rows], self.seconds[rows] = found.passage.probability, found.passage.seconds
+        self.answered[rows] = moment.answered
+
+    def silence(self, rows: Ints) -> None:
+        """Take back the alert and the probabilities of rows that are not to be judged."""
+        self.firing[rows] = self.beyond[rows] = self.passed[rows] = False
+        self.near[rows] = self.far[rows] = 0
+        self.probability[rows], self.seconds[rows] = np.nan, np.inf
+
+    def _grow(self, size: int) -> None:
+        old = len(self.generation)
+        if size <= old:
+            return
+        more = max(size, 2 * old) - old
+        for name, fill in _COLUMNS.items():
+            values = getattr(self, name)
+            setattr(self, name, np.concatenate([values, np.full((more, *values.shape[1:]), fill, values.dtype)]))
+
+
+_COLUMNS: Final[dict[str, float]] = {
+    "generation": 0,
+    "evaluated": EMPTY,
+    "firing": False,
+    "near": 0,
+    "far": 0,
+    "low": 0,
+    "baseline": np.nan,
+    "limit": np.nan,
+    "opening": False,
+    "beyond": False,
+    "passed": False,
+    "wide": False,
+    "reach": 0,
+    "value": np.nan,
+    "process": 0,
+    "since_ns": 0,
+    "probability": np.nan,
+    "answered": True,
+    "seconds": np.inf,
+}

@@ -1,0 +1,132 @@
+"""Panels for the detector: copies of some rows' blocks with their limits and companions, made under a short lock."""
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.passage.series import Blocks, Traits
+from kernelcast.predictor.series.attributes import NONE, SeriesAttributes
+from kernelcast.predictor.series.changes import ChangePoints
+from kernelcast.predictor.series.histories import Histories
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.wire.catalogue.devices import device
+
+LEAST_BLOCKS: Final = 48
+"""Blocks in a panel, however young its series are: the detector needs an hour, also of the first of several moments."""
+_MEMORY: Final = (device.FB_FREE.prometheus_name, device.FB_RESERVED.prometheus_name)
+_USED: Final = device.FB_USED.prometheus_name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PanelSource:
+    """Everything that panels are made of.
+
+    Attributes:
+        settings: Of the predictor.
+        windows: The newest intervals.
+        histories: Blocks.
+        attributes: Of the rows.
+        regimes: Number of the regime of each row, besides its process and its code version.
+        lock: Protects the windows.
+    """
+
+    settings: PredictorSettings
+    windows: Windows
+    histories: Histories
+    attributes: SeriesAttributes
+    regimes: ChangePoints
+    lock: threading.RLock
+
+    def traits(self, rows: Ints) -> Traits:
+        """Limits and properties of the rows' metrics as they are now."""
+        known = self.attributes
+        return Traits(
+            limit=self._limits(rows),
+            baseline_ratio=known.own_ratio(rows),
+            below=known.below[rows],
+            resolution=known.column("resolution", rows),
+            settling_blocks=known.settling_blocks(rows),
+        )
+
+    def blocks(self, rows: Ints, newest: int, *, known_versions: Bools) -> Blocks:
+        """Blocks of rows up to a common newest one.
+
+        Args:
+            rows: Shape (n,).
+            newest: Number of the last block.
+            known_versions: Shape (n,), rows whose program reports its code version.
+        """
+        mean, median = self.histories.blocks(rows, newest)
+        length = mean.shape[1]
+        first = np.where(np.isfinite(mean).any(axis=1), np.argmax(np.isfinite(mean), axis=1), length - 1)
+        kept = slice(min(int(first.min(initial=length)), length - LEAST_BLOCKS), length)
+        begun = np.arange(length)[kept] >= first[:, None]
+        regime = self.regimes.expand(rows, newest, length)[:, kept]
+        # A series that has just appeared is a process in its first minutes.
+        process = self.histories.processes(rows, newest)[:, kept] + begun + regime
+        version = np.where(known_versions[:, None], regime, -1)
+        return Blocks(mean[:, kept], median[:, kept], self._load(rows, newest)[:, kept], process, version)
+
+    def present_process(self, rows: Ints) -> Ints:
+        """Number of the process of each row now, counted as in `blocks`."""
+        process: Ints = self.histories.latest_processes(rows) + 1 + self.regimes.latest(rows)
+        return process
+
+    def recent_mean(self, rows: Ints, newest: Ints) -> Floats:
+        """Mean of the intervals of a block up to the newest one of each row; NaN where they do not fill it."""
+        width = self.histories.block_intervals
+        with self.lock:
+            values = self.windows.read(rows, newest, width)
+        known = np.isfinite(values)
+        count = known.sum(axis=1)
+        begun = known[:, : max(width // 3, 1)].any(axis=1)
+        mean = np.where(known, values, 0.0).sum(axis=1, dtype=np.float64) / np.maximum(count, 1)
+        return np.where(begun, mean, np.nan)
+
+    def latest(self, metric: str, rows: Ints) -> Floats:
+        """Newest values of a companion on the same GPUs, shape (n,); NaN where there is none."""
+        with self.lock:
+            others = self.attributes.companion(metric, rows, self.windows)
+            values = self.windows.latest(np.maximum(others, 0)) if len(others) else np.zeros(0)
+        return np.where(others == NONE, np.nan, values)
+
+    def companion_blocks(self, metric: str, rows: Ints, newest: int) -> Floats:
+        """Medians of a companion's blocks, shape (n, b); NaN where there is none."""
+        with self.lock:
+            others = self.attributes.companion(metric, rows, self.windows)
+        wanted, place = np.unique(others, return_inverse=True)
+        found = self.histories.blocks(np.maximum(wanted, 0), newest)[1]
+        found[wanted == NONE] = np.nan
+        values: Floats = found[place]
+        return values
+
+    def _limits(self, rows: Ints) -> Floats:
+        known = self.attributes
+        limit = known.threshold[rows].copy()
+        for number, meaning in enumerate(known.meanings):
+            mine = np.flatnonzero((known.meaning[rows] == number) & np.isnan(limit))
+            if not len(mine):
+                continue
+            if meaning.limit is not None:
+                limit[mine] = self.latest(meaning.limit.prometheus_name, rows[mine])
+            elif meaning.cause == "memory_leak":
+                limit[mine] = self.settings.judge.memory_full_ratio * self._capacity(rows[mine])
+        return limit
+
+    def _capacity(self, rows: Ints) -> Floats:
+        """Size of the frame buffer: used, free and reserved; NaN where the free part is not known."""
+        free, reserved = (self.latest(metric, rows) for metric in _MEMORY)
+        return self.latest(_USED, rows) + free + np.nan_to_num(reserved)
+
+    def _load(self, rows: Ints, newest: int) -> Floats:
+        length = self.histories.blocks(rows[:0], newest)[0].shape[1]
+        load = np.full((len(rows), length), np.nan)
+        for number, meaning in enumerate(self.attributes.meanings):
+            mine = np.flatnonzero(self.attributes.meaning[rows] == number)
+            if meaning.load is not None and len(mine):
+                load[mine] = self.companion_blocks(meaning.load.prometheus_name, rows[mine], newest)
+        return load

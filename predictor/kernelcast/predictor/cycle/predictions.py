@@ -1,0 +1,116 @@
+"""Results of a cycle: predictions to be published, reasons for abstaining, and the cycle's cost."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from kernelcast.predictor.series.subjects import Subject
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.findings import Finding
+
+Bounds = tuple[float, float, float]
+"""Mean, lower and upper bound."""
+
+
+class Abstention(StrEnum):
+    """Reason for not predicting anything about a series that has a limit."""
+
+    NO_THRESHOLD = "no_threshold"
+    NO_BASELINE = "no_baseline"
+    WIDE_BASELINE = "wide_baseline"
+    UNUSABLE_WINDOW = "unusable_window"
+    CLOCK_FELL = "clock_fell"
+    PROGRAM_WIDE = "program_wide"
+    OVER_BUDGET = "over_budget"
+
+
+ABSTENTIONS: Final = tuple(Abstention)
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """A limit that a series reaches, or has passed.
+
+    Attributes:
+        cause: Why.
+        threshold: The limit, in the series' unit.
+        probability: Of a breach within each horizon in seconds; 1 while the limit is passed.
+        seconds: Time until a share of the probability has reached the limit, by that share; absent where it never does
+            within a day; 0 while the limit is passed.
+        passed: Whether the limit is passed now.
+        firing: Whether the alert rule fires.
+    """
+
+    cause: Cause
+    threshold: float
+    probability: Mapping[float, float]
+    seconds: Mapping[float, float]
+    passed: bool = False
+    firing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """Anomaly score of a series at its newest interval.
+
+    Attributes:
+        score: 0 or more; 1 means act.
+        direction: 1 where the value is too high, -1 where too low, 0 where neither.
+    """
+
+    score: float
+    direction: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Everything that is published about one series.
+
+    Attributes:
+        row: Its row in the windows.
+        subject: The series.
+        end_ns: End of the newest block that the forecast rests on, Unix nanoseconds; its age counts from there.
+        value: Mean of that block.
+        bounds: Forecast by horizon in seconds, for those that its history allows.
+        expected: Band that was expected of the present block, made one block earlier; None without one.
+        degradation: None where nothing points to a breach.
+        anomaly: None for a series that is not selected.
+    """
+
+    row: int
+    subject: Subject
+    end_ns: int
+    value: float
+    bounds: Mapping[float, Bounds]
+    expected: Bounds | None = None
+    degradation: Degradation | None = None
+    anomaly: Anomaly | None = None
+
+
+@dataclass(slots=True)
+class CycleReport:
+    """Result and cost of one cycle.
+
+    Attributes:
+        predictions: To be published.
+        findings: One for each series with an alert, for causes, grouping and alarm control.
+        evaluated: Series whose newest block was evaluated.
+        flagged: Series with an alert or a probable breach.
+        abstentions: Evaluated series without a prediction, by reason.
+        forecasts: Series that were forecast.
+        forecast_seconds: Time that forecasts took.
+        regimes_begun: Series for which a new regime began.
+        seconds: Duration of the cycle.
+    """
+
+    predictions: list[Prediction] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    evaluated: int = 0
+    flagged: int = 0
+    abstentions: Counter[Abstention] = field(default_factory=Counter)
+    forecasts: int = 0
+    forecast_seconds: float = 0.0
+    regimes_begun: int = 0
+    seconds: float = 0.0

@@ -1,0 +1,86 @@
+"""Kernels of one program compared with each other: a change of most of them at once has one cause.
+
+A step of a whole program is a deploy, unless the clock of its GPU fell or another program runs there.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.series.attributes import SeriesAttributes
+from kernelcast.wire.catalogue.devices import device
+
+CLOCK: Final = device.SM_CLOCK.prometheus_name
+MANY_KERNELS: Final = 3
+WIDE_SHARE: Final = 0.5
+RECENT_BLOCKS: Final = 2
+CHANGED_RATIO: Final = 0.1
+_NEAR_RATIO: Final = 0.05
+_CLOCK_FALL_RATIO: Final = 0.03
+_USUAL_CLOCK: Final = 0.9
+"""Quantile of the clock's blocks that counts as usual: a GPU that idles now and then still has it."""
+
+
+def moved(level: Floats, baseline: Floats) -> Bools:
+    """Whether each kernel is away from its usual duration, shape (n,)."""
+    found: Bools = np.abs(level / baseline - 1.0) > CHANGED_RATIO
+    return found
+
+
+def moved_as_a_whole(program: Ints, changed: Bools, judged: Bools) -> Bools:
+    """Kernels of programs that have several, most of which changed, shape (n,).
+
+    Args:
+        program: Shape (n,), number of the program.
+        changed: Shape (n,), whether the kernel is away from its usual duration.
+        judged: Shape (n,), whether the row is a kernel with a usual duration.
+    """
+    size = int(program.max(initial=0)) + 1
+    kernels = np.bincount(program[judged], minlength=size)
+    away = np.bincount(program[judged & changed], minlength=size)
+    whole = (kernels >= MANY_KERNELS) & (away >= WIDE_SHARE * kernels)
+    found: Bools = judged & whole[program]
+    return found
+
+
+def shared_devices(attributes: SeriesAttributes, rows: Ints) -> Bools:
+    """Whether several programs among these rows have kernels on each GPU, by the GPU's number."""
+    mine = rows[attributes.kernel[rows]]
+    pairs = np.unique(np.stack([attributes.device[mine], attributes.program[mine]], axis=1), axis=0)
+    size = int(attributes.device[rows].max(initial=0)) + 1
+    found: Bools = np.bincount(pairs[:, 0], minlength=size) > 1
+    return found
+
+
+def run_length(median: Floats, baseline: Floats) -> Ints:
+    """Blocks up to the newest one in which each kernel was away from its usual duration; gaps count with the run."""
+    away = ~(np.abs(median / baseline[:, None] - 1.0) <= CHANGED_RATIO)
+    usual = ~away[:, ::-1]
+    length: Ints = np.where(usual.any(axis=1), np.argmax(usual, axis=1), median.shape[1]).astype(np.int64)
+    return length
+
+
+def stepped(median: Floats, baseline: Floats) -> Bools:
+    """Whether each kernel came to its new duration within two blocks, shape (n,)."""
+    length = run_length(median, baseline)
+    before = median.shape[1] - length - 2
+    rows = np.arange(len(median))
+    near = np.abs(median[rows, np.maximum(before, 0)] / baseline - 1.0) < _NEAR_RATIO
+    found: Bools = (length > 0) & (before >= 0) & near
+    return found
+
+
+def clock_fell(blocks: Floats, latest: Floats) -> Bools:
+    """Whether clocks are lower than usual, shape (n,).
+
+    Args:
+        blocks: Shape (n, b), NaN where missing.
+        latest: Shape (n,), newest values.
+    """
+    ordered = np.sort(blocks, axis=1)
+    count = np.isfinite(ordered).sum(axis=1)
+    place = np.floor(_USUAL_CLOCK * np.maximum(count - 1, 0)).astype(np.int64)
+    usual = ordered[np.arange(len(ordered)), place]
+    fell: Bools = latest < usual * (1.0 - _CLOCK_FALL_RATIO)
+    return fell

@@ -1,0 +1,239 @@
+"""Attributes of the series in the windows, as arrays by row, so that a cycle works on arrays only.
+
+A row is described once, when a series gets it. A cycle then looks up what a metric means, the limits that a user set,
+and companions on the same GPU without a Python object per series.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.series.subjects import DeviceKey, Subject
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.settings import LimitSettings, PredictorSettings, SeriesMatcher
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
+
+COMPANIONS: Final = tuple(
+    row.prometheus_name
+    for row in (
+        device.SLOWDOWN_TEMP,
+        device.POWER_USAGE,
+        device.FB_USED,
+        device.FB_FREE,
+        device.FB_RESERVED,
+        device.SM_CLOCK,
+    )
+)
+"""Metrics of a GPU that explain or limit its other series."""
+NONE: Final = -1
+BLOCK_SECONDS: Final = 300.0
+"""Length of a block for which the settling times of meanings are given."""
+MAX_NAMES: Final = 100_000
+"""Number of names above which those without a series are removed: a name with a job's number never returns."""
+
+
+class SeriesMatch:
+    """A compiled matcher."""
+
+    def __init__(self, settings: SeriesMatcher) -> None:
+        self._metric = re.compile(settings.metric)
+        self._labels = {name: re.compile(pattern) for name, pattern in settings.labels.items()}
+
+    def matches(self, subject: Subject) -> bool:
+        """Whether a series is selected; a variant of a kernel counts as the kernel."""
+        shown = subject.without_variant
+        return self._metric.fullmatch(shown.metric) is not None and all(
+            pattern.fullmatch(shown.label(name)) is not None for name, pattern in self._labels.items()
+        )
+
+
+class SeriesAttributes:
+    """Attributes of all rows; one thread at a time.
+
+    Attributes:
+        generation: Of the row when it was described; 0 for a row that never was.
+        meaning: Place in `meanings`.
+        judged: Whether its duration or value has a limit that can be reached.
+        kernel: Whether it is a kernel that is judged by its own duration.
+        device: Number of its GPU.
+        program: Number of its program.
+        threshold: Limit that the user set; NaN for none.
+        below: Whether low values are bad.
+        horizons: Place in `horizon_sets`.
+        selected: Whether it is published although nothing is wrong.
+        meanings: Distinct meanings.
+        horizon_sets: Distinct horizons, seconds; the predictor's own first.
+    """
+
+    def __init__(self, settings: PredictorSettings) -> None:
+        self.generation: Ints = np.zeros(0, np.int64)
+        self.meaning: Ints = np.zeros(0, np.int64)
+        self.judged: Bools = np.zeros(0, np.bool_)
+        self.kernel: Bools = np.zeros(0, np.bool_)
+        self.device: Ints = np.zeros(0, np.int64)
+        self.program: Ints = np.zeros(0, np.int64)
+        self.threshold: Floats = np.zeros(0)
+        self.below: Bools = np.zeros(0, np.bool_)
+        self.horizons: Ints = np.zeros(0, np.int64)
+        self.selected: Bools = np.zeros(0, np.bool_)
+        self.meanings: list[Meaning] = []
+        self._devices: dict[DeviceKey, int] = {}
+        self._programs: dict[str, int] = {}
+        self._with_variants: set[Subject] = set()
+        self._companions: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in COMPANIONS}
+        self.change(settings)
+
+    def change(self, settings: PredictorSettings) -> None:
+        """Apply other settings; all rows are described again at the next `sync`."""
+        self._settings = settings
+        self._limits = [(one, SeriesMatch(one)) for one in settings.limits]
+        self._selected = [SeriesMatch(one) for one in settings.publish]
+        own = [one.horizons_seconds for one in settings.limits if one.horizons_seconds is not None]
+        self.horizon_sets: list[tuple[float, ...]] = list(dict.fromkeys((settings.horizons_seconds, *own)))
+        self.meanings = []
+        self.generation[:] = 0
+
+    @property
+    def all_horizons_seconds(self) -> tuple[float, ...]:
+        """Every horizon that some series has, ascending."""
+        return tuple(sorted({horizon for each in self.horizon_sets for horizon in each}))
+
+    @property
+    def programs(self) -> Sequence[str]:
+        """Names of the programs, by number."""
+        return list(self._programs)
+
+    def program_number(self, name: str) -> int:
+        """Number of a program; NONE where no series has it."""
+        return self._programs.get(name, NONE)
+
+    def sync(self, rows: Ints, windows: Windows) -> Ints:
+        """Describe rows that another series has got since the last call; returns them. Call it under the lock."""
+        self._grow(int(rows.max(initial=-1)) + 1)
+        fresh: Ints = rows[self.generation[rows] != windows.generation[rows]]
+        if len(self._programs) > MAX_NAMES or len(self._devices) > MAX_NAMES:
+            self._forget_names(rows)
+            fresh = rows
+        for row in fresh.tolist():
+            subject = windows.subject(row)
+            if subject is not None:
+                self._describe(row, subject, windows)
+        self.generation[fresh] = windows.generation[fresh]
+        return fresh
+
+    def companion(self, metric: str, rows: Ints, windows: Windows) -> Ints:
+        """Rows of another metric of the same GPUs; NONE where there is none. Shape (n,)."""
+        table = self._companions[metric]
+        numbers = self.device[rows]
+        found = np.where(numbers < len(table), table[np.minimum(numbers, len(table) - 1)], NONE) if len(table) else None
+        if found is None:
+            return np.full(len(rows), NONE, np.int64)
+        # A dropped row may have gone to another series that is not described yet.
+        known = (found != NONE) & (windows.generation[found] == self.generation[found]) & (windows.owner[found] >= 0)
+        rows_found: Ints = np.where(known, found, NONE)
+        return rows_found
+
+    def own_ratio(self, rows: Ints) -> Floats:
+        """Limit as a multiple of the own baseline; NaN where there is none."""
+        ratio = 1.0 + self._settings.judge.kernel_slowdown_ratio
+        return np.where(self.kernel[rows], ratio, np.nan)
+
+    def column(self, name: str, rows: Ints) -> NDArray[np.float64]:
+        """A number of the meaning of each row, shape (n,)."""
+        values = np.array([float(getattr(meaning, name)) for meaning in self.meanings] or [0.0])
+        found: Floats = values[self.meaning[rows]]
+        return found
+
+    def settling_blocks(self, rows: Ints) -> Ints:
+        """Blocks after a change of load in which a slope has no meaning, shape (n,)."""
+        return np.round(self.column("settling_seconds", rows) / BLOCK_SECONDS).astype(np.int64)
+
+    def _describe(self, row: int, subject: Subject, windows: Windows) -> None:
+        shown = subject.without_variant
+        meaning = MEANINGS.get(shown.metric, OTHER)
+        if meaning not in self.meanings:
+            self.meanings.append(meaning)
+        limit = self._limit_of(subject)
+        threshold = self._settings.judge.thresholds.get(shown.metric, np.nan)
+        if limit is not None and limit.threshold is not None:
+            threshold = limit.threshold
+        own = limit.horizons_seconds if limit is not None else None
+        self.meaning[row] = self.meanings.index(meaning)
+        self.kernel[row] = subject.is_judged_kernel and meaning.own_ratio > 0
+        self.judged[row] = self.kernel[row] or (not subject.is_kernel_time and self._has_limit(meaning, threshold))
+        self.device[row] = self._devices.setdefault(subject.device, len(self._devices))
+        self.program[row] = self._programs.setdefault(subject.program, len(self._programs))
+        self.threshold[row] = threshold
+        self.below[row] = meaning.below if limit is None or limit.threshold is None else limit.below
+        self.horizons[row] = self.horizon_sets.index(own) if own is not None else 0
+        self.selected[row] = any(match.matches(subject) for match in self._selected)
+        self._link(row, subject, windows)
+
+    def _has_limit(self, meaning: Meaning, threshold: float) -> bool:
+        is_memory = meaning is MEANINGS[device.FB_USED.prometheus_name]
+        return meaning.limit is not None or is_memory or not np.isnan(threshold)
+
+    def _limit_of(self, subject: Subject) -> LimitSettings | None:
+        return next((settings for settings, match in self._limits if match.matches(subject)), None)
+
+    def _link(self, row: int, subject: Subject, windows: Windows) -> None:
+        """Record a companion of a GPU; a kernel with variants mixes them, so its own mean follows the mixture."""
+        table = self._companions.get(subject.metric)
+        if table is not None:
+            number = int(self.device[row])
+            if number >= len(table):
+                table = np.concatenate([table, np.full(number + 1, NONE, np.int64)])
+                self._companions[subject.metric] = table
+            table[number] = row
+        if not subject.is_kernel_time:
+            return
+        whole = subject.without_variant
+        if whole is not subject:
+            self._with_variants.add(whole)
+            mixed = windows.row(whole)
+            if mixed is not None and mixed < len(self.judged):
+                self.kernel[mixed] = self.judged[mixed] = False
+        elif whole in self._with_variants:
+            self.kernel[row] = self.judged[row] = False
+        if len(self._with_variants) > MAX_NAMES:
+            self._with_variants = {one for one in self._with_variants if windows.row(one) is not None}
+
+    def _forget_names(self, rows: Ints) -> None:
+        """Number devices and programs from 0 again; every row is described again."""
+        self._devices.clear()
+        self._programs.clear()
+        self._companions = {name: np.zeros(0, np.int64) for name in COMPANIONS}
+        self.generation[rows] = 0
+
+    def _grow(self, size: int) -> None:
+        old = len(self.generation)
+        if size <= old:
+            return
+        more = max(size, 2 * old) - old
+        for name, fill in _COLUMNS.items():
+            values = getattr(self, name)
+            setattr(self, name, np.concatenate([values, np.full(more, fill, values.dtype)]))
+
+
+_COLUMNS: Final[dict[str, float]] = {
+    "generation": 0,
+    "meaning": 0,
+    "judged": False,
+    "kernel": False,
+    "device": 0,
+    "program": 0,
+    "threshold": np.nan,
+    "below": False,
+    "horizons": 0,
+    "selected": False,
+}
+
+
+def rows_of(pairs: Iterable[int]) -> Ints:
+    """Rows as an array."""
+    return np.fromiter(pairs, np.int64)
