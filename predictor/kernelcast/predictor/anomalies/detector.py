@@ -117,7 +117,8 @@ class AnomalyDetector:
         known = np.isfinite(values)
         filled = np.where(known, values, self._evidence.levels.expected(slice(None)))
         weight = self._episodes.learning(slice(None)) * known
-        deviation = self._season_deviation(filled)
+        smallest = self._evidence.levels.smallest(slice(None))
+        deviation = self._season_deviation(filled, smallest)
         score, onset = np.zeros((2, len(values)))
         for start in range(0, len(values), _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
@@ -125,28 +126,30 @@ class AnomalyDetector:
             score[rows], onset[rows] = self._step_block(rows, interval, weight[rows])
         for group in self._seasons:
             at = group.rows
-            group.learn(filled[at], self._count[at], known[at].astype(np.float32), weight[at])
+            group.learn(filled[at], self._count[at], smallest[at], known[at].astype(np.float32), weight[at])
         self._count += known
         np.copyto(self._latest, values, where=known)
         return AnomalyStep(score, onset, self._direction.copy(), self._kind.copy())
 
-    def _season_deviation(self, filled: Floats) -> Float32s | None:
+    def _season_deviation(self, filled: Floats, smallest: Float32s) -> Float32s | None:
         if not self._seasons:
             return None
         deviation = np.zeros(len(filled), np.float32)
         for group in self._seasons:
-            deviation[group.rows] = group.deviation(filled[group.rows], self._count[group.rows])
+            at = group.rows
+            deviation[at] = group.deviation(filled[at], self._count[at], smallest[at])
         return deviation
 
     def _interval(self, rows: slice, filled: Floats, known: Bools, deviation: Float32s | None) -> Interval:
         here = None if deviation is None else deviation[rows]
-        return Interval(filled[rows], known[rows], self._count[rows], self._latest[rows], here, self._season[rows])
+        count = self._count[rows]
+        days = count / self._intervals_per_day[rows]
+        return Interval(filled[rows], known[rows], count, self._latest[rows], here, self._season[rows], days)
 
     def _step_block(self, rows: slice, interval: Interval, weight: Float32s) -> tuple[Float32s, Float32s]:
         """Score and onset of a block of series."""
         evidence, peaks = self._evidence.gather(rows, interval)
-        learnt = np.minimum(interval.count / self._intervals_per_day[rows], 1)
-        scale = self._scale[rows] * (1 + np.float32(self._settings.first_day) * (1 - learnt))
+        scale = self._scale[rows] * (1 + np.float32(self._settings.first_day) * (1 - np.minimum(interval.days, 1)))
         score, onset = self._episodes.step(rows, evidence.every / scale, evidence.new / scale)
         self._describe(rows, evidence)
         self._evidence.learn(rows, interval, peaks, weight)

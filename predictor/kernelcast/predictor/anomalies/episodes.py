@@ -50,7 +50,8 @@ class Episodes:
         settings = self._settings
         inside = self.age[rows] > 0
         opens = ~inside & (new >= settings.notice)
-        off = opens | (inside & (every >= settings.hysteresis))
+        adopted = self.age[rows] >= settings.adoption
+        off = opens | (inside & (every >= np.where(adopted, settings.notice, settings.hysteresis)))
         calm = np.where(off, np.float32(0), self._calm[rows] + 1)
         goes_on = opens | (inside & (calm < settings.calm))
         self.age[rows] = np.where(goes_on, self.age[rows] + 1, 0)

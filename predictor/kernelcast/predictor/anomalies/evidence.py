@@ -31,6 +31,7 @@ class Interval:
         latest: The last value before this one; NaN before the first.
         deviation: Mean deviation from the season; None if no series has one.
         season: Intervals of the season; 0 for none.
+        days: Days that the values before fill.
     """
 
     values: Floats
@@ -39,6 +40,7 @@ class Interval:
     latest: Floats
     deviation: Float32s | None
     season: Float32s
+    days: Float32s
 
     def unchanged(self) -> Bools:
         """Return the series whose value equals the one before."""
@@ -69,7 +71,7 @@ class EvidenceModel:
     def __init__(self, rows: int, settings: AnomalySettings, *, seasonal: bool) -> None:
         self._settings = settings
         self.levels = Levels(rows, settings)
-        self._tails = TailModel(FEATURES, rows, settings)
+        self._tails = TailModel(FEATURES, rows, settings, immediate=SHIFT)
         self._season_tails = TailModel(1, rows if seasonal else 0, settings)
         self._missing = RunModel(rows, _LARGEST_MISSING_RARITY)
         self._constant = RunModel(rows, _LARGEST_CONSTANT_RARITY)
@@ -84,12 +86,14 @@ class EvidenceModel:
         smallest = self.levels.smallest(rows)
         peaks = [self._tails.peaks(rows, self.levels.features(rows, interval.values, interval.count))]
         every, new = self._tails.surprise(peaks[0], smallest, interval.count)
+        # At first a return to values that were there before is no news: the series' rhythm is not known yet.
+        new *= (interval.days >= self._settings.rhythm_days) | ~self.levels.inside(rows, interval.values)
         if interval.deviation is not None:
             peaks.append(self._season_tails.peaks(rows, interval.deviation[None]))
             more = self._season_tails.surprise(peaks[1], smallest, interval.count)
             ready = (interval.season > 1) & (interval.count >= self._settings.cycles * interval.season)
             every, new = (np.concatenate([a, b * ready], axis=1) for a, b in zip((every, new), more, strict=True))
-        warm = interval.count >= self._settings.warm_up
+        warm = (interval.count >= self._settings.warm_up) & (interval.days >= self._settings.warm_up_days)
         missing = self._missing.surprise(rows, ~interval.known & warm)
         constant = self._constant.surprise(rows, interval.unchanged() & warm)
         usable = interval.known & warm

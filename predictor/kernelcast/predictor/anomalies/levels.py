@@ -1,4 +1,4 @@
-"""Levels of each series, and the features that measure how far the newest value is from them."""
+"""Levels and range of each series, and the features that measure how far the newest value is from them."""
 
 from typing import Final, TypeAlias
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.anomalies.settings import AnomalySettings
-from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.arrays import Bools, Floats
 
 Float32s: TypeAlias = NDArray[np.float32]
 
@@ -16,11 +16,12 @@ FEATURES: Final = 3  # without the deviation from the season, which comes from `
 _CLIP: Final = 3.0
 _SPREAD_WEIGHT: Final = 1 / 300
 _FREE: Final = 20  # rows in which outliers move the level like any other value
+_RANGE_MARGIN: Final = 0.1  # of the range: a value this far outside it is still inside
 _DEVIATION: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
 
 
 class Levels:
-    """Three moving means of each series: fast, short and slow, the last one without the influence of outliers."""
+    """Three moving means of each series, and its range: fast, short and slow, the last two without far outliers."""
 
     def __init__(self, rows: int, settings: AnomalySettings) -> None:
         self._settings = settings
@@ -28,6 +29,8 @@ class Levels:
         self._short: Floats = np.zeros(rows)
         self._slow: Floats = np.zeros(rows)
         self._spread: Float32s = np.zeros(rows, np.float32)
+        self._lowest: Floats = np.full(rows, np.inf)
+        self._highest: Floats = np.full(rows, -np.inf)
 
     def features(self, rows: slice, values: Floats, count: Float32s) -> Float32s:
         """Deviations of the newest value: from the slow level, from the fast one, and of the short mean.
@@ -43,9 +46,24 @@ class Levels:
         first = count == 0
         for level in (self._fast, self._short, self._slow):
             np.copyto(level[rows], values, where=first)
-        short = self._short[rows] + self._weight(self._settings.short, count) * (values - self._short[rows])
         slow = self._slow[rows]
+        near = self._near(rows, values, count)
+        short = self._short[rows] + self._weight(self._settings.short, count) * (near - self._short[rows])
         return np.stack([values - slow, values - self._fast[rows], short - slow]).astype(np.float32)
+
+    def inside(self, rows: slice, values: Floats) -> Bools:
+        """Whether the newest values lie in the range of the earlier ones, shape (n,)."""
+        lowest, highest = self._lowest[rows], self._highest[rows]
+        margin = np.where(highest > lowest, _RANGE_MARGIN * (highest - lowest), 0.0)
+        within: Bools = (values >= lowest - margin) & (values <= highest + margin)
+        return within
+
+    def _near(self, rows: slice, values: Floats, count: Float32s) -> Floats:
+        """The values, at most `largest_residual` standard deviations from the slow level."""
+        slow = self._slow[rows]
+        most = self._settings.largest_residual * np.maximum(self._spread[rows], 0.5 * self.smallest(rows))
+        near: Floats = np.where(count < _FREE, values, slow + np.clip(values - slow, -most, most))
+        return near
 
     def smallest(self, rows: slice) -> Float32s:
         """Shape (n,), the smallest deviation that matters."""
@@ -68,13 +86,17 @@ class Levels:
         """
         settings = self._settings
         slow, spread = self._slow[rows], self._spread[rows]
+        near = self._near(rows, values, count)
+        lowest, highest = self._lowest[rows], self._highest[rows]
+        np.minimum(lowest, values, out=lowest, where=known > 0)
+        np.maximum(highest, values, out=highest, where=known > 0)
         error = values - slow
         tame = np.where(count < _FREE, error, np.clip(error, -_CLIP * spread, _CLIP * spread))
         spread += self._weight(_SPREAD_WEIGHT, count) * weight * (_DEVIATION * np.abs(tame).astype(np.float32) - spread)
         slow += self._weight(settings.slow, count) * weight * tame
-        for level, share in ((self._fast, settings.fast), (self._short, settings.short)):
+        for level, share, newest in ((self._fast, settings.fast, values), (self._short, settings.short, near)):
             here = level[rows]
-            here += self._weight(share, count) * known * (values - here)
+            here += self._weight(share, count) * known * (newest - here)
 
     @staticmethod
     def _weight(share: float, count: Float32s) -> Float32s:

@@ -13,6 +13,7 @@ Float32s: TypeAlias = NDArray[np.float32]
 MOST_SLOTS: Final = 288  # a day of 5 minutes; longer seasons share slots
 _JOIN: Final = np.float32(0.2)  # weight of the newest cycle
 _CLIP: Final = np.float32(5.0)
+_FREE: Final = 20  # intervals after the first cycle in which every residual counts in full
 _SPREAD_WEIGHT: Final = np.float32(1 / 100)
 _DEVIATION: Final = np.float32(1.25)
 
@@ -25,27 +26,31 @@ class SeasonGroup:
         self.season = season
         self._short_weight = np.float32(settings.seasonal_short)
         self._slow = np.float32(settings.slow)
+        self._largest = np.float32(settings.largest_residual)
         self._slots = min(season, MOST_SLOTS)
         self._profile: Float32s = np.zeros((self._slots, len(rows)), np.float32)
         self._offset, self._short, self._spread = np.zeros((3, len(rows)), np.float32)
         self._phase = 0
 
-    def deviation(self, values: Floats, count: Float32s) -> Float32s:
+    def deviation(self, values: Floats, count: Float32s, smallest: Float32s) -> Float32s:
         """Mean deviation of the last values from the profile; 0 in the first cycle.
 
         Args:
             values: Shape (series,), the newest values.
             count: Shape (series,), values before these.
+            smallest: Shape (series,), the smallest deviation that matters.
         """
-        moved = self._short + self._short_weight * (self._residual(values) - self._short)
+        near = self._near(self._residual(values), count, smallest)
+        moved = self._short + self._short_weight * (near - self._short)
         return np.where(count < self.season, np.float32(0), moved)
 
-    def learn(self, values: Floats, count: Float32s, known: Float32s, weight: Float32s) -> None:
+    def learn(self, values: Floats, count: Float32s, smallest: Float32s, known: Float32s, weight: Float32s) -> None:
         """Take the newest values, and go on to the next interval; all of shape (series,).
 
         Args:
             values: The newest values; the level where one is missing.
             count: Values before these.
+            smallest: The smallest deviation that matters.
             known: 1 where there is a value, else 0.
             weight: `known` times the factor on learning.
         """
@@ -61,12 +66,17 @@ class SeasonGroup:
         later = weight * ~first
         self._offset += self._slow * later * tame
         self._spread += np.maximum(_SPREAD_WEIGHT, 1 / (since + 1)) * later * (_DEVIATION * np.abs(tame) - self._spread)
-        self._short += self._short_weight * known * ~first * (residual - self._short)
+        self._short += self._short_weight * known * ~first * (self._near(residual, count, smallest) - self._short)
         self._phase = (self._phase + 1) % self.season
 
     def _residual(self, values: Floats) -> Float32s:
         residual: Float32s = values.astype(np.float32) - self._profile[self._slot()] - self._offset
         return residual
+
+    def _near(self, residual: Float32s, count: Float32s, smallest: Float32s) -> Float32s:
+        """The residuals, at most `largest_residual` standard deviations once these are known."""
+        most = self._largest * np.maximum(self._spread, np.float32(0.5) * smallest)
+        return np.where(count < self.season + _FREE, residual, np.clip(residual, -most, most))
 
     def _slot(self) -> int:
         return self._phase * self._slots // self.season

@@ -13,6 +13,8 @@ class AnomalySettings:
         smallest_ratio: A deviation below this share of the level never counts; 0 makes the score independent of
             the zero point of the unit.
         warm_up: Values before the first score above 0.
+        warm_up_days: Days before the first score above 0, for series whose `warm_up` values pass sooner.
+        rhythm_days: Days in which only values outside the range of the earlier ones count; a season apart.
         first_day: The bar is higher by this share at the first value, and falls to its height within a day.
         cycles: Seasons that a series must have had before deviations from its profile count.
         notice: Score at which an episode opens; its onset is then below 1.
@@ -23,26 +25,35 @@ class AnomalySettings:
         record_margin: An episode opens only where a feature exceeds its own record by this share, because an
             excursion that was seen before is normal for the series.
         record_decay: Share of a record that is forgotten per row.
+        isolated: Factor on the evidence of a value that is the first one off: alone it is a spike, and heavy tails have
+            spikes.
+        largest_residual: Distance from the slow level, and from the season, that counts in the short means, in standard
+            deviations: a single spike is not a shift.
         fast: Weight of the level from which jumps are measured.
         short: Weight of the mean that is compared with the slow level; three values after a step it has moved by 42 %.
         slow: Weight of the slow level.
         seasonal_short: Weight of the mean of deviations from the season.
         frozen: Factor on all learning inside an episode.
-        adoption: Rows after which an episode's values are learnt at full speed: the new state is then the normal one.
+        adoption: Rows after which an episode's values are learnt at full speed: the new state is then normal.
+            The episode goes on only while the score is at least `notice`.
     """
 
-    false_alarms_per_day: float = 0.02
+    false_alarms_per_day: float = 0.035
     smallest_ratio: float = 0.02
     warm_up: int = 100
-    first_day: float = 0.5
+    warm_up_days: float = 1 / 6
+    rhythm_days: float = 2.0
+    first_day: float = 0.3
     cycles: int = 3
-    notice: float = 0.75
+    notice: float = 0.77
     hysteresis: float = 0.5
     calm: int = 12
     refractory: int = 48
     quantile: float = 0.95
     record_margin: float = 0.1
     record_decay: float = 5e-5
+    isolated: float = 0.9
+    largest_residual: float = 8.0
     fast: float = 1 / 6
     short: float = 1 / 6
     slow: float = 1 / 100

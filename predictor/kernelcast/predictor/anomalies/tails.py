@@ -25,10 +25,12 @@ _QUANTILE_WEIGHT: Final = 1 / 3000
 _EXCESS_WEIGHT: Final = 1 / 100
 _CLUSTER_WEIGHT: Final = 1 / 2000
 _LARGEST_EXCESS: Final = 10.0  # in mean excesses: one outlier moves the tail by a bounded amount
-_SHAPE_PRIOR: Final = 0.15
+_SHAPE_PRIOR: Final = 0.3
 _SHAPE_PRIOR_COUNT: Final = 40.0
+_SHAPE_FACTOR: Final = 1.8
+"""Bounded excesses make the shape by moments too small: that of Student's t with three degrees is 0.2, not 0.33."""
 _SEEN: Final = 20
-_SHAPE_LIMITS: Final = (0.02, 0.6)
+_SHAPE_LIMITS: Final = (0.02, 0.7)
 _SCALE_SHARE: Final = 0.25  # of the smallest deviation that matters: the smallest scale of a tail
 _CLUSTER_PRIOR: Final = 200  # values that the first rate of clusters counts for
 _LARGEST_RATIO: Final = np.float32(1e9)
@@ -63,8 +65,18 @@ class TailModel:
     Invariant: all state is float32 and has the unit of the feature or none.
     """
 
-    def __init__(self, features: int, rows: int, settings: AnomalySettings) -> None:
+    def __init__(self, features: int, rows: int, settings: AnomalySettings, *, immediate: int = 0) -> None:
+        """Begin without any knowledge.
+
+        Args:
+            features: How many.
+            rows: How many series.
+            settings: Settings for all series.
+            immediate: How many of the features, the first ones, see a single value rather than a mean of several.
+        """
         self._features = features
+        self._immediate = immediate
+        self._isolated = np.float32(settings.isolated)
         self._margin = np.float32(1 + settings.record_margin)
         self._keep = np.float32(1 - settings.record_decay)
         self._above_share = np.float32(1 - settings.quantile)
@@ -106,6 +118,8 @@ class TailModel:
         shape = _tail_shape(self._shape[feature, series], self._above_share * count[row])
         ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), _LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(self._clusters[feature, series])
+        alone = ~self._above[side, series] & (feature < self._immediate)
+        rarity = np.where(alone, self._isolated * rarity, rarity)
         every[side, row] = rarity
         new[side, row] = np.where(value > self._margin * self._record[side, series], rarity, np.float32(0))
         return every.reshape(2, self._features, -1), new.reshape(2, self._features, -1)
@@ -175,6 +189,6 @@ def _tail_shape(squares: Float32s, seen: Float32s) -> Float32s:
 
     With few excesses `seen` it is drawn towards the prior.
     """
-    raw = 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
+    raw = _SHAPE_FACTOR * 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
     drawn = (raw * seen + _SHAPE_PRIOR * _SHAPE_PRIOR_COUNT) / (seen + _SHAPE_PRIOR_COUNT)
     return np.clip(drawn, *_SHAPE_LIMITS).astype(np.float32)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kernelcast.predictor.anomalies import AnomalyDetector, AnomalyKind, AnomalySettings
+from kernelcast.predictor.anomalies.episodes import Episodes
 from kernelcast.predictor.arrays import Floats
 
 MINUTE = 60.0
@@ -96,14 +97,42 @@ def test_a_day_without_its_usual_shape_is_found_by_the_season() -> None:
     assert (with_season["kind"][day] == AnomalyKind.SEASONAL).any()
 
 
+def test_the_first_falls_of_a_sawtooth_are_silent() -> None:
+    """Each returns to values that were there before."""
+    panel = 20 + (np.arange(1000) % 300)[:, None] + noise(10, 1000, 10, level=0)
+    assert not (scores(panel)["onset"] >= 1).any()
+
+
+def test_a_smooth_day_is_silent_from_the_second_day_on() -> None:
+    season = 96
+    panel = 50 + 10 * np.sin(2 * np.pi * np.arange(5 * season) / season)[:, None] + 0.3 * noise(8, 5 * season, 10, 0)
+    assert not scores(panel, season, interval_seconds=QUARTER_HOUR)["onset"].any()
+
+
+def test_an_episode_ends_once_its_state_is_the_normal_one() -> None:
+    """Weak evidence that returns each day would otherwise keep it open, and hide the next fault."""
+    settings = AnomalySettings()
+    episodes = Episodes(1, settings)
+    strong, weak, none = (np.array([value], np.float32) for value in (1.5, settings.hysteresis, 0.0))
+    episodes.step(slice(None), strong, strong)
+    for _ in range(settings.adoption - 1):
+        episodes.step(slice(None), weak, none)
+    assert episodes.age[0] == settings.adoption
+    for _ in range(settings.calm):
+        episodes.step(slice(None), weak, none)
+    assert episodes.age[0] == 0
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("factor", "shift"), [(1e-6, 0.0), (0.3, -1e3), (1.0, 1e3), (1e9, 17.0)])
 def test_the_score_does_not_depend_on_the_unit(seed: int, factor: float, shift: float) -> None:
     settings = AnomalySettings(smallest_ratio=0)
     panel = noise(seed, 150, 3)
     panel[130] += 20
-    other = scores((panel + shift) * factor, settings=settings)
-    np.testing.assert_allclose(other["score"], scores(panel, settings=settings)["score"], rtol=0.02, atol=0.02)
+    other = scores((panel + shift) * factor, settings=settings, interval_seconds=QUARTER_HOUR)
+    expected = scores(panel, settings=settings, interval_seconds=QUARTER_HOUR)["score"]
+    assert (expected[130] > 0).all()
+    np.testing.assert_allclose(other["score"], expected, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -112,8 +141,8 @@ def test_many_rows_at_once_are_as_one_at_a_time(seed: int) -> None:
     panel = np.where(rng.random((140, 4)) < 0.05, np.nan, noise(seed, 140, 4, level=3, size=2))
     panel[120:, 1] += 30
     season = np.array([0, 24, 0, 36])
-    together = AnomalyDetector(4, MINUTE, season)
-    alone = [AnomalyDetector(1, MINUTE, one) for one in season]
+    together = AnomalyDetector(4, QUARTER_HOUR, season)
+    alone = [AnomalyDetector(1, QUARTER_HOUR, one) for one in season]
     for values in panel:
         every = together.step(values)
         each = [detector.step(values[row : row + 1]) for row, detector in enumerate(alone)]
