@@ -15,10 +15,12 @@ class Options:
     Attributes:
         data: Folder or file with recordings; None for the shared ones.
         seed: Of everything random.
+        series: Number of series, where a benchmark has a choice; None for its default.
     """
 
     data: Path | None
     seed: int
+    series: int | None = None
 
     def recordings(self, name: str) -> Path:
         """The folder with recordings; without one the program ends with exit code 2.
