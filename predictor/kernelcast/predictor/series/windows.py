@@ -242,12 +242,15 @@ class Windows:
             newest: Shape (n,), number of the interval of the last column.
             values: Shape (n, count), oldest first.
         """
-        bins = newest[:, None] + np.arange(1 - self.points, 1)
-        window = np.full(bins.shape, np.nan, np.float32)
-        window[:, self.points - values.shape[1] :] = values
-        at, column = np.nonzero(bins >= self.newest[rows][:, None])
-        self._ring[rows[at], bins[at, column] % self.points] = window[at, column]
-        self.newest[rows] = np.maximum(self.newest[rows], newest)
+        bins = newest[:, None] + np.arange(1 - values.shape[1], 1)
+        before = self.newest[rows]
+        gap = np.where(before == EMPTY, 0, np.minimum(bins[:, 0] - before - 1, self.points))
+        for step in range(int(gap.max(initial=0))):
+            skipped = gap > step
+            self._ring[rows[skipped], (before[skipped] + 1 + step) % self.points] = np.nan
+        at, column = np.nonzero(bins >= before[:, None])
+        self._ring[rows[at], bins[at, column] % self.points] = values[at, column]
+        self.newest[rows] = np.maximum(before, newest)
 
     def _newer(self, rows: Ints, time_ns: Ints, now_seconds: float) -> NDArray[np.bool_]:
         span_ns = self.points * self.interval_ns

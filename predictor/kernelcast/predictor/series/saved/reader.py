@@ -42,12 +42,14 @@ class _Page:
     """A restored page: its slots' rows, and how far additions have been made.
 
     Attributes:
+        stripe: Number of the stripe whose additions it takes.
         first: First slot.
         rows: Row of each slot from there on.
         sequence: Snapshot that it is at.
         offset: The next message to be read after it.
     """
 
+    stripe: str
     first: int
     rows: Ints
     sequence: int
@@ -98,6 +100,8 @@ class _Restoration:
         self._result = Restored()
         self._offsets: list[int] = []
         self._seen: set[int] = set()
+        self._texts: dict[str, str] = {}
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
 
     def run(self, parts: dict[str, bytes]) -> Restored:
         head = self._opened(parts.pop(HEAD, b"")) if HEAD in parts else None
@@ -127,8 +131,8 @@ class _Restoration:
         for _, key in keys:
             if key.startswith(ADDED):
                 additions[key.split("|")[1]].append(key)
-        for of_stripe in additions.values():
-            self._add_all(parts, of_stripe, pages)
+        for stripe, of_stripe in additions.items():
+            self._add_all(parts, of_stripe, [page for page in pages if page.stripe == stripe])
         self._offsets += [page.offset for page in pages]
 
     def _page(self, value: bytes) -> _Page | None:
@@ -142,10 +146,7 @@ class _Restoration:
             return None
 
     def _restore_page(self, part: Part) -> _Page:
-        subjects = [
-            Subject(metric, Form(form), tuple((key, value) for key, value in labels))
-            for metric, form, labels in part.text["series"]
-        ]
+        subjects = [self._subject(*described) for described in part.text["series"]]
         first, slots = int(part.text["first"]), part.arrays["slots"]
         windows = self._target.windows
         with self._target.lock:
@@ -164,7 +165,13 @@ class _Restoration:
         self._seen.update(rows.tolist())
         by_slot = np.full(int(slots.max(initial=first - 1)) - first + 1, _UNKNOWN)
         by_slot[slots[here] - first] = rows
-        return _Page(first, by_slot, part.sequence, int(part.text["offset"]))
+        return _Page(str(part.text["stripe"]), first, by_slot, part.sequence, int(part.text["offset"]))
+
+    def _subject(self, metric: str, form: int, labels: list[list[str]]) -> Subject:
+        """Series share the text of their labels: most of them have the same ones."""
+        pairs = (tuple(self._texts.setdefault(text, text) for text in pair) for pair in labels)
+        shared = tuple(self._pairs.setdefault((key, value), (key, value)) for key, value in pairs)
+        return Subject(self._texts.setdefault(metric, metric), Form(form), shared)
 
     def _add_all(self, parts: dict[str, bytes], keys: list[str], pages: list[_Page]) -> None:
         """Make additions in their order, each to the pages that are at the snapshot before it."""
@@ -183,11 +190,7 @@ class _Restoration:
     def _add(self, part: Part, pages: list[_Page]) -> None:
         base, without = int(part.text["base"]), set(part.text["without"])
         end = base + int(part.text["slots"])
-        mine = [
-            page
-            for page in pages
-            if base <= page.first < end and page.sequence == part.sequence - 1 and page.first not in without
-        ]
+        mine = [page for page in pages if page.sequence == part.sequence - 1 and page.first not in without]
         rows = np.full(end - base, _UNKNOWN)
         for page in mine:
             rows[page.first - base : page.first - base + len(page.rows)] = page.rows

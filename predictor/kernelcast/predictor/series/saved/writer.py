@@ -153,7 +153,13 @@ class StateWriter:
             arrays = self._saved.whole(slots, rows)
             subjects = [self._source.windows.subject(row) for row in rows.tolist()]
         described = [(one.metric, int(one.form), one.labels) for one in subjects if one is not None]
-        text = {"page": page, "first": first, "offset": offset, "series": described, **self._grid()}
+        text = {
+            "stripe": page // self._stripe_pages,
+            "first": first,
+            "offset": offset,
+            "series": described,
+            **self._grid(),
+        }
         return text, {**arrays, "slots": slots}
 
     def _added(self, stripe: int, offset: int) -> tuple[dict[str, Any], dict[str, Any]]:
