@@ -10,7 +10,7 @@ from typing import Any
 from tests.compatibility import storage
 from tests.support.wire.findings import FINDING, MARK
 
-from kernelcast.wire import events, frames
+from kernelcast.wire import baselines, events, frames
 
 
 def wire() -> dict[str, Any]:
@@ -31,6 +31,7 @@ def wire() -> dict[str, Any]:
             events.ALERT_TYPE,
             events.FINDING_TYPE,
             events.MARK_TYPE,
+            baselines.BASELINE_TYPE,
         ],
         "event content type": events.CONTENT_TYPE,
         "event bytes, at most": events.MAX_EVENT_BYTES,
@@ -40,10 +41,13 @@ def wire() -> dict[str, Any]:
 
 
 def _events() -> dict[str, dict[str, Any]]:
-    """A CloudEvent of each type; earlier revisions have no findings and no marks."""
+    """A CloudEvent of each type; earlier revisions have no findings, marks and baselines."""
     finding = events.to_event(FINDING, source="/kernelcast/test", time_ns=1, event_id="finding")
     mark = events.to_event(MARK, source="/kernelcast/test", time_ns=1, event_id="mark")
-    return {**storage.stored_events(), "finding": finding, "mark": mark}
+    node = baselines.NodeBaseline("node1", 1e-3, 0.02, 400, "v3", 7)
+    shared = baselines.KernelBaseline("gemm", "128x128", "NVIDIA H100", (node,))
+    baseline = baselines.baseline_event(shared, source="/kernelcast/test", time_ns=1, event_id="baseline")
+    return {**storage.stored_events(), "finding": finding, "mark": mark, "baseline": baseline}
 
 
 def _frame(name: str, frame: frames.Frame) -> tuple[str, dict[str, Any]]:

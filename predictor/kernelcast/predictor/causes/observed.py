@@ -23,6 +23,7 @@ class Around:
         programs: Shape (n, t), programs on the GPU.
         siblings: Shape (n, k, t), durations of other kernels on the same GPU; NaN where there are fewer.
         group: Shape (n,), rows of one group are peers: GPUs of one model, in one program, with one kernel.
+        fleet: Shape (n,), usual duration on the other nodes, for rows with fewer than three peers; NaN for none.
         process: Shape (n, t), how often the process has been replaced.
         version: Shape (n, t), number of the code or driver version.
         baseline: Shape (n,), usual duration, learnt elsewhere; NaN where it is not.
@@ -34,6 +35,7 @@ class Around:
     programs: Floats | None = None
     siblings: Floats | None = None
     group: Ints | None = None
+    fleet: Floats | None = None
     process: Ints | None = None
     version: Ints | None = None
     baseline: Floats | None = None

@@ -84,13 +84,14 @@ def neighbours(seen: Observed) -> Columns:
 
 
 def peers(seen: Observed) -> Columns:
-    """Duration by the median of the peers at the same moment; not known with fewer than three peers."""
-    values, group = seen.get(kernel.DURATION), seen.around.group
-    if values is None or group is None:
+    """Duration by the median of the peers at the same moment, or by the fleet's where there are fewer than three."""
+    values, group, fleet = seen.get(kernel.DURATION), seen.around.group, seen.around.fleet
+    if values is None or (group is None and fleet is None):
         return {}
     present = seen.mean_now(values)
-    ratio, reference = peer_ratio(present, PeerGroups.unaligned(group))
-    return {Feature.PEER_RATIO: Column(ratio, present, reference)}
+    usual = np.full(len(seen), np.nan) if group is None else peer_ratio(present, PeerGroups.unaligned(group))[1]
+    usual = usual if fleet is None else np.where(np.isfinite(usual), usual, fleet)
+    return {Feature.PEER_RATIO: Column(_ratio(present, usual), present, usual)}
 
 
 def peer_ratio(values: Floats, groups: PeerGroups) -> tuple[Floats, Floats]:

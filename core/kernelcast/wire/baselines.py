@@ -1,0 +1,146 @@
+"""Baselines of kernels that the nodes of a fleet share, as CloudEvents on `kernelcast.baselines`.
+
+The topic is compacted: one record for each kernel, configuration and device model, which has the part of each node. Two
+writers of a record may replace each other's; merging takes the newest part of each node, so nothing is lost for long.
+"""
+
+import math
+import uuid
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import SPEC_VERSION, check_envelope, rfc3339
+
+BASELINE_TYPE: Final = "dev.kernelcast.baseline.v1"
+MAX_NODES: Final = 64
+"""Parts in a record; with more nodes those with the newest parts are kept. 64 are enough for a median."""
+MAX_TEXT_CHARACTERS: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBaseline:
+    """Usual duration of one kernel on the healthy GPUs of one node.
+
+    Attributes:
+        hostname: The node.
+        median_seconds: Robust median.
+        spread_ratio: Robust standard deviation over the median.
+        count: Intervals that went into it.
+        code_version: Version of the program; empty where it is not known.
+        time_ns: When it was learnt, Unix nanoseconds.
+    """
+
+    hostname: str
+    median_seconds: float
+    spread_ratio: float
+    count: int
+    code_version: str = ""
+    time_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelBaseline:
+    """Usual duration of one kernel on one device model, by node.
+
+    Attributes:
+        kernel: Label of the kernel.
+        configuration: Its variant; empty where it has none.
+        device_model: Model of the GPU.
+        nodes: Parts of the nodes, by hostname; at most 64.
+    """
+
+    kernel: str
+    configuration: str
+    device_model: str
+    nodes: tuple[NodeBaseline, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Key of the record."""
+        return f"{self.kernel}|{self.configuration}|{self.device_model}"
+
+
+def baseline_event(baseline: KernelBaseline, *, source: str, time_ns: int, event_id: str = "") -> dict[str, Any]:
+    """Return the CloudEvent that carries a baseline, as a JSON object; `encode_event` makes bytes of it.
+
+    Args:
+        baseline: Its data.
+        source: URI reference of its source, such as `/kernelcast/predictor/host`.
+        time_ns: Its time, Unix nanoseconds.
+        event_id: Unique per source; generated if empty.
+    """
+    return {
+        "specversion": SPEC_VERSION,
+        "id": event_id or str(uuid.uuid4()),
+        "source": source,
+        "type": BASELINE_TYPE,
+        "subject": baseline.key,
+        "time": rfc3339(time_ns),
+        "datacontenttype": "application/json",
+        "data": asdict(baseline),
+    }
+
+
+def baseline_from(event: dict[str, Any]) -> KernelBaseline:
+    """The baseline that an event carries.
+
+    Raises:
+        EventError: It carries none, or one whose values cannot be.
+    """
+    check_envelope(event)
+    if event["type"] != BASELINE_TYPE:
+        raise EventError(f"event type is {event['type']!r}; expected {BASELINE_TYPE!r}; it is refused")
+    try:
+        return _baseline(event["data"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
+
+
+def merge(first: KernelBaseline, second: KernelBaseline) -> KernelBaseline:
+    """Merge two records of one key: of each node the newest part, in any order of the two.
+
+    Raises:
+        ValueError: Their keys differ.
+    """
+    if first.key != second.key:
+        raise ValueError(f"baselines of {first.key!r} and {second.key!r} cannot be merged; merge those of one key")
+    newest: dict[str, NodeBaseline] = {}
+    for part in sorted((*first.nodes, *second.nodes), key=_age):
+        newest[part.hostname] = part
+    kept = sorted(newest.values(), key=_age)[-MAX_NODES:]
+    return KernelBaseline(
+        first.kernel, first.configuration, first.device_model, tuple(sorted(kept, key=lambda one: one.hostname))
+    )
+
+
+def _age(part: NodeBaseline) -> tuple[Any, ...]:
+    """Order of parts; every field counts, so that the result does not depend on the order of arrival."""
+    return part.time_ns, *(getattr(part, item.name) for item in fields(part))
+
+
+def _baseline(data: dict[str, Any]) -> KernelBaseline:
+    if len(data["nodes"]) > MAX_NODES:
+        raise ValueError(f"nodes has {len(data['nodes'])} parts; the limit is {MAX_NODES}")
+    nodes = sorted((_node(part) for part in data["nodes"]), key=lambda one: one.hostname)
+    kernel, configuration, model = (_text(data, name) for name in ("kernel", "configuration", "device_model"))
+    return KernelBaseline(kernel, configuration, model, tuple(nodes))
+
+
+def _node(part: dict[str, Any]) -> NodeBaseline:
+    count, time_ns = part["count"], part.get("time_ns", 0)
+    median, spread = float(part["median_seconds"]), float(part["spread_ratio"])
+    if not all(isinstance(number, int) and not isinstance(number, bool) for number in (count, time_ns)):
+        raise TypeError(f"count is {count!r} and time_ns {time_ns!r}; both must be integers")
+    if not (math.isfinite(median) and median > 0 and math.isfinite(spread) and spread >= 0 and count > 0):
+        raise ValueError(f"median_seconds is {median}, spread_ratio {spread}, count {count}; they must be positive")
+    return NodeBaseline(_text(part, "hostname"), median, spread, count, _text(part, "code_version", ""), time_ns)
+
+
+def _text(data: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = data[name] if default is None else data.get(name, default)
+    if not isinstance(value, str) or len(value) > MAX_TEXT_CHARACTERS:
+        raise TypeError(
+            f"{name} is {str(value)[:80]!r}; a text of at most {MAX_TEXT_CHARACTERS} characters is required"
+        )
+    return value
