@@ -17,9 +17,6 @@ THERMAL_MARGIN: Final = Metric(
 )
 """dcgm-exporter's name of DCGM's field 153. kernelcast's exporter has no such row; a recording may have it."""
 
-PROGRAMS: Final = kernel.PROBE_INFO
-"""Its series, counted by program, say how many programs run on a GPU."""
-
 
 class Feature(StrEnum):
     """Names of the features. `now` is the mean or median of the last 5 minutes, unless a feature says otherwise."""
@@ -157,7 +154,7 @@ FEATURES: Final[Mapping[Feature, FeatureSource]] = MappingProxyType(
         Feature.PEER_RATIO: FeatureSource(
             kernel.DURATION, "duration by the median of the same kernel on GPUs of the same model", "peers"
         ),
-        Feature.PROGRAMS: FeatureSource(PROGRAMS, "programs on the GPU"),
+        Feature.PROGRAMS: FeatureSource(kernel.PROBE_INFO, "programs on the GPU: its series, counted by program"),
         Feature.MOVED_SHARE: FeatureSource(
             kernel.DURATION, "share of the GPU's kernels that are 10 % slower", "before"
         ),

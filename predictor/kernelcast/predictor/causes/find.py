@@ -11,8 +11,10 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
 from kernelcast.wire.catalogue.cause_rules import RULES, Comparison, Condition, Excuse, Rule
+from kernelcast.wire.catalogue.devices import device
 from kernelcast.wire.catalogue.features import FEATURES, Feature
 from kernelcast.wire.catalogue.meanings import Cause, Topic
+from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.findings import FindingEvidence, Severity
 
 NANOSECONDS: Final = 1_000_000_000
@@ -169,13 +171,18 @@ def _fact(rows: FeatureRows, number: int, feature: Feature, column: Column) -> F
     reference = _number(column.reference[number])
     return FindingEvidence(
         metric=source.metric.prometheus_name,
-        labels=rows.labels[number],
+        labels=_selecting(source.metric, rows.labels[number]),
         value=_number(column.value[number]),
         reference=reference,
         against=source.against if reference is not None else "",
         begin_ns=end_ns - int(column.span_seconds * NANOSECONDS),
         end_ns=end_ns,
     )
+
+
+def _selecting(metric: Metric, labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The labels that a metric has; a GPU's series have no program and no kernel."""
+    return tuple(pair for pair in labels if pair[0] in (metric.labels or device.DEVICE_LABELS))
 
 
 def _number(value: float) -> float | None:

@@ -231,6 +231,16 @@ def test_evidence_names_series_value_reference_and_time() -> None:
     assert (fact.begin_ns, fact.end_ns) == (10**18 - 300 * 10**9, 10**18)
 
 
+def test_evidence_of_a_gpu_has_the_labels_of_the_gpu_and_not_those_of_the_kernel() -> None:
+    made = rows({Feature.DURATION_RATIO: 1.4, Feature.CLOCK_RATIO: 0.6})
+    labels = (("Hostname", "n"), ("UUID", "u"), ("kernel", "gemm"), ("program", "train"))
+    (found,) = find(FeatureRows(made.columns, [labels], [10**18]))
+    selected = {fact.metric: fact.labels for fact in found.causes[0].evidence}
+
+    assert selected["DCGM_FI_DEV_SM_CLOCK"] == labels[:2]
+    assert selected["cuda_kernel_duration_seconds"] == labels
+
+
 def test_without_any_figure_the_reason_is_missing_data() -> None:
     assert find(rows({Feature.GPU_UP: float("nan")}))[0].reason is Excuse.NO_DATA
 
