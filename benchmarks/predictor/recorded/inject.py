@@ -16,7 +16,7 @@ from kernelcast.wire.catalogue.devices import device
 GRID: Final = Grid()
 SHORTEST_HOURS: Final = 2.0
 LONGEST_HOURS: Final = 12.0
-ABOVE_HIGHEST: Final = 1.25
+HEADROOMS: Final = (1.25, 2.0, 3.0)
 """The limit is that far above the usual level, in distances of the highest mean of 5 minutes of the first half."""
 LEAST_ABOVE: Final = 1.1
 """The limit is at least that multiple of the usual level."""
@@ -46,20 +46,21 @@ SHAPES: Final[Mapping[str, Grow]] = MappingProxyType(
 """By the simulated class that has the same shape: a constant rise, one in pieces, and a growing factor."""
 
 
-def limit_of(first_half: Floats) -> float:
+def limit_of(first_half: Floats, headroom: float) -> float:
     """Limit of a healthy series, from its first half alone; the series is positive."""
     usual = float(np.median(first_half))
     width = 5
     means = np.convolve(first_half, np.full(width, 1 / width), mode="valid")
-    return max(usual + ABOVE_HIGHEST * (float(means.max()) - usual), LEAST_ABOVE * usual)
+    return max(usual + headroom * (float(means.max()) - usual), LEAST_ABOVE * usual)
 
 
-def inject(rng: np.random.Generator, noises: list[Floats]) -> tuple[Scenarios, Ints]:
+def inject(rng: np.random.Generator, noises: list[Floats], headroom: float) -> tuple[Scenarios, Ints]:
     """Put each shape of fault into each series of noise, and keep each once without a fault.
 
     Args:
         rng: Draws onsets and durations.
         noises: Each of shape (t,), of the grid's length.
+        headroom: One of `HEADROOMS`.
 
     Returns:
         The series, and the place of the noise of each.
@@ -67,7 +68,7 @@ def inject(rng: np.random.Generator, noises: list[Floats]) -> tuple[Scenarios, I
     values, limits, classes, onsets, places = [], [], [], [], []
     for place, noise in enumerate(noises):
         healthy = noise - min(float(noise.min()), 0.0)
-        limit = limit_of(healthy[: GRID.history])
+        limit = limit_of(healthy[: GRID.history], headroom)
         rows = [(HEALTHY, healthy, NEVER)]
         rows += [(name, *found) for name in SHAPES if (found := _faulty(rng, healthy, limit, SHAPES[name]))]
         for name, series, onset in rows:

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.predictor import real_faults
+from benchmarks.predictor.breaches import passage_run
 from benchmarks.predictor.options import Options
 from benchmarks.predictor.recorded.inject import GRID, HEALTHY, SHAPES, inject, limit_of
 from benchmarks.predictor.recorded.noise import Noise, sources
-from benchmarks.predictor.simulation.scenario import NEVER
+from benchmarks.predictor.simulation.scenario import NEVER, Scenarios
 
 _COUNT = 400
 
@@ -53,15 +54,15 @@ def test_a_drawn_series_has_blocks_of_the_recorded_one() -> None:
 def test_the_limit_is_set_from_the_first_half_only() -> None:
     noise = np.random.default_rng(3).normal(100, 2, GRID.length)
     other = np.concatenate([noise[: GRID.history], 3 * noise[GRID.history :]])
-    limits = [inject(np.random.default_rng(1), [one])[0].limit[0, 0] for one in (noise, other)]
+    limits = [inject(np.random.default_rng(1), [one], 2.0)[0].limit[0, 0] for one in (noise, other)]
 
-    assert limits[0] == limits[1] == limit_of(noise[: GRID.history])
+    assert limits[0] == limits[1] == limit_of(noise[: GRID.history], 2.0)
     assert limits[0] >= 110
 
 
 def test_each_fault_breaches_two_to_twelve_hours_after_its_onset() -> None:
     noises = [np.random.default_rng(seed).normal(100, 2, GRID.length) for seed in (1, 2)]
-    made, owner = inject(np.random.default_rng(4), noises)
+    made, owner = inject(np.random.default_rng(4), noises, 1.25)
     faulty = made.onset != NEVER
     hours = (made.breach[faulty] - made.onset[faulty]) / 60
 
@@ -81,12 +82,22 @@ def test_without_recordings_the_benchmark_is_skipped_with_a_sentence(tmp_path: P
         assert "--data" in text
 
 
-@pytest.mark.slow
+def near_the_limit(scenarios: Scenarios) -> passage_run.Run:
+    """A cheap detector in place of the real one, which other tests run: it fires at 60 % of the way to the limit."""
+    usual = np.median(scenarios.values[:, : scenarios.history], axis=1)[:, None]
+    alerts = scenarios.values >= usual + 0.6 * (scenarios.limit - usual)
+    return passage_run.Run(alerts, np.zeros((len(scenarios), 0, 0)), np.zeros(0, np.int64))
+
+
 def test_the_benchmark_prints_recall_beside_that_in_simulated_noise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(real_faults, "SIMULATED", {"healthy-kernel": 2})
+    monkeypatch.setattr(passage_run, "run", near_the_limit)
     result = real_faults.run(Options(folder_of_recordings(tmp_path), 1))
+    found = result["headrooms"]["3.0"]
 
-    assert set(result["noise"]) >= {"recorded", "simulated"}
+    assert set(found["noise"]) >= {"recorded", "recorded, metric", "simulated"}
+    recalls = [found["noise"][name]["detectors"]["kernelcast"]["recall"] for name in ("recorded", "simulated")]
+    assert found["recall_ratio"] == pytest.approx(recalls[0] / recalls[1], abs=1e-4)
     assert "recall in recorded noise over that in simulated noise" in real_faults.table(result)
