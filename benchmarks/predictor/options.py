@@ -16,11 +16,13 @@ class Options:
         data: Folder or file with recordings; None for the shared ones.
         seed: Of everything random.
         series: Number of series, where a benchmark has a choice; None for its default.
+        small: Whether to measure a small case, to try a change in minutes; its figures show nothing else.
     """
 
     data: Path | None
     seed: int
     series: int | None = None
+    small: bool = False
 
     def recordings(self, name: str) -> Path:
         """The folder with recordings; without one the program ends with exit code 2.

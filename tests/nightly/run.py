@@ -59,6 +59,7 @@ class Sizes:
         checked_inputs: Mutated messages for the code that checks bounds, which is slower.
         schedules: Fault schedules in memory.
         real_schedules: Fault schedules with real processes.
+        fleet: Options of the benchmark of a fleet.
     """
 
     profile: str
@@ -68,6 +69,7 @@ class Sizes:
     checked_inputs: int
     schedules: int
     real_schedules: int
+    fleet: Sequence[str] = ()
 
 
 WHOLE: Final = Sizes(
@@ -87,6 +89,7 @@ SHORT: Final = Sizes(
     checked_inputs=20_000,
     schedules=40,
     real_schedules=1,
+    fleet=("--small",),
 )
 
 
@@ -97,7 +100,7 @@ def steps(workers: int, sizes: Sizes = WHOLE) -> list[Step]:
         workers: Processes that a step may use.
         sizes: Numbers of examples.
     """
-    return [*_package_steps(), *_test_steps(workers, sizes), *_random_steps(workers, sizes)]
+    return [*_package_steps(), *_test_steps(workers, sizes), *_random_steps(workers, sizes), _fleet_step(sizes)]
 
 
 def _package_steps() -> list[Step]:
@@ -177,6 +180,14 @@ def _random_steps(workers: int, sizes: Sizes) -> list[Step]:
             (*faults, "--real", str(sizes.real_schedules)),
         ),
     ]
+
+
+def _fleet_step(sizes: Sizes) -> Step:
+    return Step(
+        "faults in a simulated fleet",
+        "a change that pages too often, on the wrong GPU or with the wrong cause",
+        (PYTHON, "-m", "benchmarks.predictor", "fleet", *sizes.fleet),
+    )
 
 
 def run(step: Step) -> tuple[int, float]:

@@ -75,7 +75,7 @@ class Finding:
         cause: Why.
         state: Where it stands.
         severity: How urgent it is.
-        scope: Extent of it.
+        scope: Its extent.
         labels: Labels of the series, or those that its series share, sorted pairs.
         metric: Prometheus name of the series that shows it best.
         value: Its newest value, in the metric's unit.

@@ -44,10 +44,18 @@ LEAST_NODES: Final = 2
 
 ALWAYS_PROGRAM: Final = frozenset({Cause.DEPLOY, Cause.UNEVEN_WORK})
 """Causes that lie in the program, however few of its series show them."""
-SYMPTOMS: Final = frozenset({Cause.KERNEL_SLOWDOWN, Cause.UNKNOWN, Cause.LOAD, Cause.AGEING})
-"""Causes that any other cause on the same GPU explains."""
-CONSEQUENCES: Final = frozenset({Cause.CLOCK_LOW, Cause.HARDWARE_SLOWDOWN})
-"""Causes that a more specific cause on the same GPU explains."""
+DEPTH: Final[Mapping[Cause, int]] = MappingProxyType(
+    {
+        Cause.CLOCK_LOW: 1,
+        Cause.HARDWARE_SLOWDOWN: 1,
+        Cause.STRAGGLER: 2,
+        Cause.AGEING: 3,
+        Cause.KERNEL_SLOWDOWN: 3,
+        Cause.LOAD: 3,
+        Cause.UNKNOWN: 3,
+    }
+)
+"""Causes that a cause of less depth on the same GPU explains; those that are not listed have 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +123,18 @@ def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], 
             if wide(scope, unit, cause) or _is_wide(scope, cause, places):
                 found.append((scope, unit, cause, rows))
                 taken.update(rows)
-    explained = {placed[row][1].gpu: number for number, (*_, rows) in enumerate(found) for row in rows}
+    explained = {
+        placed[row][1].gpu: number
+        for number, (_, _, cause, rows) in enumerate(found)
+        if cause not in ALWAYS_PROGRAM
+        for row in rows
+    }
     rest: dict[tuple[Scope, str], list[int]] = defaultdict(list)
     for row, (one, place) in enumerate(placed):
         if row in taken:
             continue
-        number = explained.get(place.gpu) if place.gpu and one.latest.cause in SYMPTOMS else None
-        if number is not None:
+        number = explained.get(place.gpu) if place.gpu else None
+        if number is not None and _depth(one.latest.cause) > _depth(found[number][2]):
             found[number][3].append(row)
         elif place.gpu:
             rest[Scope.GPU, place.gpu].append(row)
@@ -136,7 +149,7 @@ def primary(members: Sequence[Candidate]) -> Finding:
     count: dict[Cause, int] = defaultdict(int)
     for one in members:
         count[one.latest.cause] += 1
-    cause = min(count, key=lambda each: (each in SYMPTOMS, each in CONSEQUENCES, -count[each], each))
+    cause = min(count, key=lambda each: (_depth(each), -count[each], each))
     found = [one.latest for one in members if one.latest.cause is cause]
     return min(found, key=lambda one: (-_ADVANCE[one.state], _median_seconds(one), one.metric, one.labels))
 
@@ -152,6 +165,10 @@ _ADVANCE: Final = {
     FindingState.OBSERVED: 2,
     FindingState.PASSED: 3,
 }
+
+
+def _depth(cause: Cause) -> int:
+    return DEPTH.get(cause, 0)
 
 
 def _median_seconds(one: Finding) -> float:

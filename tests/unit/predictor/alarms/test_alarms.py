@@ -100,6 +100,17 @@ def test_symptoms_of_a_gpu_join_the_rack_that_explains_them() -> None:
     assert (begun.scope, begun.series, begun.cause) == (Scope.RACK, 5, Cause.THERMAL)
 
 
+def test_a_straggler_joins_the_brake_that_explains_it_and_a_slow_gpu_no_deploy() -> None:
+    brake = [candidate(gpu, cause=Cause.POWER_BRAKE) for gpu in range(4)]
+    straggler = candidate(2, metric="k", cause=Cause.STRAGGLER, program="train")
+    (begun,) = Run().step(*brake, straggler)
+    assert (begun.scope, begun.cause, begun.series) == (Scope.NODE, Cause.POWER_BRAKE, 5)
+    deploy = [candidate(gpu, metric="d", cause=Cause.DEPLOY, severity=TICKET, program="train") for gpu in range(4)]
+    slow = candidate(2, metric="k", cause=Cause.AGEING, program="train")
+    found = {one.scope: one.severity for one in Run().step(*deploy, slow)}
+    assert found == {Scope.PROGRAM: TICKET, Scope.GPU: Severity.PAGE}
+
+
 def test_a_short_break_ends_nothing_and_a_flapping_finding_stays_until_quiet() -> None:
     run = Run(clear_seconds=600.0, flaps=3, flap_window_seconds=3600.0, quiet_seconds=7200.0)
     begun = run.step(candidate())

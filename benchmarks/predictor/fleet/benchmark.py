@@ -1,0 +1,61 @@
+"""The benchmark of a fleet: seeds, table, and the confusion of causes."""
+
+from collections import Counter
+from typing import Any, Final
+
+from benchmarks.predictor.fleet import peers
+from benchmarks.predictor.fleet.engine import FleetEngine
+from benchmarks.predictor.fleet.layout import FleetSize
+from benchmarks.predictor.fleet.recording import record
+from benchmarks.predictor.fleet.score import score
+from benchmarks.predictor.options import Options
+
+SEEDS: Final = 5
+SMALL: Final = FleetSize(gpus=128, days=3, faults=8)
+GOALS: Final = {"right": 45, "faults": 50, "pages_per_day": 5}
+
+
+def run(options: Options) -> dict[str, Any]:
+    """Score five fleets, from the given seed on, with ten faults each."""
+    size = SMALL if options.small else FleetSize()
+    seeds = [run_seed(options.seed + number, size) for number in range(SEEDS)]
+    confusion: Counter[tuple[str, str]] = Counter()
+    for one in seeds:
+        confusion.update((result["expected"], result["found"]) for result in one["results"])
+    return {
+        "simulated": True,
+        "gpus": size.gpus,
+        "days": size.days,
+        "goals": GOALS,
+        "faults": sum(one["faults"] for one in seeds),
+        "right": sum(one["right"] for one in seeds),
+        "pages_per_day_of_the_worst_seed": max(one["pages_per_day"] for one in seeds),
+        "confusion": [{"expected": a, "found": b, "count": n} for (a, b), n in sorted(confusion.items())],
+        "seeds": seeds,
+    }
+
+
+def run_seed(seed: int, size: FleetSize) -> dict[str, Any]:
+    """Score one fleet with the engine and with its peers."""
+    recording = record(seed, size)
+    found = score(recording, list(FleetEngine(recording).run()))
+    return {"seed": seed, **found, "peers": peers.pages_per_day(recording)}
+
+
+def table(result: dict[str, Any]) -> str:
+    """Text for people."""
+    lines = [f"a simulated fleet of {result['gpus']} GPUs for {result['days']} days, the first as history", ""]
+    lines.append(f"{'seed':>6}{'right':>12}{'pages/day':>12}{'worst day':>12}{'false':>8}{'tickets':>9}{'held':>6}")
+    for one in result["seeds"]:
+        right = f"{one['right']} of {one['faults']}"
+        lines.append(
+            f"{one['seed']:>6}{right:>12}{one['pages_per_day']:>12}{one['pages_of_the_worst_day']:>12}"
+            f"{len(one['false_pages']):>8}{one['tickets']:>9}{one['held']:>6}"
+        )
+    lines += ["", f"paged on the right unit with the right cause: {result['right']} of {result['faults']}", ""]
+    for name in result["seeds"][0]["peers"]:
+        rates = [one["peers"][name] for one in result["seeds"]]
+        lines.append(f"{name}: {min(rates)} to {max(rates)} pages a day")
+    lines += ["", f"{'cause of the fault':22}{'cause of the page':22}{'faults':>6}"]
+    lines += [f"{one['expected']:22}{one['found']:22}{one['count']:>6}" for one in result["confusion"]]
+    return "\n".join(lines)

@@ -1,0 +1,224 @@
+"""Runs the shipped engine over a recorded fleet: passages of limits, causes, peers, alarms."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from benchmarks.predictor.fleet.layout import DAY_STEPS, IDLE, RACK_PATTERN, STEP_SECONDS, Job
+from benchmarks.predictor.fleet.recording import Recording
+
+from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.causes import from_peers
+from kernelcast.predictor.causes.features import features
+from kernelcast.predictor.causes.find import Found, FoundCause, find
+from kernelcast.predictor.causes.observed import Around, Observed
+from kernelcast.predictor.passage.alarms import AlarmState
+from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.run import Moment, RunOptions, run
+from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
+from kernelcast.predictor.peers.detector import PeerDetector
+from kernelcast.predictor.peers.groups import PeerGroups
+from kernelcast.predictor.peers.panel import PeerStep
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.meanings import MEANINGS, Cause
+from kernelcast.wire.findings import Finding, FindingState, Scope, Severity
+
+START_NS: Final = 1_800_000_000 * 1_000_000_000
+STEP_NS: Final = round(STEP_SECONDS) * 1_000_000_000
+CAUSE_STEPS: Final = 3
+"""Causes are looked for in all GPUs every quarter of an hour."""
+JUDGED: Final = (device.GPU_TEMP, device.FB_USED, kernel.DURATION)
+PREDICTED: Final = frozenset(
+    {
+        Cause.THERMAL,
+        Cause.MEMORY_LEAK,
+        Cause.AGEING,
+        Cause.CONTENTION,
+        Cause.KERNEL_SLOWDOWN,
+        Cause.LOAD,
+        Cause.UNKNOWN,
+    }
+)
+"""Causes of series with a limit: the passage detector says whether it is reached. Others are observed as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A finding that began, changed or ended at an interval."""
+
+    step: int
+    finding: Finding
+
+
+class FleetEngine:
+    """The engine over one recording, in order of time."""
+
+    def __init__(self, recording: Recording, settings: AlarmSettings | None = None) -> None:
+        self._recording = recording
+        self._alarms = Alarms(settings or AlarmSettings(rack_pattern=RACK_PATTERN))
+        self._labels = [_device_labels(recording, gpu) for gpu in range(recording.size.gpus)]
+        self._found: list[Found] = [Found()] * recording.size.gpus
+        self._detectors: dict[int, PeerDetector] = {}
+
+    def run(self, ends: range | None = None) -> Iterator[Change]:
+        """Evaluate the fleet after some numbers of intervals; by default after each one beyond the first day."""
+        recording = self._recording
+        ends = ends or range(DAY_STEPS, recording.size.steps + 1)
+        rows = len(JUDGED) * recording.size.gpus
+        options = RunOptions(calibration=shipped())
+        traits = _traits(recording)
+        for moment in run(_blocks(recording), traits, options, ends=ends, alarms=AlarmState.quiet(rows)):
+            step = moment.end - 1
+            if moment.end % CAUSE_STEPS == 0:
+                self._look_for_causes(moment)
+            candidates = {(one.metric, one.labels): one for one in self._candidates(moment)}
+            for finding in self._alarms.step(candidates.values(), rows, START_NS + moment.end * STEP_NS):
+                yield Change(step, finding)
+
+    def _candidates(self, moment: Moment) -> Iterator[Finding]:
+        yield from self._observed(moment.end)
+        yield from self._stragglers(moment.end)
+        yield from self._passages(moment)
+
+    def _passages(self, moment: Moment) -> Iterator[Finding]:
+        """Series that reach their limit, or have passed it."""
+        gpus = self._recording.size.gpus
+        found, beyond = moment.found, moment.found.beyond
+        highest = np.nan_to_num(found.passage.probability).max(axis=1)
+        for row in np.flatnonzero(moment.alarms.firing | beyond).tolist():
+            metric, gpu = JUDGED[row // gpus], row % gpus
+            labels = self._labels_of(metric is kernel.DURATION, gpu, moment.end - 1)
+            meaning = MEANINGS[metric.prometheus_name]
+            cause = self._found[gpu].first_of(frozenset({meaning.cause}) | meaning.other_causes)
+            yield Finding(
+                finding_id="",
+                cause=meaning.cause if cause is None else cause.cause,
+                state=FindingState.PASSED if beyond[row] else FindingState.PREDICTED,
+                severity=Severity.PAGE if cause is None else cause.severity,
+                scope=Scope.SERIES,
+                labels=labels,
+                metric=metric.prometheus_name,
+                value=float(found.trend.level[row]),
+                limit=float(found.limit[row]),
+                probability=float(highest[row]),
+                seconds_to_limit=_times(found.passage.seconds[row]),
+                evidence=() if cause is None else cause.evidence,
+            )
+
+    def _observed(self, end: int) -> Iterator[Finding]:
+        """Causes that need no limit."""
+        for gpu, found in enumerate(self._found):
+            for one in found.causes:
+                if one.cause not in PREDICTED:
+                    in_program = one.cause is Cause.DEPLOY
+                    yield _observed(one, self._labels_of(in_program, gpu, end - 1))
+
+    def _stragglers(self, end: int) -> Iterator[Finding]:
+        """Workers that are slow against the peers of their job, each interval being one step."""
+        recording = self._recording
+        running = recording.job[:, end - 1]
+        durations = recording.values[kernel.DURATION.prometheus_name][:, end - 1]
+        self._detectors = {number: one for number, one in self._detectors.items() if (running == number).any()}
+        for number in np.unique(running[running != IDLE]).tolist():
+            job = recording.jobs[number]
+            if number not in self._detectors:
+                self._detectors[number] = _peer_detector(job)
+            detector = self._detectors[number]
+            detector.observe(PeerStep.of_compute(end - job.begin, durations[job.gpus]))
+            for worker in detector.findings:
+                gpu = int(job.gpus[worker.worker])
+                labels = self._labels_of(True, gpu, end - 1)
+                where = from_peers.Where(labels, START_NS + (end - 1) * STEP_NS, START_NS + end * STEP_NS)
+                yield _observed(from_peers.straggler(worker, where), labels)
+
+    def _look_for_causes(self, moment: Moment) -> None:
+        recording, gpus = self._recording, self._recording.size.gpus
+        part = slice(max(moment.end - DAY_STEPS, 0), moment.end)
+        group = recording.job[:, moment.end - 1]
+        around = Around(
+            node=recording.size.node,
+            programs=recording.programs[:, part],
+            group=np.where(group == IDLE, -1 - np.arange(gpus), group),
+            process=recording.process[:, part],
+            version=recording.version[:, part],
+        )
+        values = {name: array[:, part] for name, array in recording.values.items()}
+        end_ns = [START_NS + moment.end * STEP_NS] * gpus
+        self._found = find(features(Observed(values, STEP_SECONDS, self._labels, end_ns, around)))
+
+    def _labels_of(self, in_program: bool, gpu: int, step: int) -> tuple[tuple[str, str], ...]:  # noqa: FBT001
+        number = int(self._recording.job[gpu, step])
+        if not in_program or number == IDLE:
+            return self._labels[gpu]
+        job = self._recording.jobs[number]
+        own = {"program": job.program, "kernel": "gemm", "rank": str(int(np.searchsorted(job.gpus, gpu)))}
+        return tuple(sorted({**dict(self._labels[gpu]), **own}.items()))
+
+
+def _device_labels(recording: Recording, gpu: int) -> tuple[tuple[str, str], ...]:
+    host = recording.size.host(int(recording.size.node[gpu]))
+    local = str(gpu % recording.size.gpus_per_node)
+    return (("Hostname", host), ("UUID", f"GPU-{gpu}"), ("gpu", local), ("modelName", "simulated"))
+
+
+def _observed(found: FoundCause, labels: tuple[tuple[str, str], ...]) -> Finding:
+    fact = found.evidence[0]
+    return Finding(
+        finding_id="",
+        cause=found.cause,
+        state=FindingState.OBSERVED,
+        severity=found.severity,
+        scope=Scope.SERIES,
+        labels=labels,
+        metric=fact.metric,
+        value=fact.value,
+        limit=fact.reference,
+        evidence=found.evidence,
+    )
+
+
+def _peer_detector(job: Job) -> PeerDetector:
+    """All ranks of a job are peers: they do the same work."""
+    return PeerDetector(PeerGroups.unaligned(np.zeros(len(job.gpus), dtype=np.int64)))
+
+
+def _traits(recording: Recording) -> Traits:
+    gpus = recording.size.gpus
+    meanings = [MEANINGS[metric.prometheus_name] for metric in JUDGED]
+    total = recording.values[device.FB_USED.prometheus_name] + recording.values[device.FB_FREE.prometheus_name]
+    limits = (
+        recording.values[device.SLOWDOWN_TEMP.prometheus_name][:, 0],
+        0.97 * np.nanmax(total, axis=1),
+        np.full(gpus, np.nan),
+    )
+    settling: Ints = np.array([round(one.settling_seconds / BLOCK_SECONDS) for one in meanings], dtype=np.int64)
+    return Traits(
+        limit=np.concatenate(limits),
+        baseline_ratio=np.repeat([one.own_ratio or np.nan for one in meanings], gpus),
+        below=np.zeros(len(JUDGED) * gpus, dtype=np.bool_),
+        resolution=np.repeat([one.resolution for one in meanings], gpus),
+        settling_blocks=np.repeat(settling, gpus),
+    )
+
+
+def _blocks(recording: Recording) -> Blocks:
+    """Each recorded value is a block."""
+    values = np.concatenate([recording.values[metric.prometheus_name] for metric in JUDGED])
+    power = recording.values[device.POWER_USAGE.prometheus_name]
+    without: Floats = np.full(power.shape, np.nan)
+    return Blocks(
+        mean=values,
+        median=values,
+        load=np.concatenate([power, without, without]),
+        process=np.tile(recording.process, (len(JUDGED), 1)),
+        version=np.tile(recording.version, (len(JUDGED), 1)),
+    )
+
+
+def _times(seconds: Floats) -> tuple[float | None, float | None, float | None]:
+    early, median, late = (float(one) if np.isfinite(one) else None for one in seconds)
+    return early, median, late
