@@ -10,10 +10,10 @@ from typing import Final
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from kernelcast.wire.catalogue import forecast, kernel
+from kernelcast.wire.catalogue import forecast, forecast_scores, kernel
 from kernelcast.wire.catalogue.devices import device
 
-FAMILIES: Final = (*device.ROWS, *kernel.ROWS, *forecast.ROWS)
+FAMILIES: Final = (*device.ROWS, *kernel.ROWS, *forecast.ROWS, *forecast_scores.ROWS)
 _SHOWN: Final = (*(row.prometheus_name for row in FAMILIES), "kernelcast_bridge_")
 _DURATION: Final = kernel.DURATION.prometheus_name
 

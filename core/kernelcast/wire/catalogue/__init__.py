@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor, runtime
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
@@ -31,6 +31,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *kernel.ROWS,
     *energy.ROWS,
     *forecast.ROWS,
+    *forecast_scores.ROWS,
     *runtime.ROWS,
     *exporter.ROWS,
     *bridge.ROWS,

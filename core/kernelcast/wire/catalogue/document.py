@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
-from kernelcast.wire.catalogue import bridge, exporter, forecast, kernel, predictor, runtime
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor, runtime
 from kernelcast.wire.catalogue.devices import (
     accelerator,
     dcgm_exporter,
@@ -59,6 +59,10 @@ _SECTIONS: Final = MappingProxyType(
         "Forecasts, degradation and hints": (
             "The predictor writes these; the bridge exposes them.",
             forecast.ROWS,
+        ),
+        "Scores of forecasts": (
+            "The predictor compares what it published with what came; the bridge exposes these.",
+            forecast_scores.ROWS,
         ),
         "Every daemon": ("On each daemon's own `/metrics`; these do not travel through Kafka.", runtime.ROWS),
         "Exporter": ("On the exporter's own `/metrics`.", exporter.ROWS),

@@ -7,6 +7,7 @@ from kernelcast.grafana.dashboards import (
     devices,
     energy,
     fleet,
+    forecast_scores,
     forecasts,
     frame,
     gpu_errors,
@@ -72,6 +73,7 @@ def kernels() -> Dashboard:
             *device_time.rows(),
             energy.row(),
             forecasts.row(),
+            forecast_scores.row(),
             hints.row(),
         ),
     )

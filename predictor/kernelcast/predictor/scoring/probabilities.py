@@ -44,7 +44,7 @@ class BreachScores:
         sums = {"came": (), "squared": (), "crossings": ()}
         binned = {f"bin_{name}": bins for name in ("claims", "said", "came")}
         mapped = {f"map_{name}": edges for name in ("claims", "said", "came")}
-        self.cells = Cells(len(CLASSES), horizons, {**sums, **binned, **mapped})
+        self.cells = Cells(len(CLASSES), horizons, {**sums, **binned, **mapped}, lasting=["crossings"])
         self.unscored = 0
         self.crossed = {name: np.zeros(0, np.int64) for name in ("series", "horizon", "block")}
         self._day_blocks = day_blocks
@@ -124,6 +124,11 @@ class BreachScores:
             new = {"series": series[mine], "horizon": horizons[mine], "block": np.full(int(mine.sum()), block)}
             self.crossed = {name: np.concatenate([column, new[name]]) for name, column in self.crossed.items()}
             np.add.at(self.cells["crossings"], (classes[mine], horizons[mine]), 1.0)
+
+    @property
+    def crossings(self) -> Floats:
+        """Independent crossings so far, shape (classes, horizons)."""
+        return self.cells["crossings"]
 
     def brier(self) -> Floats:
         """Brier score, shape (classes, horizons); NaN without claims."""

@@ -333,6 +333,7 @@ def test_old_claims_weigh_less_than_new_ones() -> None:
         settle(one, block + 1, crossing, beyond=np.full(count, block >= 20))
 
     assert one.breaches.cells["count"][TEMPERATURE, 0] <= 10_600
+    assert one.breaches.crossings[TEMPERATURE, 0] == count
     assert one.breaches.reliability()[2][TEMPERATURE, 0, 4] > 0.6
 
 

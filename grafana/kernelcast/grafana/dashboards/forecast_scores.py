@@ -1,0 +1,116 @@
+"""Scores that the predictor gives itself: coverage, skill, reliability, alerts, and the origin of its calibration."""
+
+from typing import Final
+
+from kernelcast.grafana import promql
+from kernelcast.grafana.model.dashboard import Row
+from kernelcast.grafana.model.panels import Axis, Column, PanelText, Placed, table, time_series
+from kernelcast.grafana.model.targets import Query, column
+from kernelcast.wire.catalogue import forecast_scores as scores
+from kernelcast.wire.catalogue.model import Metric
+
+_CELL: Final = "instance, class, horizon"
+_CELL_COLUMNS: Final = (
+    Column("instance", "Predictor", width=160),
+    Column("class", "Class", width=110),
+    Column("horizon", "Horizon", width=80),
+)
+
+
+def row() -> Row:
+    """Scores beside the claims that they are about."""
+    return Row("Scores of forecasts", (_cells(), _reliability(), _alerts(), _abstained()))
+
+
+def _cells() -> Placed:
+    text = PanelText(
+        "Forecasts against what came",
+        "By class of metric and horizon: share of values inside the 50, 80 and 95 % intervals, skill against the last "
+        "value and against the value a season before (0 is as good, 1 is perfect), and the Brier score of breach "
+        "probabilities. Probabilities are calibrated from simulation until 50 independent crossings were seen here.",
+    )
+    coverage = [_of(scores.INTERVAL_COVERAGE, f'level="{level}"') for level in ("0.5", "0.8", "0.95")]
+    skill = [_of(scores.SKILL, f'reference="{reference}"') for reference in ("naive", "seasonal_naive")]
+    columns = [_origin(), *coverage, *skill, _of(scores.BRIER_SCORE), _of(scores.BRIER_SKILL)]
+    return table(
+        text,
+        [column(expr) for expr in columns],
+        (
+            *_CELL_COLUMNS,
+            Column("origin", "Calibrated from"),
+            Column("Value #A", "Own crossings", "none", width=110),
+            Column("Value #B", "In 50 %", "percentunit", width=80),
+            Column("Value #C", "In 80 %", "percentunit", width=80),
+            Column("Value #D", "In 95 %", "percentunit", width=80),
+            Column("Value #E", "Skill: naive", "none", width=100),
+            Column("Value #F", "Skill: seasonal", "none", width=110),
+            Column("Value #G", "Brier", "none", width=80),
+            Column("Value #H", "Brier skill", "none", width=90),
+        ),
+        sort="Own crossings",
+    )
+
+
+def _reliability() -> Placed:
+    text = PanelText(
+        "Breach probabilities: published, and the share that came",
+        "By bin of the published probability. They are calibrated if the two shares are equal; bins with few claims "
+        "say little.",
+    )
+    rows = (scores.RELIABILITY_CLAIMS, scores.RELIABILITY_SAID, scores.RELIABILITY_CAME)
+    return table(
+        text,
+        [column(f"max by ({_CELL}, bin) ({promql.series(metric)})") for metric in rows],
+        (
+            *_CELL_COLUMNS,
+            Column("bin", "Bin", width=90),
+            Column("Value #A", "Claims", "none", width=90),
+            Column("Value #B", "Published", "percentunit", bar=True),
+            Column("Value #C", "Came", "percentunit", bar=True),
+        ),
+        sort="Claims",
+        width=14,
+    )
+
+
+def _alerts() -> Placed:
+    text = PanelText(
+        "Alerts against what came",
+        "Share of alerts after which the limit was passed within a day, share of passed limits that were announced, "
+        "the median lead, and alerts without a breach for each day of each GPU.",
+    )
+    rows = (scores.ALERT_PRECISION, scores.ANNOUNCED_BREACHES, scores.ALERT_LEAD, scores.FALSE_ALARMS)
+    return table(
+        text,
+        [column(f"max by (instance, class) ({promql.series(metric)})") for metric in rows],
+        (
+            *_CELL_COLUMNS[:2],
+            Column("Value #A", "Right", "percentunit", width=80),
+            Column("Value #B", "Announced", "percentunit", width=100),
+            Column("Value #C", "Median lead", "s", width=110),
+            Column("Value #D", "False a GPU-day", "none"),
+        ),
+        sort="Right",
+        width=10,
+    )
+
+
+def _abstained() -> Placed:
+    text = PanelText(
+        "Abstentions",
+        "Series about which nothing was claimed, by reason: too little history, no limit, too much noise.",
+    )
+    expr = f"sum by (class, reason) (deriv({promql.series(scores.ABSTAINED)}[$__rate_interval])) > 0"
+    return time_series(text, [Query(expr, "{{class}}: {{reason}}")], Axis("cps"), width=24, height=7)
+
+
+def _of(metric: Metric, *extra: str) -> str:
+    return f"max by ({_CELL}) ({promql.series(metric, extra=extra)})"
+
+
+def _origin() -> str:
+    """Crossings, with the origin of the calibration in words."""
+    expr = f"max by ({_CELL}, origin) ({promql.series(scores.CALIBRATION_CROSSINGS)})"
+    for origin, words in (("simulation", "simulation; not yet calibrated here"), ("site", "this site")):
+        expr = f'label_replace({expr}, "origin", "{words}", "origin", "{origin}")'
+    return expr
