@@ -9,13 +9,13 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.backtest.companions import Companions
+from kernelcast.predictor.backtest.companions import CODE_VERSION, PROCESS_START, Companions
 from kernelcast.predictor.backtest.durations import Duration
 from kernelcast.predictor.backtest.grid import Batch
 from kernelcast.predictor.passage.alarms import AlarmState
 from kernelcast.predictor.passage.calibration import shipped
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
-from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, run, trailing_mean
+from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, replaced_within, run, trailing_mean
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits, condense
 from kernelcast.wire.catalogue.meanings import OTHER, Meaning
 
@@ -107,12 +107,16 @@ def breach_columns(batch: Batch, options: BreachOptions) -> dict[str, Floats]:
     place = clock.column(batch, options)
     traits = _traits(limits, options)
     values = trailing_mean(batch.panel.values, clock.width)
-    replaced = np.zeros(shape, dtype=np.bool_)
+    process = np.maximum(options.companions.numbers(batch, PROCESS_START), 0)
+    replaced = replaced_within(process, clock.width)
     unknown = np.zeros(batch.panel.rows, dtype=np.bool_)
     _write_passed(columns, slice(0, shape[1]), limit_passed(values, replaced, limits, unknown, traits))
     ends = range(min(MIN_BLOCKS, mean.shape[1] + 1), mean.shape[1] + 1)
     rule = RunOptions(clock.horizons, clock.alarm_horizons, shipped(), clock.scale)
-    blocks, alarms = _blocks(mean, median, usage), AlarmState.quiet(batch.panel.rows)
+    ends_of_blocks = np.arange(1, mean.shape[1] + 1) * clock.width - 1
+    version = options.companions.numbers(batch, CODE_VERSION)
+    blocks = Blocks(mean, median, usage, process[:, ends_of_blocks], version[:, ends_of_blocks])
+    alarms = AlarmState.quiet(batch.panel.rows)
     for moment in run(blocks, traits, rule, ends=ends, alarms=alarms):
         found, now = moment.found, moment.intervals(clock.width)
         columns["breach_probability"][:, now] = np.where(found.beyond, 1.0, found.passage.probability[:, place])[
@@ -130,10 +134,6 @@ def _write_passed(columns: dict[str, Floats], now: slice, passed: Bools) -> None
     """Write a limit that is passed at once, not at the next evaluation."""
     for name, value in (("breach_probability", 1.0), ("seconds_to_threshold", 0.0), ("alert", 1.0)):
         columns[name][:, now][passed] = value
-
-
-def _blocks(mean: Floats, median: Floats, load: Floats) -> Blocks:
-    return Blocks(mean, median, load, np.zeros(mean.shape, np.int64), np.full(mean.shape, -1, np.int64))
 
 
 def _traits(limits: Floats, options: BreachOptions) -> Traits:

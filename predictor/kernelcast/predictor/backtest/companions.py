@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats
+from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.backtest.grid import Batch, GriddedSeries
 from kernelcast.predictor.backtest.table import Table, read
 from kernelcast.wire.catalogue import kernel
@@ -16,6 +16,10 @@ from kernelcast.wire.catalogue.model import Metric
 from kernelcast.wire.errors import ConfigurationError
 
 METRIC: Final = "metric"
+PROCESS_START: Final = "process_start_time_seconds"
+"""Another value is another process."""
+CODE_VERSION: Final = "code_version"
+"""Another value is another version of program, library or driver: any number that changes at a deploy."""
 KEPT_SECONDS: Final = 900.0
 """A companion's value holds until its next one, at most this long."""
 PROGRAM: Final = "program"
@@ -55,6 +59,17 @@ class Companion:
         found = self.values[np.maximum(place, 0)]
         fresh = (place >= 0) & (seconds - self.seconds[np.maximum(place, 0)] <= KEPT_SECONDS)
         return np.where(fresh, found, np.nan)
+
+    def changes(self, seconds: Floats) -> Ints:
+        """How often the value has changed up to some times; -1 before the first value."""
+        known = np.isfinite(self.values)
+        times, values = self.seconds[known], self.values[known]
+        if not len(values):
+            return np.full(len(seconds), -1, dtype=np.int64)
+        number = np.r_[0, np.cumsum(values[1:] != values[:-1])]
+        place = np.searchsorted(times, seconds, side="right") - 1
+        counted: Ints = np.where(place >= 0, number[np.maximum(place, 0)], -1).astype(np.int64)
+        return counted
 
 
 class Companions:
@@ -132,17 +147,29 @@ class Companions:
         nothing = np.full(batch.panel.length, np.nan)
         return np.stack([nothing if row is None else row for row in rows])
 
+    def numbers(self, batch: Batch, metric: str) -> Ints:
+        """How often a companion's value has changed, at each interval of a batch, shape (n, t); -1 before its first.
+
+        Unlike a measurement, a value holds until the next one, however late that comes.
+        """
+        nothing = np.full(batch.panel.length, -1, dtype=np.int64)
+        found = [(one, self._of_metric(one, metric)) for one in batch.series]
+        return np.stack([mine[0].changes(_ends(one)) if mine else nothing for one, mine in found])
+
     def _values(self, one: GriddedSeries, metric: str) -> Floats | None:
-        if not self._found:
-            return None
-        labels = self._labels(one)
-        mine = [each for each in self._found if each.metric == metric and each.belongs_to(labels)]
+        mine = self._of_metric(one, metric)
         if not mine:
             return None
         if metric not in _SUMMED:
             return mine[0].at(_ends(one))
         found = np.stack([each.at(_ends(one)) for each in mine])
         return np.where(np.isfinite(found).any(axis=0), np.nansum(found, axis=0), np.nan)
+
+    def _of_metric(self, one: GriddedSeries, metric: str) -> list[Companion]:
+        if not self._found:
+            return []
+        labels = self._labels(one)
+        return [each for each in self._found if each.metric == metric and each.belongs_to(labels)]
 
     def _labels(self, one: GriddedSeries) -> dict[str, str]:
         return dict(zip(self._table.labels, self._table.label_values(one.key), strict=True))

@@ -186,6 +186,47 @@ def test_a_rise_that_power_explains_is_no_drift(tmp_path: Path) -> None:
     assert {row["alert"] for row in found} == {"0"}
 
 
+DEPLOYED = START + 300 * 12 * 30
+
+
+def alerts_of_a_slower_kernel(tmp_path: Path, *rows: str) -> list[int]:
+    """Times of the alerts of a kernel that takes 1.4 times as long since 30 h, with companions of its process."""
+    noise = np.random.default_rng(2).normal(1.0, 0.02, 12 * 33)
+    values = np.where(np.arange(12 * 33) < 12 * 30, noise, 1.4 * noise)
+    path = written(
+        tmp_path / "in.csv",
+        [f"{START + 300 * at},{value:.4f},a" for at, value in enumerate(values)],
+        "timestamp,value,host",
+    )
+    found = backtest(
+        tmp_path, path, "--metric", "cuda_kernel_duration_seconds", "--companions", companions(tmp_path, rows)
+    )
+    return [int(row["timestamp"]) for row in found if row["alert"] == "1"]
+
+
+def process(at: int, host: str = "a") -> str:
+    return f"{at},process_start_time_seconds,{at},{host}"
+
+
+def version(at: int, number: int) -> str:
+    return f"{at},code_version,{number},a"
+
+
+def test_a_kernel_that_is_slower_since_a_deploy_has_a_new_baseline(tmp_path: Path) -> None:
+    rows = (process(START), process(DEPLOYED), version(START, 7), version(DEPLOYED, 8))
+    assert alerts_of_a_slower_kernel(tmp_path, *rows) == []
+    assert alerts_of_a_slower_kernel(tmp_path, process(START), process(DEPLOYED)) == []
+
+
+def test_a_kernel_that_is_slower_in_the_same_version_alerts_after_the_first_minutes_of_its_process(
+    tmp_path: Path,
+) -> None:
+    same = (version(START, 7), version(DEPLOYED, 7))
+    assert alerts_of_a_slower_kernel(tmp_path, process(START), *same)[0] == DEPLOYED
+    assert alerts_of_a_slower_kernel(tmp_path, process(START), process(DEPLOYED), *same)[0] == DEPLOYED + 600
+    assert alerts_of_a_slower_kernel(tmp_path, process(START, "b"), process(DEPLOYED, "b"))[0] == DEPLOYED
+
+
 def test_companions_without_their_columns_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "in.csv", lines(5))
     backtest(tmp_path, path, "--companions", written(tmp_path / "c.csv", lines(5)), code=2)
