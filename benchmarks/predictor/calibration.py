@@ -1,14 +1,15 @@
-"""Breach probabilities of simulated series: reliability, and skill against the base rate.
+"""Breach probabilities of simulated series: reliability, and skill against the base rate; and coverage of intervals.
 
 Two ways to draw a claim's time: `any moment` of the evaluation, as a person who looks at a dashboard; and `under way`,
 between onset and breach of a faulty series. The first has no claims for 24 hours, as they would all be made before the
 first fault, and none of contention before it begins: neither can be foreseen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from benchmarks.predictor import interval_coverage
 from benchmarks.predictor.breaches import passage_run
 from benchmarks.predictor.breaches.reliability import Claims, draw_claims, reliability
 from benchmarks.predictor.options import Options
@@ -31,12 +32,18 @@ POPULATIONS: Final[Mapping[str, Mapping[str, int]]] = {
 
 def run(options: Options) -> dict[str, Any]:
     """Score three seeds, from the given one on, together."""
+    populations, intervals = {}, {}
+    for name, counts in POPULATIONS.items():
+        scenarios = [generate(options.seed + number, counts) for number in range(SEEDS)]
+        populations[name] = _population(options.seed, scenarios)
+        intervals[name] = interval_coverage.coverage(scenarios)
     return {
         "simulated": True,
         "calibration": shipped().origin,
         "seeds": [options.seed, options.seed + SEEDS - 1],
-        "goals": {"tolerance": 0.10, "skill": 0.75},
-        "populations": {name: _population(options.seed, counts) for name, counts in POPULATIONS.items()},
+        "goals": {"tolerance": 0.10, "skill": 0.75, "coverage_tolerance": interval_coverage.TOLERANCE},
+        "populations": populations,
+        "intervals": intervals,
     }
 
 
@@ -52,6 +59,7 @@ def table(result: dict[str, Any]) -> str:
             lines += ["", f"{population}, {way}: {counts}, {score}; {holds}"]
             lines += [_bin_line(row) for row in one["bins"] if row["claims"]]
             lines += [_horizon_line(float(name), row) for name, row in one["horizons"].items()]
+        lines += ["", f"{population}, all series", *interval_coverage.lines(result["intervals"][population])]
     return "\n".join(lines)
 
 
@@ -66,10 +74,9 @@ def _horizon_line(seconds: float, row: dict[str, Any]) -> str:
     return f"  {seconds / 3600:.2g} h: {counts}, Brier {row['brier']}, skill {row['skill']}"
 
 
-def _population(seed: int, counts: Mapping[str, int]) -> dict[str, Any]:
+def _population(seed: int, seeds: Sequence[Scenarios]) -> dict[str, Any]:
     parts: dict[str, list[Claims]] = {ANY_MOMENT: [], UNDER_WAY: []}
-    for number in range(SEEDS):
-        scenarios = generate(seed + number, counts)
+    for number, scenarios in enumerate(seeds):
         found = passage_run.run(scenarios)
         rng = np.random.default_rng([seed, number])
         for way, claims in parts.items():

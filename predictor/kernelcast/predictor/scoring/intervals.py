@@ -9,11 +9,13 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.scoring.cells import Cells, ratio
 from kernelcast.predictor.scoring.classes import CLASSES
 from kernelcast.predictor.scoring.pending import LATE_BLOCKS, Pending
+from kernelcast.predictor.scoring.widening import Widening, needed_factors, widened
 
 LEVELS: Final = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 COVERAGES: Final = ((0.5, 2, 4), (0.8, 1, 5), (0.95, 0, 6))
 """Nominal coverage, and the places of its bounds in `LEVELS`."""
 _MEDIAN: Final = LEVELS.index(0.5)
+_PAIRS: Final = tuple((low, high) for _, low, high in COVERAGES)
 
 
 class IntervalScores:
@@ -21,6 +23,7 @@ class IntervalScores:
 
     Attributes:
         pending: The claims.
+        widening: Factors by which intervals are scaled before they are published.
         cells: Sums over claims; `inside` and `bounded` have an axis of nominal coverages.
         unscored: Claims whose block came without a value.
     """
@@ -28,7 +31,11 @@ class IntervalScores:
     def __init__(self, horizons: int) -> None:
         many, wide = len(COVERAGES), np.zeros((0, len(LEVELS)), np.float32)
         number, value = np.zeros(0, np.int64), np.zeros(0, np.float32)
-        self.pending = Pending({"class": number, "quantiles": wide, "naive": value, "seasonal": value})
+        factors = np.zeros((0, many), np.float32)
+        self.pending = Pending(
+            {"class": number, "quantiles": wide, "factors": factors, "naive": value, "seasonal": value}
+        )
+        self.widening = Widening(len(CLASSES), horizons, tuple(nominal for nominal, _, _ in COVERAGES))
         self.cells = Cells(
             len(CLASSES),
             horizons,
@@ -49,7 +56,7 @@ class IntervalScores:
             classes: Shape (n,).
             horizon: Its number.
             due: The block that is forecast.
-            quantiles: Shape (n, levels); NaN where there is none.
+            quantiles: Shape (n, levels), before they are scaled; NaN where there is none.
             naive: Shape (n,), the last value.
             seasonal: Shape (n,), the value one season before; NaN where there is no season.
         """
@@ -62,6 +69,7 @@ class IntervalScores:
                 "due": np.full(count, due),
                 "class": classes[fresh],
                 "quantiles": quantiles[fresh].astype(np.float32),
+                "factors": self.widening.factors(classes[fresh], horizon).astype(np.float32),
                 "naive": naive[fresh].astype(np.float32),
                 "seasonal": seasonal[fresh].astype(np.float32),
             }
@@ -84,18 +92,30 @@ class IntervalScores:
         known = np.isfinite(seen)
         self.unscored += int((~known).sum())
         rows = {name: column[known] for name, column in taken.items()}
-        self._score(
-            rows["class"].astype(np.int64), rows["horizon"].astype(np.int64), rows["quantiles"].astype(np.float64),
-            rows["naive"].astype(np.float64), rows["seasonal"].astype(np.float64), seen[known],
-        )  # fmt: skip
+        classes, horizons = rows["class"].astype(np.int64), rows["horizon"].astype(np.int64)
+        quantiles, values = rows["quantiles"].astype(np.float64), seen[known]
+        published = widened(quantiles, rows["factors"].astype(np.float64), _PAIRS, _MEDIAN)
+        self._score_intervals(classes, horizons, published, values)
+        naive, seasonal = rows["naive"].astype(np.float64), rows["seasonal"].astype(np.float64)
+        self._score_center(classes, horizons, np.stack([quantiles[:, _MEDIAN], naive, seasonal]), values)
+        self.cells.forget()
+        self.widening.add(classes, horizons, needed_factors(quantiles, values, _PAIRS, _MEDIAN))
 
-    def _score(
-        self, classes: Ints, horizons: Ints, quantiles: Floats, naive: Floats, seasonal: Floats, truth: Floats
-    ) -> None:
+    def published(self, quantiles: Floats, classes: Ints, horizon: int) -> Floats:
+        """Quantiles with scaled intervals, as they are published, shape (n, levels).
+
+        Args:
+            quantiles: Shape (n, levels).
+            classes: Shape (n,).
+            horizon: Its number.
+        """
+        return widened(quantiles, self.widening.factors(classes, horizon), _PAIRS, _MEDIAN)
+
+    def _score_intervals(self, classes: Ints, horizons: Ints, quantiles: Floats, truth: Floats) -> None:
         def add(name: str, values: NDArray[Any]) -> None:
             self.cells.add(name, classes, horizons, values)
 
-        bounds = np.stack([quantiles[:, [low, high]] for _, low, high in COVERAGES], axis=1)
+        bounds = np.stack([quantiles[:, [low, high]] for low, high in _PAIRS], axis=1)
         bounded: Bools = np.asarray(np.isfinite(bounds).all(axis=2))
         inside: Bools = bounded & (truth[:, None] >= bounds[:, :, 0]) & (truth[:, None] <= bounds[:, :, 1])
         add("count", np.ones(len(truth)))
@@ -106,14 +126,17 @@ class IntervalScores:
         loss: Floats = np.maximum(np.array(LEVELS) * gap, (np.array(LEVELS) - 1.0) * gap).mean(axis=1)
         add("pinballed", whole)
         add("pinball", np.where(whole, loss, 0.0))
-        error: Floats = np.abs(quantiles[:, _MEDIAN] - truth)
-        last: Floats = np.abs(naive - truth)
-        cycle: Floats = np.abs(seasonal - truth)
-        add("error", np.where(np.isfinite(last), error, 0.0))
-        add("naive", last)
-        add("error_seasonal", np.where(np.isfinite(cycle), error, 0.0))
-        add("seasonal", cycle)
-        self.cells.forget()
+
+    def _score_center(self, classes: Ints, horizons: Ints, forecasts: Floats, truth: Floats) -> None:
+        """Add absolute errors; `forecasts` has the median, the naive and the seasonal naive forecast."""
+        error, naive, seasonal = np.abs(forecasts - truth)
+        for name, values in (
+            ("error", np.where(np.isfinite(naive), error, 0.0)),
+            ("naive", naive),
+            ("error_seasonal", np.where(np.isfinite(seasonal), error, 0.0)),
+            ("seasonal", seasonal),
+        ):
+            self.cells.add(name, classes, horizons, values)
 
     def coverage(self) -> Floats:
         """Share of values within each interval, shape (classes, horizons, coverages); NaN without claims."""

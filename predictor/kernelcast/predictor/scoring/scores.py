@@ -61,6 +61,16 @@ class Scoring:
         """The calibration of series of some classes, shape (n,): the site's own where it has enough crossings."""
         return self.site.of(classes)
 
+    def published_quantiles(self, quantiles: Floats, classes: Ints, horizon_seconds: float) -> Floats:
+        """Quantiles to publish: intervals scaled by what past ones of the same class and horizon needed.
+
+        Args:
+            quantiles: Shape (n, levels), at `LEVELS`; NaN where there is none.
+            classes: Shape (n,).
+            horizon_seconds: One of the horizons.
+        """
+        return self.intervals.published(quantiles, classes, self._horizon(horizon_seconds))
+
     def claim_forecasts(  # noqa: PLR0913, PLR0917  one array each
         self,
         block: int,
@@ -78,7 +88,7 @@ class Scoring:
             series: Shape (n,), numbers from `series_number`, without repetitions.
             classes: Shape (n,), numbers from `class_number`.
             horizon_seconds: One of the horizons.
-            quantiles: Shape (n, levels), at `LEVELS`; NaN where there is none.
+            quantiles: Shape (n, levels), at `LEVELS`, before `published_quantiles`; NaN where there is none.
             naive: Shape (n,), values of the newest block.
             seasonal: Shape (n,), values one season before the block that is due; NaN or None where there is no season.
         """
@@ -152,6 +162,7 @@ class Scoring:
         }
         arrays = {f"{name}/{sums}": cells.sums[sums] for name, cells in self._cells().items() for sums in cells.sums}
         arrays |= {f"{name}/{column}": one for name, found in self._tables().items() for column, one in found.items()}
+        arrays |= {f"widening/{name}": one for name, one in self._widening().items()}
         return stored.pack(meta, arrays | self.alerts.totals())
 
     def load(self, state: bytes) -> None:
@@ -168,12 +179,14 @@ class Scoring:
         before = {horizon: number for number, horizon in enumerate(meta["horizons_seconds"])}
         kept = [(number, before[each]) for number, each in enumerate(self.horizons_seconds.tolist()) if each in before]
         sums = {name: stored.cells(arrays, name, cells.sums, kept) for name, cells in self._cells().items()}
+        widening = stored.cells(arrays, "widening", self._widening(), kept)
         tables = {name: stored.table(arrays, name, found) for name, found in self._tables().items()}
         totals = stored.table(arrays, TOTALS, {name.split("/")[1]: one for name, one in self.alerts.totals().items()})
         for name, cells in self._cells().items():
             cells.sums = sums[name]
         if meta["block_seconds"] == self._block_seconds:
             self._restore(tables, kept)
+        self.intervals.widening.restore(widening["needed"], widening["written"].astype(np.int64))
         self.alerts.restore(totals, meta["gpu_days"])
         self.intervals.unscored, self.breaches.unscored = meta["unscored"]
         self.abstentions = Counter({(number, reason): count for number, reason, count in meta["abstentions"]})
@@ -181,6 +194,9 @@ class Scoring:
 
     def _cells(self) -> dict[str, Cells]:
         return {"intervals": self.intervals.cells, "breaches": self.breaches.cells}
+
+    def _widening(self) -> stored.Arrays:
+        return {"needed": self.intervals.widening.needed, "written": self.intervals.widening.written}
 
     def _tables(self) -> dict[str, stored.Arrays]:
         return {

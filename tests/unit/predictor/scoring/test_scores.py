@@ -12,6 +12,7 @@ from kernelcast.predictor.scoring.classes import CLASSES, class_number, series_n
 from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.scoring.scores import Scoring
 from kernelcast.predictor.scoring.site_calibration import LEAST_CROSSINGS
+from kernelcast.predictor.scoring.widening import widened
 from kernelcast.wire.errors import WireError
 
 BLOCK_SECONDS = 300.0
@@ -74,6 +75,28 @@ def test_right_distributions_are_covered_as_they_say_and_narrow_ones_are_not() -
     assert right.intervals.pinball()[TEMPERATURE, 0] < narrow.intervals.pinball()[TEMPERATURE, 0]
     assert np.isnan(right.intervals.coverage()[KERNEL]).all()
     assert np.isnan(right.intervals.coverage()[TEMPERATURE, 1]).all()
+
+
+def test_intervals_are_scaled_until_they_hold_what_they_say_and_each_class_by_itself() -> None:
+    rng, one = np.random.default_rng(1), scoring()
+    for block in range(40):
+        if block == 20:
+            one.intervals.cells["inside"][:] = one.intervals.cells["bounded"][:] = 0
+        settle(one, block + 1, claim_normal(one, block, 100, spread=0.4), values=rng.normal(size=100))
+
+    assert one.intervals.coverage()[TEMPERATURE, 0] == pytest.approx([0.5, 0.8, 0.95], abs=0.03)
+    raw = 0.4 * ndtri(np.array(LEVELS))[None]
+    scaled = one.published_quantiles(raw, numbers(TEMPERATURE), 300.0)
+    assert scaled[0] == pytest.approx(2.5 * raw[0], abs=0.25)
+    assert np.array_equal(one.published_quantiles(raw, numbers(KERNEL), 300.0), raw)
+
+
+def test_scaled_bounds_never_cross_and_absent_ones_stay_absent() -> None:
+    quantiles = np.array([[-9.0, -2.0, -1.0, 0.0, 1.0, 2.0, np.nan]])
+    found = widened(quantiles, np.array([[10.0, 1.0, 1.0]]), ((2, 4), (1, 5), (0, 6)), 3)
+
+    assert found.tolist()[0][:6] == [-10.0, -10.0, -10.0, 0.0, 10.0, 10.0]
+    assert np.isnan(found[0, 6])
 
 
 def test_skill_is_one_less_the_ratio_to_the_errors_of_the_naive_forecasts() -> None:
@@ -275,6 +298,7 @@ def test_scores_claims_and_calibration_survive_a_restart() -> None:
     for one in (before, after):
         settle(one, 3, numbers(0, 1, 500, 600, 901), values=np.ones(5), beyond=np.array([0, 0, 1, 1, 1], np.bool_))
 
+    assert np.array_equal(after.intervals.widening.needed, before.intervals.widening.needed, equal_nan=True)
     for name in ("intervals", "breaches"):
         for sums, found in getattr(before, name).cells.sums.items():
             assert np.array_equal(getattr(after, name).cells.sums[sums], found), sums

@@ -1,0 +1,18 @@
+"""Coverage of intervals on simulated series."""
+
+from benchmarks.predictor.interval_coverage import coverage, lines
+from benchmarks.predictor.simulation.generate import generate
+from benchmarks.predictor.simulation.profile import Grid
+
+
+def test_intervals_of_healthy_series_are_covered_as_they_say_and_each_window_counts_once() -> None:
+    found = coverage([generate(1, {"healthy-kernel": 60}, Grid(history=600, length=960))])
+    cells = found["classes"]["kernel"]
+
+    assert list(found["classes"]) == ["kernel"]
+    for horizon, windows in (("300", 72), ("900", 24), ("3600", 6)):
+        assert 60 * (windows - 1) * 0.95 <= cells[horizon]["claims"] <= 60 * windows
+    for covered, nominal in zip(cells["300"]["covered"], (0.5, 0.8, 0.95), strict=True):
+        assert abs(covered - nominal) < 0.06
+    assert found["largest_deviation"] >= abs(cells["300"]["covered"][0] - 0.5) - 1e-3
+    assert "kernel" in lines(found)[1]
