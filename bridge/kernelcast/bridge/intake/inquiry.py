@@ -182,16 +182,14 @@ class Inquiry:
                 self._read_new_log(partition)
 
     def learn_partitions(self, topics: set[str]) -> None:
-        """Detect partitions that were added to topics that we read partly."""
+        """Detect partitions that were added to some topics, of which we read partitions."""
         partitions, now_seconds = self.bounds.partitions(), self._clock.monotonic()
         if not partitions:
             return
-        unknown = [topic for topic in topics if self.growth.known(topic) is None]
         added = self.growth.note(partitions, now_seconds)
-        for topic in unknown:
-            keys = [key for key in partitions if key[0] == topic]
-            if any(self._ownership.get(key) is None for key in keys):
-                added += self.growth.note_starts(self.starts(keys), now_seconds)
+        for topic in topics - self.growth.examined:
+            starts = self.starts([key for key in partitions if key[0] == topic])
+            added += self.growth.note_starts(topic, starts, now_seconds)
         for key in added:
             if key[0] in topics:
                 self._log.info("series that are new in an added partition are held", topic=key[0], partition=key[1])

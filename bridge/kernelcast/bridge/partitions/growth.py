@@ -12,9 +12,14 @@ partitions every 300 s."""
 
 
 class PartitionGrowth:
-    """Partitions of all topics by Kafka's last answer, and those added recently. Only the consuming thread uses it."""
+    """Partitions of all topics by Kafka's last answer, and those added recently. Only the consuming thread uses it.
+
+    Attributes:
+        examined: Topics of which the starts of all partitions have been noted, once they were assigned to us.
+    """
 
     def __init__(self) -> None:
+        self.examined: frozenset[str] = frozenset()
         self._numbers: dict[str, frozenset[int]] = {}
         self._added: dict[Key, float] = {}
 
@@ -42,26 +47,32 @@ class PartitionGrowth:
         self._added |= dict.fromkeys(added, now_seconds + GROWTH_SECONDS)
         return added
 
-    def note_starts(self, starts: Mapping[Key, int], now_seconds: float) -> list[Key]:
-        """Detect added partitions of a topic that is seen for the first time, by its offsets one time-to-live ago.
+    def note_starts(self, topic: str, starts: Mapping[Key, int], now_seconds: float) -> list[Key]:
+        """Detect partitions that were added to a topic before we read it, by its offsets one time-to-live ago.
 
-        Added partitions have the highest numbers and no messages older than that, while other partitions have some.
+        Added partitions have the highest numbers and no messages older than that, while other partitions have some. A
+        bridge may have listed the partitions before, with an assignment of none of them: that shows no earlier growth.
 
         Args:
-            starts: The offsets at that time, of all partitions of one topic.
+            topic: The topic.
+            starts: The offsets at that time, of all partitions for which Kafka has answered.
             now_seconds: Time of a monotonic clock.
 
         Returns:
-            The partitions that were added.
+            The partitions that were added and were not known as such.
         """
         last_old = max((key for key, start in starts.items() if start > 0), default=None)
-        added = [] if last_old is None else [key for key, start in starts.items() if start == 0 and key > last_old]
+        young = [] if last_old is None else [key for key, start in starts.items() if start == 0 and key > last_old]
+        added = [key for key in young if key not in self._added]
         self._added |= dict.fromkeys(added, now_seconds + GROWTH_SECONDS)
+        if frozenset(number for _, number in starts) == self._numbers.get(topic):
+            self.examined |= {topic}
         return added
 
     def forget(self, topics: Iterable[str]) -> None:
         """Forget topics that were deleted and created again."""
         gone = set(topics)
+        self.examined -= gone
         self._numbers = {topic: numbers for topic, numbers in self._numbers.items() if topic not in gone}
         self._added = {key: until for key, until in self._added.items() if key[0] not in gone}
 

@@ -374,12 +374,17 @@ def test_nothing_of_a_topic_that_is_new_altogether_is_held() -> None:
     assert group.shown(second) == {"relu": 2, "silu": 1}
 
 
-def test_a_bridge_that_joins_holds_new_series_of_partitions_that_are_younger_than_the_others() -> None:
+@pytest.mark.parametrize("assigned_first", [(NEW,), ()], ids=["at_once", "after_an_empty_assignment"])
+def test_a_bridge_that_joins_holds_new_series_of_partitions_that_are_younger_than_the_others(
+    assigned_first: tuple[int, ...],
+) -> None:
     group, first, _ = growing(seconds_before=400)
     grow(group, NEW, LATER)
     group.give(first, LATER)
     group.live(20, AFTER)
-    third = group.bridge(NEW)
+    third = group.bridge(*assigned_first)
+    group.read_all()
+    group.give(third, *{NEW} - set(assigned_first))
     group.read_all()
     assert "gemm" not in group.shown(third)
     group.live(100, AFTER)

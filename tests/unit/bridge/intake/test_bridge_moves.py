@@ -141,7 +141,7 @@ def test_without_an_answer_about_the_newest_append_time_moved_series_end_with_th
     group.give(second, LIVE)
     group.read_all()
     group.give(second, OLD)
-    group.read_all()
+    group.live(1, {"gemm": NEW, "relu": LIVE})
     assert group.shown(second) == {"relu": group.counts["relu"]}
     assert group.falls == []
 
