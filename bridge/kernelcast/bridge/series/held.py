@@ -3,7 +3,9 @@
 When partitions are added to a topic, a series may continue in another partition. The replica that owns the old
 partition exposes the series' last value until it expires there: `Rules.floor_ms` or `Rules.missed_intervals` of its
 intervals after its last point, by Kafka's append times. The first point in the new partition comes after that last
-point. So the replica that owns the new partition waits equally long from that first point on, plus a margin.
+point. So the replica that owns the new partition waits equally long from that first point on, plus a margin, plus the
+longest gap of the series: a replica that joins cannot know whether Kafka was away in that gap, and such time does not
+count as silence.
 
 The old partition may also pass to another replica soon after the series has moved. If its former owner had read both
 partitions, that owner has exposed newer values than the old partition has. So a series of a partition that is taken
@@ -55,7 +57,8 @@ def release(series: SeriesColumns, used: int, growth: UInt8Array, heard_ms: Int6
     held = np.flatnonzero(series.held_ms[:used])
     gaps_ms, partitions = series.gap_ms[held].astype(np.int64), series.partition[held]
     patience_ms = np.maximum(hold.rules.floor_ms, hold.rules.missed_intervals * gaps_ms)
-    patience_ms = np.minimum(np.where(gaps_ms > 0, patience_ms, hold.ttl_ms), hold.ttl_ms)
+    # An outage of Kafka delays the expiry by its length. To a series, it is at most as long as its longest gap.
+    patience_ms = np.minimum(np.where(gaps_ms > 0, patience_ms, hold.ttl_ms), hold.ttl_ms) + gaps_ms
     ended = heard_ms[partitions] > series.held_ms[held] + patience_ms + hold.margin_ms
     ended &= series.offset[held] >= hold.taken_at[partitions]
     released = held[ended | (growth[partitions] == UNCHANGED)]

@@ -13,8 +13,9 @@ OLD, LIVE, NEW, LATER = 0, 1, 2, 3
 BEFORE = {"gemm": OLD, "relu": LIVE}
 AFTER = {"gemm": NEW, "relu": LIVE}
 LATENCY = "latency_count"
-HELD_SECONDS = 78
-"""60 s until a series has expired, 17 s of margin, and one to be over them."""
+HOUR_NS = 3_600_000_000_000
+HELD_SECONDS = 79
+"""60 s until a series has expired, 17 s of margin, an interval of 1 s, and one to be over them."""
 
 
 class Growing(Group):
@@ -136,6 +137,27 @@ def test_a_kafka_that_is_away_ends_no_series_of_a_topic_that_has_grown() -> None
         group.clock.seconds += 1
         group.step()
     assert (group.shown(first), group.shown(second)) == ({"gemm": 41}, {"relu": 41})
+
+
+@pytest.mark.parametrize("seconds_away", [20, 260])
+def test_an_outage_right_after_a_move_lengthens_the_hold_of_a_replica_that_joins_later(seconds_away: int) -> None:
+    group, first, second = growing(seconds_before=30)
+    grow(group, NEW)
+    group.live(1, AFTER)
+    for site in group.bridges:
+        site.kafka.answers = False
+    for _ in range(seconds_away):
+        group.clock.seconds += 1
+        group.step()
+    for site in group.bridges:
+        site.kafka.answers = True
+    group.live(1, AFTER | {"silu": OLD})
+    group.give(second, NEW)
+    for _ in range(HELD_SECONDS):
+        group.live(1, AFTER | {"silu": OLD})
+        assert not ("gemm" in group.shown(first) and "gemm" in group.shown(second))
+    assert "gemm" not in group.shown(first)
+    assert group.drops == []
 
 
 def test_counters_and_totals_of_deltas_go_on_at_their_right_values() -> None:
