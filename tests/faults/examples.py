@@ -191,6 +191,33 @@ EXAMPLES: Final = {
     "totals of deltas: a topic grows, and the replica with the old partition is killed": _schedule(
         {**_GROUP, "replicas": 3, "at_once": 5}, ("grow", 1, 0), ("kill", 1, 0)
     ),
+    "totals of deltas: a replica joins without partitions after a topic has grown": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 2, "partitions": 3},
+        ("grow", 1, 0),
+        ("brokers_gone", 0, 0),
+        ("kill", 0, 0),
+        ("wait", 0, 38),
+        ("start", 0, 0),
+    ),
+    "totals of deltas: no broker answers right after a key has moved": _schedule(
+        {**_GROUP, "replicas": 3, "producers": 2, "partitions": 3},
+        ("grow", 1, 0),
+        ("wait", 0, 0),
+        ("brokers_gone", 0, 0),
+        ("kill", 0, 0),
+        ("wait", 0, 38),
+        ("wait", 0, 7),
+    ),
+    "totals of deltas: a clock that was ahead is corrected while a topic grows": _schedule(
+        {**_GROUP, "at_once": 5},
+        ("grow", 0, 0),
+        ("suspend", 1, 0),
+        ("clock", 0, 2),
+        ("wait", 0, 7),
+        ("grow", 1, 0),
+        ("wait", 0, 0),
+        ("kill", 0, 0),
+    ),
     "totals of deltas: the old partition of a grown topic goes to a replica that was suspended": _schedule(
         {**_GROUP, "replicas": 3, "at_once": 2},
         ("suspend", 1, 0),

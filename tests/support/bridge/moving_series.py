@@ -88,12 +88,12 @@ class Group:
             writer = self.bridges[0] if self.bridges else Site(kafka=self.kafka, clock=self.clock)
             writer.export(partition, sample, keyed=name.encode())
 
-    def sell(self, partition: int, name: str) -> None:
-        """Write a delta of one since the series' last one."""
+    def sell(self, partition: int, name: str, *, ahead_ns: int = 0) -> None:
+        """Write a delta of one since the series' last one; the producer's clock may be ahead."""
         self.sold[name] = self.sold.get(name, 0) + 1
         now_ns = self.clock.now_ns()
-        body = sums([Delta(self._sold_ns.get(name, now_ns - STEP_NS), now_ns, 1, name)])
-        self._sold_ns[name] = now_ns
+        body = sums([Delta(self._sold_ns.get(name, now_ns - STEP_NS), now_ns + ahead_ns, 1, name)])
+        self._sold_ns[name] = now_ns + ahead_ns
         self.kafka.write("kernels", partition, body, now_ns // 1_000_000, keyed=name.encode())
 
     def set_back(self, name: str, nanoseconds: int) -> None:

@@ -113,21 +113,29 @@ def restore(rows: TotalRows, columns: Columns, number_of: Mapping[int, int]) -> 
         WireError: The snapshot has content that no writer produces.
     """
     joins: list[tuple[bytes, TotalRows]] = []
+    continuing: dict[bytes, tuple[TotalRows, int]] = {}
     replaced: list[int] = []
     known = {i: rows.find(columns["digest"][i].tobytes()) for i in range(len(columns["kind"]))} if len(rows) else {}
     for i, row in known.items():
         pending = row != NOTHING and (rows.columns.flags[row] | columns["flags"][i]) & PENDING
         if not pending or int(columns["partition"][i]) not in number_of:
             continue
-        here = copy_of(rows, row)
+        here, digest = copy_of(rows, row), columns["digest"][i].tobytes()
         # `thaw` keeps one of the two totals. The other one is noted in `joins` and added afterwards.
         here_first = precedes(here.columns._asdict(), 0, int(columns["start_ns"][i])) and columns["flags"][i] & PENDING
         if here_first:
             replaced.append(row)
         thaw_replaces = here_first or rows.columns.last_ns[row] < columns["last_ns"][i]
-        joins.append((columns["digest"][i].tobytes(), here if thaw_replaces else alone(columns, i)))
+        here_last = rows.columns.flags[row] & PENDING and precedes(columns, i, int(rows.columns.start_ns[row]))
+        if thaw_replaces and here_last and not here_first:  # its producer's clock has been set back since it began
+            continuing[digest] = (here, int(rows.columns.partition[row]))
+            thaw_replaces = False
+        joins.append((digest, here if thaw_replaces else alone(columns, i)))
     rows.free(np.array(replaced, np.int64))
     restored = thaw(rows, columns, number_of)
+    for digest, (here, number) in continuing.items():
+        rows.free(np.array([rows.find(digest)]))
+        thaw(rows, freeze(here, np.array([0]), {0: 0}), {0: number})
     for digest, other in joins:
         row = rows.find(digest)
         if row != NOTHING and not adopt(rows, row, other):

@@ -220,6 +220,23 @@ def test_totals_that_another_replica_was_about_to_continue_are_not_exchanged() -
     assert group.drops == []
 
 
+def test_the_total_is_whole_when_a_clock_that_was_ahead_is_corrected_right_after_a_move() -> None:
+    group, first, second = growing()
+    group.sell(OLD, "gemm", ahead_ns=HOUR_NS)
+    group.live(1, {"relu": LIVE})
+    grow(group, NEW)
+    group.give(second, NEW)
+    group.sell(NEW, "gemm", ahead_ns=HOUR_NS)
+    group.live(1, {"relu": LIVE})
+    group.set_back("gemm", HOUR_NS)
+    group.live(9, AFTER)
+    group.kill(first)
+    group.give(second, OLD)
+    group.live(1, AFTER)
+    assert group.shown(second, ORDERS) == group.sold == {"gemm": 42, "relu": 42}
+    assert group.drops == []
+
+
 def test_the_total_has_what_was_counted_elsewhere_when_a_series_returns_to_its_former_replica() -> None:
     group, first, second = growing()
     grow(group, NEW)
