@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # raw records and the double of libcupti come from the tests
 
+from tests.service.probe.cupti.double import Double, compile_double  # noqa: E402
+from tests.service.probe.cupti.records import KERNEL, START_NS, Packer, records_of  # noqa: E402
 from tests.service.servers import get  # noqa: E402
 from tests.service.stack import Stack  # noqa: E402
-from tests.unit.probe.cupti.double import Double, compile_double  # noqa: E402
-from tests.unit.probe.cupti.records import KERNEL, START_NS, Packer, records_of  # noqa: E402
 
 from kernelcast.exporter.replay.formats import kineto  # noqa: E402  needs the path above
 from kernelcast.probe.cupti import build  # noqa: E402

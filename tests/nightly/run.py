@@ -19,7 +19,7 @@ from typing import Final
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = sys.executable
-CUPTI: Final = "tests/unit/probe/cupti"
+CUPTI: Final = "tests/service/probe/cupti"
 PROMETHEUS_3: Final = ("tests/service/formats/test_push.py", "tests/service/formats/test_native_histograms.py")
 BOUNDS_CHECKED: Final = {
     "NUMBA_BOUNDSCHECK": "1",

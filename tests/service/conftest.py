@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from tests.service.emptying import emptied
@@ -20,9 +21,19 @@ class Broker:
     bootstrap_servers: str
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _ready_to_start(compiled: None) -> None:
-    """Every service test starts services."""
+WITHOUT_BRIDGE: Final = (
+    *("cli", "columnar", "demo", "exporter/attribution", "exporter/nvml", "exporter/tpu", "grafana", "packaging"),
+    *("probe", "runtime/kafka", "runtime/web", "test_support.py"),
+)
+"""Folders whose tests start processes or servers, and none with compiled functions; they need no machine code."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _ready_to_start(request: pytest.FixtureRequest) -> None:
+    """Machine code is on disk before a test starts services; the first test that needs it compiles it."""
+    here = Path(__file__).parent
+    if not any(request.path.is_relative_to(here / folder) for folder in WITHOUT_BRIDGE):
+        request.getfixturevalue("compiled")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from starlette.routing import Route
 from tests.support.bridge.fleet import Browser
 from tests.support.bridge.list_kafka import ManualClock
 
+from kernelcast.bridge import webhook as webhook_module
 from kernelcast.bridge.instruments import Instruments
 from kernelcast.bridge.webhook import (
     DEFAULT_ACKNOWLEDGEMENT_SECONDS,
@@ -178,13 +180,15 @@ class CountingProducer(AckingProducer):
         self.polls += 1
 
 
-def test_a_body_that_comes_slowly_leaves_kafka_less_time() -> None:
+def test_a_body_that_comes_slowly_leaves_kafka_less_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_seconds = [100.0]
+    monkeypatch.setattr(webhook_module, "time", SimpleNamespace(monotonic=lambda: now_seconds[0]))
     producer = CountingProducer(answers=False)
-    webhook = made_with(producer, CollectorRegistry(), timeout_seconds=0.02)
+    webhook = made_with(producer, CollectorRegistry(), timeout_seconds=8.0)
     content = json.dumps(PAYLOAD).encode()
 
     async def receive() -> Any:
-        await asyncio.sleep(0.05)
+        now_seconds[0] += 9.0
         return {"type": "http.request", "body": content, "more_body": False}
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": JSON_HEADERS}

@@ -1,6 +1,5 @@
 """`kernelcast doctor`: each check with a machine made up for it."""
 
-import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from kernelcast.cli.app import run
 from kernelcast.cli.doctor import broker, gpu, node, software
 from kernelcast.cli.doctor.finding import Finding, Severity
 from kernelcast.runtime.kafka.admin import TopicState
-from kernelcast.runtime.kafka.embedded import EmbeddedBroker
-from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.topics import DEVICE, TOPICS
 
 WHOLE = {topic.name: TopicState(topic.name, 12, 3, topic.config) for topic in TOPICS}
@@ -126,14 +122,6 @@ def test_a_clock_that_is_off_is_found(broker_seconds: float | None, level: Sever
     assert broker.check_clock(lambda: broker_seconds, local_seconds=lambda: next(times)).level is level
 
 
-def test_the_embedded_broker_is_reachable_and_has_the_topics_and_no_clock_of_its_own() -> None:
-    with EmbeddedBroker() as embedded:
-        settings = KafkaSettings(bootstrap_servers=embedded.bootstrap_servers)
-        found = {finding.check: finding.level for finding in broker.check_broker(settings, probe_clock=True)}
-
-    assert found == {"kafka": Severity.OK, "topics": Severity.OK}
-
-
 def test_the_probes_socket_is_judged(tmp_path: Path) -> None:
     path = tmp_path / "probe.sock"
     absent = list(node.check_socket(path))
@@ -159,16 +147,3 @@ def test_passwords_without_tls_are_warned_of_and_a_broken_file_fails(tmp_path: P
         Severity.WARN,
         Severity.FAIL,
     ]
-
-
-def test_json_is_printed_and_a_failure_exits_with_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "probe.sock").touch()
-    with EmbeddedBroker() as embedded:
-        arguments = ["--json", "--no-clock", "--kafka.bootstrap-servers", embedded.bootstrap_servers]
-        code = run(["doctor", *arguments, "--probe.socket", str(tmp_path / "probe.sock")])
-
-    findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
-    assert code == 1
-    assert findings["kafka"]["level"] == "ok"
-    assert findings["probe socket"]["level"] == "fail"
-    assert findings["probe socket"]["remedy"]

@@ -1,6 +1,5 @@
 """`kernelcast doctor`: NVML's answers for each GPU, and the exporter's surroundings on its node."""
 
-import json
 import os
 import socket
 import threading
@@ -13,13 +12,11 @@ from typing import Any
 
 import pytest
 
-from kernelcast.cli.app import run
 from kernelcast.cli.doctor import gpu, rows, surroundings
 from kernelcast.cli.doctor.finding import Finding, Severity, ok
 from kernelcast.cli.doctor.limit import within
 from kernelcast.cli.doctor.settings import NodeSettings, SpoolPlace
 from kernelcast.exporter.settings import ExporterSettings
-from kernelcast.runtime.kafka.embedded import EmbeddedBroker
 
 
 class NVMLError(Exception):
@@ -187,19 +184,6 @@ def test_job_files_are_counted_and_a_missing_directory_is_named(tmp_path: Path) 
     assert not list(surroundings.check_jobs(None))
 
 
-def test_a_tpu_answers_only_while_a_program_is_loaded(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        (there,) = surroundings.check_tpu([port], devices=tmp_path)
-    (none,) = surroundings.check_tpu([port], devices=tmp_path)
-    (tmp_path / "accel0").touch()
-    (silent,) = surroundings.check_tpu([port], devices=tmp_path)
-
-    assert levels([there, none, silent]) == [Severity.OK, Severity.OK, Severity.WARN]
-    assert f"port {port}" in there.found
-    assert "tpu_ports" in silent.remedy
-
-
 def test_without_a_port_the_runtimes_own_is_tried(tmp_path: Path) -> None:
     tried: list[tuple[str, int]] = []
 
@@ -294,18 +278,3 @@ def test_the_spools_directory_is_the_exporters(tmp_path: Path) -> None:
     own = NodeSettings(state_directory=None, spool=SpoolPlace(directory=tmp_path / "mine"))
     assert own.spool_directory == tmp_path / "mine"
     assert NodeSettings(spool=SpoolPlace(directory=None)).spool_directory is None
-
-
-def test_the_doctor_reads_the_exporters_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = tmp_path / "kernelcast.yaml"
-    config.write_text(
-        f"exporter: {{state_directory: {tmp_path}, socket_path: {tmp_path}/probe.sock, interval_seconds: 1}}\n"
-    )
-    with EmbeddedBroker() as embedded:
-        arguments = ["--kafka.bootstrap-servers", embedded.bootstrap_servers, "--config", str(config)]
-        code = run(["doctor", "--json", "--no-clock", *arguments])
-
-    findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
-    assert code == 0
-    assert str(tmp_path) in findings["spool"]["found"]
-    assert str(tmp_path) in findings["probe socket"]["found"]

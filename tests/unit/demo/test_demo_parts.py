@@ -1,13 +1,10 @@
 import math
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from kernelcast.cli.demo import summary, view
-from kernelcast.cli.demo.children import DemoProcess, Supervisor
 from kernelcast.cli.demo.snapshot import KernelStats, read
 from kernelcast.cli.demo.sources import DemoSource, choose, find_gpu
 from kernelcast.cli.demo.state import DemoState
@@ -124,25 +121,3 @@ def test_the_summary_says_what_came_of_it(tmp_path: Path) -> None:
     summary.write(result, target)
     assert '"launches": 40' in target.read_text()
     assert any("40 launches under 2 names" in line for line in summary.sentences(result))
-
-
-def test_children_stop_in_reverse_and_one_that_dies_is_noticed(tmp_path: Path) -> None:
-    supervisor = Supervisor()
-    code = "import signal,sys,time; signal.signal(15, lambda *_: sys.exit(0)); print('up', flush=True); time.sleep(60)"
-    steady = supervisor.start(DemoProcess("steady", (sys.executable, "-c", code), tmp_path / "steady.log"))
-    dying = supervisor.start(
-        DemoProcess("dying", (sys.executable, "-c", "raise SystemExit('no luck')"), tmp_path / "d.log")
-    )
-    assert supervisor.wait_for(dying, 20)
-    assert supervisor.failed() == [dying]
-    assert "no luck" in dying.last_words()
-    while "up" not in steady.last_words():
-        time.sleep(0.02)
-    assert supervisor.stop() == {"steady": 0, "dying": 1}
-
-
-def test_a_child_stopped_before_it_could_listen_is_no_failure(tmp_path: Path) -> None:
-    child = DemoProcess("early", (sys.executable, "-c", "import time; time.sleep(60)"), tmp_path / "early.log")
-    child.start()
-    child.stop()
-    assert (child.state, child.failed) == ("stopped", False)

@@ -7,13 +7,12 @@ from tests.support.exporter.nvml_double import gpu, node, playing
 
 from kernelcast.exporter.nvml import devices
 from kernelcast.exporter.nvml.devices import DcgmWatch, KnownGpus, boot_id, boot_time_ns, open_nvml
-from kernelcast.exporter.nvml.isolation.isolated import IsolatedSampler
 from kernelcast.exporter.nvml.sampling.reading import GpuReading, NodeReading
 from kernelcast.exporter.nvml.sampling.sampler import Sampler, SamplerOptions
 from kernelcast.exporter.settings import DCGM_EXPORTER_URL, ExporterSettings
 from kernelcast.runtime.settings.service import load
 from kernelcast.wire.catalogue.devices.gpu import GPU_UP
-from kernelcast.wire.errors import ConfigurationError, DeviceError, MissingExtraError
+from kernelcast.wire.errors import ConfigurationError, MissingExtraError
 
 
 class Silent:
@@ -86,20 +85,6 @@ def test_an_interval_that_is_too_short_is_refused_with_a_remedy() -> None:
 def test_values_that_cannot_be_are_refused(flags: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError, match=f"^{next(iter(flags))} is "):
         settings(**flags)
-
-
-def test_without_a_driver_auto_keeps_looking_and_on_does_not() -> None:
-    sampler = IsolatedSampler(
-        SamplerOptions(), timeout_seconds=10, nvml=("tests.unit.exporter.nvml.nvml_child:absent",)
-    )
-    try:
-        source = open_nvml(settings(), sampler, hostname="node1", on_error=ignored)
-        assert source is not None
-        assert (source.devices, source.poll(1).samples, source.answers) == ((), (), False)
-    finally:
-        sampler.close()
-    with pytest.raises(DeviceError, match="install the NVIDIA driver"):
-        open_nvml(settings(nvml="on"), Sampler(playing(node(gpu()), driver=False)), hostname="node1", on_error=ignored)
 
 
 def test_without_pynvml_auto_continues_and_on_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,16 +2,13 @@
 
 import json
 import re
-import subprocess
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import promql_parser
 import pytest
 import yaml
-from tests.service.require import binary
-from tests.unit.grafana.queries import GENERATED, REPOSITORY, SCRAPED, labels_of, parse, recorded, run
+from tests.unit.grafana.queries import GENERATED, REPOSITORY, SCRAPED, labels_of, parse, recorded
 
 from kernelcast.grafana import dashboards, rules
 from kernelcast.wire.errors import ConfigurationError
@@ -101,30 +98,6 @@ def test_sums_forget_the_instance_so_that_a_series_outlives_a_restart_elsewhere(
         assert "sum without (instance) (rate(" in rule["expr"], rule["record"]
 
 
-@pytest.mark.parametrize("profile", tuple(rules.PROFILES.values()), ids=lambda profile: profile.name)
-def test_promtool_accepts_the_rules(profile: rules.Profile, tmp_path: Path) -> None:
-    promtool = binary("promtool", "prometheus")
-    for name, text in rules.render(profile).items():
-        (tmp_path / name).write_text(text)
-        number = sum(len(group["rules"]) for group in yaml.safe_load(text)["groups"])
-        assert number > 0, name
-        assert f"SUCCESS: {number} rules found" in run(promtool, "check", "rules", tmp_path / name)
-
-
-def test_promtool_refuses_a_rule_with_an_invalid_expression(tmp_path: Path) -> None:
-    rules_file = tmp_path / "rules.yaml"
-    rules_file.write_text(rules.render(rules.PRODUCTION)[rules.ALERTS_FILE].replace("expr: ", "expr: )", 1))
-    with pytest.raises(AssertionError, match="could not parse expression"):
-        run(binary("promtool", "prometheus"), "check", "rules", rules_file)
-
-
-@pytest.mark.parametrize("file", TEST_FILES, ids=lambda file: file.stem)
-def test_promtool_sees_the_rules_fire_and_not_fire(file: Path) -> None:
-    cases = yaml.safe_load(file.read_text())["tests"]
-    assert all(case.get("promql_expr_test") or case.get("alert_rule_test") for case in cases)
-    assert "SUCCESS" in run(binary("promtool", "prometheus"), "test", "rules", file)
-
-
 def test_every_alert_is_proved_to_fire_and_not_to_fire() -> None:
     fires, silent = set[str](), set[str]()
     for file in TEST_FILES:
@@ -149,33 +122,6 @@ def test_the_demo_profile_is_done_within_seconds() -> None:
     for rule in expressions(rules.DEMO):
         held = promql_parser.parse_duration(rule["for"]).total_seconds() if "for" in rule else 0
         assert held <= 60, rule
-
-
-@pytest.mark.parametrize(("alerts_after_9_s", "passes"), [(1, True), (2, False)])
-def test_the_demo_profile_fires_a_prediction_two_seconds_after_it_is_made(
-    alerts_after_9_s: int,
-    passes: bool,  # noqa: FBT001
-    tmp_path: Path,
-) -> None:
-    for name, text in rules.render(rules.DEMO).items():
-        (tmp_path / name).write_text(text)
-    probability = (
-        'kernelcast_degradation_probability_ratio{instance="p", Hostname="n", metric="m", horizon="60", cause="c"}'
-    )
-    firing = 'count(ALERTS{alertname="KernelcastDegradationPredicted", alertstate="firing"})'
-    case = {
-        "interval": "1s",
-        "input_series": [{"series": probability, "values": "0.1x5 0.9x10"}],
-        "promql_expr_test": [
-            {"expr": firing, "eval_time": "5s", "exp_samples": []},
-            {"expr": firing, "eval_time": "9s", "exp_samples": [{"labels": "{}", "value": alerts_after_9_s}]},
-        ],
-    }
-    document = {"rule_files": [rules.CLASSIC_FILE, rules.ALERTS_FILE], "evaluation_interval": "1s", "tests": [case]}
-    (tmp_path / "test.yaml").write_text(yaml.safe_dump(document))
-    command = (binary("promtool", "prometheus"), "test", "rules", tmp_path / "test.yaml")
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
-    assert (done.returncode == 0) is passes, done.stdout + done.stderr
 
 
 def test_a_profile_that_does_not_exist_is_refused_with_those_that_do() -> None:

@@ -3,13 +3,13 @@
 import importlib.util
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from tests.support.waiting import wait_for
 
 from kernelcast.probe.activation import dormant
 from kernelcast.probe.activation.dormant import Dormant
@@ -40,13 +40,6 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None]]]
     module.__dict__["cuda"].__dict__["_lazy_call"] = queued.append
     monkeypatch.setitem(sys.modules, "torch", module)
     return iter([queued])
-
-
-def wait_for(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return condition()
 
 
 @pytest.mark.usefixtures("no_threads")

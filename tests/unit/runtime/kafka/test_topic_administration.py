@@ -5,31 +5,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kernelcast.runtime.kafka import admin
 from kernelcast.runtime.kafka.admin import Admin, TopicChange, TopicResult, TopicState, apply_topics, list_topics
-from kernelcast.runtime.kafka.embedded import EMBEDDED_PARTITIONS, EmbeddedBroker
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.errors import BrokerError
 from kernelcast.wire.topics import DEVICE, HINTS, KERNELS, MAX_EXPORT_BYTES, TOPICS, Topic
-
-
-def test_the_embedded_broker_starts_with_every_topic_of_the_contract() -> None:
-    with EmbeddedBroker() as broker:
-        found = list_topics(KafkaSettings(bootstrap_servers=broker.bootstrap_servers))
-
-    assert set(found) == {topic.name for topic in TOPICS}
-    assert {state.partitions for state in found.values()} == {EMBEDDED_PARTITIONS}
-
-
-def test_applying_to_the_embedded_broker_makes_topics_and_says_that_they_are_not_configured() -> None:
-    with EmbeddedBroker(topics=[]) as broker:
-        settings = KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
-        changes = apply_topics(settings, [DEVICE, HINTS])
-        found = list_topics(settings)
-
-    assert [(change.topic, change.outcome, change.good) for change in changes] == [
-        ("kernelcast.device", TopicResult.TOUCHED, True),
-        ("kernelcast.hints", TopicResult.TOUCHED, True),
-    ]
-    assert set(found) == {"kernelcast.device", "kernelcast.hints"}
 
 
 def test_a_broker_that_does_not_answer_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

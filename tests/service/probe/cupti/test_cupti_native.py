@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.service.probe.cupti.double import SMALL, Double, copied
+from tests.service.probe.cupti.records import LENGTHS, START_NS, VERSIONS, Packer
 from tests.support.examples import parser_examples
-from tests.unit.probe.cupti.double import SMALL, Double, copied
-from tests.unit.probe.cupti.records import LENGTHS, START_NS, VERSIONS, Packer
 
 from kernelcast.exporter.replay.occupation import COLLECTIVE, COMPUTE, COPY, Occupation
 from kernelcast.exporter.replay.trace import Spans

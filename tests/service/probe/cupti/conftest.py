@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.unit.probe.cupti.double import EXTRA_FLAGS, Double, compile_double, copied
+from tests.service.probe.cupti.double import EXTRA_FLAGS, Double, compile_double, copied
 
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.native import ActivityDecoder

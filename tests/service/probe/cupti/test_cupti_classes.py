@@ -1,9 +1,9 @@
 """The decoder gives kernels the class that Python gives them: one set of rules, sent to it at the start."""
 
 import pytest
+from tests.service.probe.cupti.double import Double
+from tests.service.probe.cupti.records import START_NS, Packer
 from tests.support.wire.kernel_names import COLLECTIVE_NAMES, OTHER_NAMES, recorded_names
-from tests.unit.probe.cupti.double import Double
-from tests.unit.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti import native
 from kernelcast.probe.cupti.native import STATES, ActivityDecoder, NativeError

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.probe.cupti.double import Double
+from tests.service.probe.cupti.double import Double
 
 from kernelcast.probe.cupti import library
 from kernelcast.probe.cupti.capability import capabilities

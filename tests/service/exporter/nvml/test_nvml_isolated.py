@@ -44,7 +44,7 @@ class Node:
         self.sampler = IsolatedSampler(
             SamplerOptions(),
             timeout_seconds=timeout_seconds,
-            nvml=("tests.unit.exporter.nvml.nvml_child:controlled", str(self.file)),
+            nvml=("tests.service.exporter.nvml.nvml_child:controlled", str(self.file)),
             gpus=self.listed,
         )
 
@@ -280,7 +280,7 @@ while True:
 
 def test_the_process_ends_when_the_exporter_is_killed_even_while_a_call_hangs(node: Node) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", EXPORTER, "tests.unit.exporter.nvml.nvml_child:controlled", str(node.file)]
+    command = [sys.executable, "-c", EXPORTER, "tests.service.exporter.nvml.nvml_child:controlled", str(node.file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as exporter:
         assert exporter.stdout is not None
         pid = int(exporter.stdout.readline())

@@ -9,7 +9,7 @@ PROGRAM = Path(__file__).with_name("guarded_decoding.py")
 OVER_READ = (
     "import sys; sys.path.insert(0, sys.argv[1])\n"
     "import numpy as np\n"
-    "from tests.unit.columnar.guarded_decoding import GuardedRoom\n"
+    "from tests.service.columnar.guarded_decoding import GuardedRoom\n"
     "from kernelcast.columnar.compiled import kernel, load64\n"
     "last = GuardedRoom().at_end(np.ones(7, np.uint8))\n"
     "print(kernel(lambda b: load64(b, 0))(last))\n"

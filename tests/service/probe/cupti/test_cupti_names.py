@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 import pytest
-from tests.unit.probe.cupti.double import SMALL, Double
-from tests.unit.probe.cupti.records import START_NS, Packer
+from tests.service.probe.cupti.double import SMALL, Double
+from tests.service.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti.deltas import Absorber
 from kernelcast.probe.cupti.native import NO_NAME, NO_NAME_COLLECTIVE, STATES, ActivityDecoder, Drain, NativeSettings

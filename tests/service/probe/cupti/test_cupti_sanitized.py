@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.service.probe.cupti.double import EXTRA_FLAGS
 from tests.service.require import missing
-from tests.unit.probe.cupti.double import EXTRA_FLAGS
 
 from kernelcast.probe.cupti import build
 

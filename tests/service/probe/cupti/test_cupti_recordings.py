@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.probe.cupti.double import Double, copied
-from tests.unit.probe.cupti.records import START_NS, Packer, records_of
+from tests.service.probe.cupti.double import Double, copied
+from tests.service.probe.cupti.records import START_NS, Packer, records_of
 
 from kernelcast.exporter.replay import Trace, TraceSource
 from kernelcast.exporter.replay.formats import kineto, nsys

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.unit.probe.cupti.double import ENABLE, FLUSH, REGISTER, SMALL, SUBSCRIBE, Double, copied
-from tests.unit.probe.cupti.records import START_NS, Packer
+from tests.service.probe.cupti.double import ENABLE, FLUSH, REGISTER, SMALL, SUBSCRIBE, Double, copied
+from tests.service.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti import method as rung

@@ -1,8 +1,8 @@
 """Records whose times CUPTI's own clock contradicts: they count, but are not timed, and spoil nothing after them."""
 
 import pytest
-from tests.unit.probe.cupti.double import Double
-from tests.unit.probe.cupti.records import START_NS, Packer
+from tests.service.probe.cupti.double import Double
+from tests.service.probe.cupti.records import START_NS, Packer
 
 from kernelcast.probe.cupti.native import ActivityDecoder, Drain
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.unit.probe.cupti.records import LENGTHS, VERSIONS
+from tests.service.probe.cupti.records import LENGTHS, VERSIONS
 
 from kernelcast.probe.cupti import build
 from kernelcast.probe.cupti.native import ActivityDecoder, NativeSettings

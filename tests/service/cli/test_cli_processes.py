@@ -1,0 +1,87 @@
+"""The command as a process: its imports, its pipes and its signals."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import typer
+
+from kernelcast.cli import app
+from kernelcast.wire.errors import BrokerError, ConfigurationError
+
+sub = typer.Typer(add_completion=False)
+
+
+def single(*, fail: str = "") -> None:
+    """One command."""
+    if fail == "configuration":
+        raise ConfigurationError("a is 1; the minimum is 2; raise it")
+    if fail == "broker":
+        raise BrokerError("no broker answers")
+    if fail == "module":
+        raise ModuleNotFoundError("No module named 'pynvml'", name="pynvml")
+    if fail == "pipe":
+        raise BrokenPipeError
+    typer.echo("ran")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = type(sys)("kernelcast_test_commands")
+    module.__dict__.update(single=single, sub=sub)
+    monkeypatch.setitem(sys.modules, "kernelcast_test_commands", module)
+
+
+def run(*arguments: str) -> int:
+    found = [
+        EntryPoint("exporter", "kernelcast_test_commands:single", app.GROUP),
+        EntryPoint("replay", "kernelcast_test_commands:sub", app.GROUP),
+        EntryPoint("bridge", "no_such_dependency.command:bridge", app.GROUP),
+        EntryPoint("predictor", "kernelcast.no_such_module:predictor", app.GROUP),
+        EntryPoint("extension", "kernelcast_test_commands:single", app.GROUP),
+    ]
+    return app.run(arguments, found=found)
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("kernelcast ")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys; from kernelcast.cli.app import run; run(['--help']); "
+        "heavy = {'typer', 'numba', 'numpy', 'statsmodels', 'confluent_kafka', 'pydantic'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_ends_the_command_without_a_traceback() -> None:
+    command = f"{sys.executable} -m kernelcast.cli topics apply --help | true"
+
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+def test_a_daemon_that_is_stopped_while_it_is_still_loading_ends_as_cleanly_as_later(tmp_path: Path) -> None:
+    (tmp_path / "loading.py").write_text("import time\nprint('loading', flush=True)\ntime.sleep(60)\n")
+    program = (
+        "import sys; from importlib.metadata import EntryPoint; from kernelcast.cli.app import GROUP, run; "
+        "sys.exit(run(['bridge'], found=[EntryPoint('bridge', 'loading:main', GROUP)]))"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+
+    with subprocess.Popen([sys.executable, "-c", program], env=environ, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"loading\n"
+        process.terminate()
+        assert process.wait(20) == 0

@@ -1,0 +1,44 @@
+"""The doctor and servers of a node on loopback."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from kernelcast.cli.app import run
+from kernelcast.cli.doctor import surroundings
+from kernelcast.cli.doctor.finding import Finding, Severity
+from kernelcast.runtime.kafka.embedded import EmbeddedBroker
+
+
+def levels(findings: list[Finding]) -> list[Severity]:
+    return [finding.level for finding in findings]
+
+
+def test_a_tpu_answers_only_while_a_program_is_loaded(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        (there,) = surroundings.check_tpu([port], devices=tmp_path)
+    (none,) = surroundings.check_tpu([port], devices=tmp_path)
+    (tmp_path / "accel0").touch()
+    (silent,) = surroundings.check_tpu([port], devices=tmp_path)
+
+    assert levels([there, none, silent]) == [Severity.OK, Severity.OK, Severity.WARN]
+    assert f"port {port}" in there.found
+    assert "tpu_ports" in silent.remedy
+
+
+def test_the_doctor_reads_the_exporters_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "kernelcast.yaml"
+    config.write_text(
+        f"exporter: {{state_directory: {tmp_path}, socket_path: {tmp_path}/probe.sock, interval_seconds: 1}}\n"
+    )
+    with EmbeddedBroker() as embedded:
+        arguments = ["--kafka.bootstrap-servers", embedded.bootstrap_servers, "--config", str(config)]
+        code = run(["doctor", "--json", "--no-clock", *arguments])
+
+    findings = {finding["check"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert code == 0
+    assert str(tmp_path) in findings["spool"]["found"]
+    assert str(tmp_path) in findings["probe socket"]["found"]

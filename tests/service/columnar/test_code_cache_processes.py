@@ -1,0 +1,141 @@
+"""Machine code that one process leaves on disk for the next."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TABLES = "STEPS = (1, {second})\n"
+PARTS = """
+from kernelcast.columnar.compiled import routine
+from kernelcast.tiny.deep import tables
+
+@routine
+def second():
+    return tables.STEPS[1]
+"""
+LOOP = """
+import numpy as np
+from kernelcast.columnar.compiled import allocating_kernel, kernel
+from kernelcast.tiny.parts import second
+
+@kernel
+def of_kernel():
+    return second()
+
+@allocating_kernel
+def of_allocating_kernel():
+    return second()
+
+@allocating_kernel
+def filled(length):
+    made = np.empty(length, np.int64)
+    made[:] = length
+    return made[1:]
+"""
+PROGRAM = """
+from kernelcast.tiny import loop
+for function in (loop.of_kernel, loop.of_allocating_kernel):
+    print(function(), sum(function.stats.cache_hits.values()))
+"""
+ALLOCATING = """
+import sys
+from kernelcast.tiny import loop
+print(loop.filled(3).tolist(), sum(loop.filled.stats.cache_hits.values()), "numba.np.arrayobj" in sys.modules)
+try:
+    loop.filled(-1)
+except ValueError as error:
+    print(error)
+"""
+BEYOND = """
+import numpy as np
+from kernelcast.columnar.compiled import inlined, kernel
+
+@inlined
+def element(values, index):
+    return values[index]
+
+@kernel
+def of_kernel(values, index):
+    return element(values, index)
+"""
+READING = """
+import numpy as np
+from kernelcast.tiny import beyond
+values = np.arange(4)[:3]
+try:
+    print(beyond.of_kernel(values, 3))
+except IndexError as error:
+    print(error)
+print(sum(beyond.of_kernel.stats.cache_hits.values()))
+"""
+Package = Path
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Package:
+    """A package of kernels whose constant stands two imports away, in another folder."""
+    tiny = tmp_path / "site" / "kernelcast" / "tiny"
+    (tiny / "deep").mkdir(parents=True)
+    for name, source in (("__init__", ""), ("loop", LOOP), ("parts", PARTS), ("deep/__init__", "")):
+        (tiny / f"{name}.py").write_text(source)
+    set_constant(tiny, 2)
+    return tiny
+
+
+def set_constant(package: Package, value: int) -> None:
+    (package / "deep" / "tables.py").write_text(TABLES.format(second=value))
+
+
+def run(package: Package, cache: str, program: str = PROGRAM, **environ: str) -> list[str]:
+    """The result of each kind of kernel, and whether its machine code came from the cache."""
+    paths = [str(package.parents[1]), os.environ.get("PYTHONPATH", ""), *sys.path]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+        "NUMBA_CACHE_DIR": cache,
+        **environ,
+    }
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside the file", "in NUMBA_CACHE_DIR"])
+def test_a_constant_that_changes_in_another_file_reaches_every_kind_of_kernel(
+    package: Package, tmp_path: Path, *, beside: bool
+) -> None:
+    cache = "" if beside else str(tmp_path / "cache")
+    if not beside:  # a file where the folder would be: not even root can write there
+        (package / "__pycache__").write_text("")
+    assert run(package, cache) == ["2 0"] * 2
+    (package / "unrelated.py").write_text("")
+    assert run(package, cache) == ["2 1"] * 2
+    set_constant(package, 3)
+    assert run(package, cache) == ["3 0"] * 2
+    assert run(package, cache) == ["3 1"] * 2
+
+
+def test_machine_code_from_disk_allocates_and_raises_without_the_compilers_numpy(
+    package: Package, tmp_path: Path
+) -> None:
+    cache = str(tmp_path / "cache")
+    assert run(package, cache, ALLOCATING) == ["[3, 3] 0 True", "negative dimensions not allowed"]
+    assert run(package, cache, ALLOCATING) == ["[3, 3] 1 False", "negative dimensions not allowed"]
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside the file", "in NUMBA_CACHE_DIR"])
+def test_machine_code_with_and_without_bounds_checks_is_never_confused(
+    package: Package, tmp_path: Path, *, beside: bool
+) -> None:
+    (package / "beyond.py").write_text(BEYOND)
+    cache = "" if beside else str(tmp_path / "cache")
+    unchecked, checked = {"NUMBA_BOUNDSCHECK": "0"}, {"NUMBA_BOUNDSCHECK": "1"}
+    assert run(package, cache, READING, **unchecked) == ["3", "0"]
+    assert run(package, cache, READING, **checked) == ["index is out of bounds", "0"]
+    assert run(package, cache, READING, **checked) == ["index is out of bounds", "1"]
+    assert run(package, cache, READING, **unchecked) == ["3", "1"]
