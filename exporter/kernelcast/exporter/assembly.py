@@ -73,7 +73,7 @@ def run(settings: ExporterSettings, shutdown: Shutdown, *, reload: Callable[[], 
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
+class DaemonAssembly:
     """Objects that most parts are made from.
 
     Attributes:
@@ -124,7 +124,9 @@ def assembled(
     """Start all parts and yield the daemon, ready for its loop; all parts are stopped at the end of the block."""
     registry = CollectorRegistry()
     with ExitStack() as stack:
-        assembly = Assembly(settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack)
+        assembly = DaemonAssembly(
+            settings, settings.hostname or platform.node(), registry, DaemonCounts(registry), stack
+        )
         state, aggregator = _memory(settings, stack)
         node = _node_parts(assembly, state)
         out = stack.enter_context(kafka_output(settings, assembly.hostname, registry))
@@ -164,7 +166,7 @@ def _memory(settings: ExporterSettings, stack: ExitStack) -> tuple[StateFile | N
     return state, aggregator
 
 
-def _node_parts(assembly: Assembly, state: StateFile | None) -> NodeParts:
+def _node_parts(assembly: DaemonAssembly, state: StateFile | None) -> NodeParts:
     """Open NVML, the probes' socket and every other source; the stack closes them."""
     settings, stack, counts = assembly.settings, assembly.stack, assembly.counts
     counters = CountersFile(
@@ -191,7 +193,7 @@ def _node_parts(assembly: Assembly, state: StateFile | None) -> NodeParts:
     return NodeParts(sampler, counters, writing, users, server, sources)
 
 
-def _other_sources(assembly: Assembly, nvml: NvmlSource | None) -> list[Source]:
+def _other_sources(assembly: DaemonAssembly, nvml: NvmlSource | None) -> list[Source]:
     """The sources that the settings switch on: TPUs, InfiniBand, the kernel's log."""
     settings, hostname, registry = assembly.settings, assembly.hostname, assembly.registry
     made = (
@@ -205,7 +207,7 @@ def _other_sources(assembly: Assembly, nvml: NvmlSource | None) -> list[Source]:
 
 
 def _pipeline(
-    assembly: Assembly, node: NodeParts, out: KafkaOutput, state: StateFile | None, aggregator: Aggregator
+    assembly: DaemonAssembly, node: NodeParts, out: KafkaOutput, state: StateFile | None, aggregator: Aggregator
 ) -> Pipeline:
     own_boot_id = boot_id() if assembly.is_of_this_machine else ""
     publisher = SamplePublisher(out.sender, hostname_label=assembly.settings.hostname_label, boot_id=own_boot_id)
@@ -215,7 +217,7 @@ def _pipeline(
     return Pipeline(node.sources, aggregator, publisher, state, outcomes)
 
 
-def _web_server(assembly: Assembly, exposition: IntervalExposition, daemon: Daemon) -> WebServer:
+def _web_server(assembly: DaemonAssembly, exposition: IntervalExposition, daemon: Daemon) -> WebServer:
     web = WebServer(
         assembly.settings.web,
         title="exporter",
@@ -253,7 +255,7 @@ def _probe_server(
 
 
 def _hint_reader(
-    assembly: Assembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown
+    assembly: DaemonAssembly, server: ProbeServer, producer: Producer | None, shutdown: Shutdown
 ) -> HintReader | None:
     """Make the reader of hints; None without Kafka."""
     if producer is None:
