@@ -49,8 +49,3 @@ def test_the_commit_of_a_checkout_around_it_is_not_taken(tmp_path: Path, git: di
     assert git["rev-parse"]
     (tmp_path / ".git").mkdir()
     assert revision.commit_of_checkout(tmp_path / "unpacked") == ""
-
-
-def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert revision.commit(checkout(tmp_path)) == ""
