@@ -49,12 +49,12 @@ class FullMemory:
         engine = self.engine
         engine.offsets[PARTITION] = 0
         interval = self.second // round(INTERVAL_SECONDS)
-        block = interval // engine.histories.block_intervals - 1
+        block = interval // engine.cycle.histories.block_intervals - 1
         newest = {"windows": interval, "blocks": block, "others": block}
-        newest["hours"] = (block + 1) // engine.histories.hour_blocks - 1
+        newest["hours"] = (block + 1) // engine.cycle.histories.hour_blocks - 1
         for begin in range(0, len(self.rows), _CHUNK_ROWS):
             rows = self.rows[begin : begin + _CHUNK_ROWS]
-            engine.histories.prepare(rows)
+            engine.cycle.histories.prepare(rows)
             for name, spans in engine.states.rows.spans.items():
                 values = np.stack([self.values(rows) for _ in range(spans.length)], axis=1)
                 spans.fill(rows, np.full(len(rows), newest[name]), values.astype(np.float32))
@@ -70,7 +70,7 @@ class FullMemory:
     def minute(self) -> None:
         """Write a minute's value to each series and condense the blocks that have ended."""
         self.write_minute()
-        self.engine.histories.advance(self.rows)
+        self.engine.cycle.histories.advance(self.rows)
 
     def write_minute(self) -> None:
         """Write a minute's value to each series."""

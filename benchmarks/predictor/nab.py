@@ -19,7 +19,7 @@ _ACT: Final = 1.0
 _PEERS: Final[dict[str, Callable[[Floats], Floats]]] = {
     "windowed Gaussian": nab_peers.windowed_gaussian,
     "EWMA z-score": nab_peers.ewma_z_score,
-    "CUSUM of the screening": nab_peers.cusum,
+    "CUSUM": nab_peers.cusum,
 }
 _HEALTHY_SERIES: Final = 6
 _HEALTHY_DAYS: Final = 7

@@ -104,7 +104,7 @@ def restore(series: int, path: Path) -> dict[str, Any]:
     read = watch.read()
     result = engine.restore_saved(PARTITION, state)
     rows = engine.windows.rows()
-    engine.histories.advance(rows)
+    engine.cycle.histories.advance(rows)
     return {
         "start_processor_seconds": round(started, 2),
         "read": read,
@@ -114,7 +114,7 @@ def restore(series: int, path: Path) -> dict[str, Any]:
         "resident_bytes": resident_bytes(),
         "peak_bytes": peak_bytes(),
         "empty_bytes": empty,
-        "history_bytes": engine.histories.nbytes,
+        "history_bytes": engine.cycle.histories.nbytes,
         "check": _check(engine, rows),
     }
 
@@ -124,12 +124,12 @@ def _check(engine: Engine, rows: Any) -> float:
     windows = engine.windows
     parts = [windows.latest(rows), windows.last_ns[rows] / NANOSECONDS_PER_SECOND]
     parts += [np.nansum(windows.matrix(rows), axis=1, dtype=np.float64)]
-    newest = engine.histories.newest_block(rows)
+    newest = engine.cycle.histories.newest_block(rows)
     for begin in range(0, len(rows), 4096):
-        mean, _ = engine.histories.blocks(rows[begin : begin + 4096], newest)
+        mean, _ = engine.cycle.histories.blocks(rows[begin : begin + 4096], newest)
         parts += [
             np.nansum(mean, axis=1),
-            np.nansum(engine.histories.hours(rows[begin : begin + 4096], newest), axis=1),
+            np.nansum(engine.cycle.histories.hours(rows[begin : begin + 4096], newest), axis=1),
         ]
     return float(sum(float(np.sort(part).sum()) for part in parts))
 

@@ -138,7 +138,7 @@ def _condensing(memory: FullMemory) -> dict[str, float]:
     for _ in range(2 * MINUTES):
         memory.write_minute()
         begun = time.process_time()
-        memory.engine.histories.advance(memory.rows)
+        memory.engine.cycle.histories.advance(memory.rows)
         total += time.process_time() - begun
     return {"processor_seconds_a_minute": total / (2 * MINUTES)}
 
@@ -146,7 +146,7 @@ def _condensing(memory: FullMemory) -> dict[str, float]:
 def _evaluation(memory: FullMemory) -> dict[str, float]:
     """Evaluation of all series at the end of a block, every five minutes."""
     rows = memory.rows[: 8 * SUBSET_SERIES]
-    newest = memory.engine.histories.newest_block(rows)
+    newest = memory.engine.cycle.histories.newest_block(rows)
     panel, numbers = 0.0, 0.0
     for chunk in _chunks(rows):
         begun = time.process_time()
@@ -165,7 +165,7 @@ def _evaluation(memory: FullMemory) -> dict[str, float]:
 
 
 def _panel(memory: FullMemory, rows: Ints, newest: int) -> Blocks:
-    histories = memory.engine.histories
+    histories = memory.engine.cycle.histories
     mean, median = histories.blocks(rows, newest)
     power = np.minimum(rows // GPU_SERIES * GPU_SERIES + LOAD_ROW, len(memory.rows) - 1)
     loads, place = np.unique(power, return_inverse=True)
@@ -187,7 +187,7 @@ def _traits(memory: FullMemory, rows: Ints) -> Traits:
 def _forecast(memory: FullMemory) -> dict[str, float]:
     """A forecast of an hour with its interval, from two days of blocks and with a daily season."""
     rows = memory.rows[:SUBSET_SERIES]
-    mean, _ = memory.engine.histories.blocks(rows)
+    mean, _ = memory.engine.cycle.histories.blocks(rows)
     watch = Stopwatch()
     panel = Panel(mean, 0, 300 * NANOSECONDS_PER_SECOND, np.full(len(rows), DAY_BLOCKS))
     forecast_path(panel, LEADS, (0.025, 0.975), (DAY_BLOCKS,))
@@ -224,7 +224,7 @@ def _held_up(memory: FullMemory) -> dict[str, Any]:
     lock = TimedLock()
     engine = memory.engine
     engine.states.rows.lock = lock  # type: ignore[assignment]
-    engine.histories._lock = lock  # type: ignore[assignment]  # noqa: SLF001  measured from outside
+    engine.cycle.histories._lock = lock  # type: ignore[assignment]  # noqa: SLF001  measured from outside
     ending = threading.Event()
 
     def evaluate_and_save() -> None:
@@ -235,7 +235,10 @@ def _held_up(memory: FullMemory) -> dict[str, Any]:
             for chunk in _chunks(memory.rows):
                 if ending.is_set():
                     return
-                blocks, traits = _panel(memory, chunk, engine.histories.newest_block(chunk)), _traits(memory, chunk)
+                blocks, traits = (
+                    _panel(memory, chunk, engine.cycle.histories.newest_block(chunk)),
+                    _traits(memory, chunk),
+                )
                 evaluate(blocks, traits, calibration=shipped())
 
     worker = threading.Thread(target=evaluate_and_save, name="cycle")

@@ -1,4 +1,4 @@
-"""Simple detectors to compare with: a windowed Gaussian, an EWMA z-score, and the predictor's CUSUM."""
+"""Simple detectors to compare with: a windowed Gaussian, an EWMA z-score, and a CUSUM."""
 
 import math
 from typing import Final
@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Floats
-from kernelcast.predictor.screening.online import OnlineState
 
 _WEIGHT: Final = 0.02
 _LEAST_DEVIATION: Final = 1e-6
+_SLACK, _LIMIT, _WARM_UP, _CLIP = 0.5, 8.0, 20, 4.0
 
 
 def windowed_gaussian(values: Floats) -> Floats:
@@ -40,10 +40,18 @@ def ewma_z_score(values: Floats) -> Floats:
 
 
 def cusum(values: Floats) -> Floats:
-    """1 where the predictor's own CUSUM is over its limit, else 0."""
-    state, row = OnlineState(), np.zeros(1, np.int64)
+    """1 where a two-sided CUSUM of standardised errors (Page, Biometrika 41, 1954) is over its limit, else 0.
+
+    The errors are those of an exponentially weighted mean, clipped so that a single spike is no shift.
+    """
+    mean, variance, up, down = values[0], 0.0, 0.0, 0.0
     scores = np.zeros(len(values))
-    for place in range(len(values)):
-        state.update(row, values[place : place + 1])
-        scores[place] = float(state.shifted(row)[0])
+    for row, value in enumerate(values[1:], start=1):
+        deviation = max(math.sqrt(variance), _LEAST_DEVIATION)
+        error = float(np.clip((value - mean) / deviation, -_CLIP, _CLIP)) if row >= _WARM_UP else 0.0
+        up, down = max(up + error - _SLACK, 0.0), max(down - error - _SLACK, 0.0)
+        scores[row] = float(max(up, down) > _LIMIT)
+        moved = error * deviation if row >= _WARM_UP else value - mean
+        mean += _WEIGHT * moved
+        variance += _WEIGHT * (moved * moved - variance)
     return scores
