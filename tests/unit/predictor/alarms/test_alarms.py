@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.predictor.alarms.candidates import HOUR, START_NS, TEMPERATURE, Run, candidate, predicted
+from tests.support.predictor.finding_candidates import HOUR, START_NS, TEMPERATURE, Run, candidate, predicted
 
 from kernelcast.predictor.alarms import state
 from kernelcast.predictor.alarms.alarms import Alarms

@@ -1,25 +1,18 @@
 """Findings are written to Kafka when they change, and marks on Kafka are read back."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from prometheus_client import CollectorRegistry
+from tests.support.predictor.finding_candidates import START_NS, candidate
 from tests.support.wire.findings import FINDING
-from tests.unit.predictor.alarms.candidates import HOUR, START_NS, candidate, predicted
 
-from kernelcast.cli.app import run as command
 from kernelcast.predictor.alarms.settings import AlarmSettings
 from kernelcast.predictor.findings import FindingLog
-from kernelcast.runtime.kafka.consumer import Consumer
-from kernelcast.runtime.kafka.embedded import EmbeddedBroker
-from kernelcast.runtime.kafka.producer import Producer
-from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue.meanings import Cause
 from kernelcast.wire.events import decode_event, encode_event, finding_from, to_event
-from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Verdict, mark_key
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Verdict
 from kernelcast.wire.topics import FINDINGS
 
 CYCLE_NS = 300 * 10**9
@@ -129,31 +122,3 @@ def test_pages_of_another_predictor_use_up_the_budget_of_the_fleet() -> None:
     for number in range(4):
         findings.cycle([observed], watched=1, time_ns=START_NS + number * CYCLE_NS)
     assert [one.held for one in sent.findings() if one.metric == observed.metric] == [True]
-
-
-@pytest.fixture
-def kafka() -> Iterator[KafkaSettings]:
-    with EmbeddedBroker(topics=[FINDINGS.name]) as broker:
-        yield KafkaSettings(bootstrap_servers=broker.bootstrap_servers)
-
-
-def test_a_finding_goes_through_kafka_to_a_person_and_the_answer_comes_back(
-    kafka: KafkaSettings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    producer = Producer(kafka, client_id="p1")
-    reader = Consumer(kafka, group_id="test-reader", overrides={"enable.partition.eof": "true"})
-    findings = FindingLog(AlarmSettings(), producer, reader, client_id="p1", registry=CollectorRegistry())
-    for number in range(round(4 * HOUR / 300)):
-        findings.cycle([predicted()], watched=10, time_ns=START_NS + number * CYCLE_NS)
-    producer.flush(10.0)
-    (lasting,) = findings.alarms.lasting
-    servers = ["--kafka.bootstrap-servers", kafka.bootstrap_servers]
-    assert command(["findings", "mark", lasting.finding_id, "false-alarm", "--by", "ana", *servers]) == 0
-    assert lasting.finding_id in capsys.readouterr().out
-    while not findings.alarms.known.marks:
-        findings.poll(0.2)
-    assert findings.alarms.known.marks[lasting.finding_id].verdict is Verdict.FALSE_ALARM
-    assert findings.alarms.known.findings[lasting.finding_id] == lasting
-    assert mark_key(lasting.finding_id) == f"mark|{lasting.finding_id}"
-    findings.close(5.0)
-    producer.close(5.0)
