@@ -65,6 +65,9 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "findings": Listing(
             "List the predictor's findings, and answer them.", "runtime", "kernelcast.cli.findings:findings"
         ),
+        "explain": Listing(
+            "Ask a running predictor about one series.", "predictor", "kernelcast.predictor.explain_command:explain"
+        ),
         "config": Listing("Example settings and deployment files.", "runtime", "kernelcast.cli.config:config"),
         "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
     }

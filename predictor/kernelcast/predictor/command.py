@@ -1,5 +1,7 @@
 """`kernelcast predictor`."""
 
+from functools import partial
+
 from kernelcast.predictor.service import Predictor
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.runtime.command import DaemonOptions, daemon
@@ -9,6 +11,7 @@ from kernelcast.runtime.lifecycle import Shutdown
 @daemon
 def predictor(options: DaemonOptions) -> None:
     """Forecast degradation and write tuning hints, from the metrics on Kafka."""
-    settings = options.settings("predictor", PredictorSettings)
+    read = partial(options.settings, "predictor", PredictorSettings)
+    settings = read()
     with Shutdown().signals() as shutdown:
-        Predictor(settings).run(shutdown)
+        Predictor(settings, read=read).run(shutdown)

@@ -2,12 +2,14 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from kernelcast.columnar import Decoded, Decoder
 from kernelcast.predictor.cycle.cycle import Cycle
 from kernelcast.predictor.cycle.predictions import CycleReport
+from kernelcast.predictor.explain import explain
 from kernelcast.predictor.intake import WindowFeed
 from kernelcast.predictor.series.saved.reader import Restored, StateReader
 from kernelcast.predictor.series.saved.rows import RowColumn, SavedRows
@@ -86,6 +88,19 @@ class Engine:
             redeployed, versioned = self.tunables.take_redeployed(), self.tunables.versioned
         now_seconds = self._clock_ns() / NANOSECONDS_PER_SECOND
         return self.cycle.run(now_seconds=now_seconds, redeployed=redeployed, versioned=versioned)
+
+    def change(self, settings: PredictorSettings) -> None:
+        """Apply thresholds, horizons and selections with the next cycle."""
+        self.cycle.change(settings)
+
+    def explain(self, selector: str) -> list[dict[str, Any]]:
+        """Explain the series that a selector matches.
+
+        Raises:
+            ConfigurationError: It is no selector.
+        """
+        with self._lock:
+            return explain(self.cycle, self.windows, selector)
 
     def propose(self) -> list[Issued]:
         """Hints that are due now."""

@@ -3,16 +3,24 @@
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import TopicPartition
 from prometheus_client import CollectorRegistry
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from kernelcast.columnar import Decoder
 from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
+from kernelcast.predictor.findings import FindingLog
 from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.publish import ForecastPublisher
+from kernelcast.predictor.reloading import reload
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.state_topic import SnapshotStore
@@ -23,8 +31,8 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.web.server import WebServer
-from kernelcast.wire.errors import BrokerError
-from kernelcast.wire.topics import FORECASTS, HINTS, OUTCOMES, STATE
+from kernelcast.wire.errors import BrokerError, ConfigurationError
+from kernelcast.wire.topics import FINDINGS, FORECASTS, HINTS, OUTCOMES, STATE
 
 MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
@@ -46,7 +54,21 @@ class Predictor:
         web: The server of these metrics.
     """
 
-    def __init__(self, settings: PredictorSettings, *, clock_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        settings: PredictorSettings,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
+        read: Callable[[], PredictorSettings] | None = None,
+    ) -> None:
+        """Prepare to run.
+
+        Args:
+            settings: As they are at the start.
+            clock_ns: The time of this machine.
+            read: Reads the settings again on SIGHUP; None if they never change.
+        """
+        self._read = read
         self._settings = settings
         self._clock_ns = clock_ns
         self.registry = CollectorRegistry()
@@ -55,21 +77,32 @@ class Predictor:
             settings.kafka,
             client_id=settings.client_id,
             registry=self.registry,
-            topics=(FORECASTS.name, HINTS.name, STATE.name),
+            topics=(FORECASTS.name, HINTS.name, STATE.name, FINDINGS.name),
         )
         self._dead = DeadLetters(self._producer, registry=self.registry)
         self._dead.expect(*TOPICS, OUTCOMES.name, HINTS.name)
         self._engine = Engine(settings, clock_ns=clock_ns)
+        self._findings = FindingLog(
+            settings.alarms, self._producer, self._reader(), client_id=settings.client_id, registry=self.registry
+        )
         self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
         store = SnapshotStore(settings.group_id, self._producer, self._reader)
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
         self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, clock_ns=clock_ns)
         self._ending = threading.Event()
-        self.web = WebServer(settings.web, title="predictor", metrics=self.registry, ready=self._partitions.ready)
+        self.web = WebServer(
+            settings.web,
+            title="predictor",
+            metrics=self.registry,
+            ready=self._partitions.ready,
+            routes=[Route(EXPLAIN_PATH, self._explain)],
+        )
 
     def run(self, shutdown: Shutdown) -> None:
         """Read, run cycles and write until asked to stop, then save the windows and leave the group."""
         Decoder.warm_up()
+        if self._read is not None:
+            shutdown.on_reload(partial(reload, self._engine, self._settings, self._read))
         consumer = Consumer(self._settings.kafka, group_id=self._settings.group_id, registry=self.registry)
         self._partitions.use(consumer)
         consumer.subscribe(TOPICS, self._partitions)
@@ -94,6 +127,7 @@ class Predictor:
         self._try("offsets not committed", lambda: self._commit(consumer))
         consumer.close(left(0.5))
         self._ledger.close(left(0.5))
+        self._findings.close(left(0.5))
         self._producer.close(left())
 
     def _read_forever(self, consumer: Consumer, shutdown: Shutdown) -> None:
@@ -104,6 +138,7 @@ class Predictor:
             if messages:
                 self._take(messages)
             self._try("ledger not read", lambda: self._ledger.poll(0.0))
+            self._try("marks not read", lambda: self._findings.poll(0.0))
             self._producer.poll()
             if time.monotonic() >= chores_due:
                 chores_due = time.monotonic() + CHORE_SECONDS
@@ -157,9 +192,18 @@ class Predictor:
                 self._measures.hints.labels(one.rule).inc()
                 _log.info("hint issued", program=one.hint.program, tunable=one.hint.tunable, value=one.hint.value)
             self._publisher.hints(issued, self._engine.hints)
+        self._findings.cycle(report.findings, watched=report.watched, time_ns=report.time_ns)
         for finding in report.findings:
             _log.debug("finding", metric=finding.metric, cause=finding.cause, state=finding.state, value=finding.value)
         self._measures.update(self._engine)
+
+    async def _explain(self, request: Request) -> Response:
+        """Knowledge, expectation and decision about one series, with the reasons."""
+        try:
+            found = await run_in_threadpool(self._engine.explain, request.query_params.get("series", ""))
+        except ConfigurationError as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        return JSONResponse({"series": found})
 
     def _save_all(self) -> None:
         for partition in self._partitions.held:

@@ -20,9 +20,9 @@ _FIRST_ROWS: Final = 64
 class AnomalyScores:
     """One detector over all rows; a series begins without knowledge when it gets its row."""
 
-    def __init__(self, source: PanelSource) -> None:
+    def __init__(self, source: PanelSource, interval_seconds: float) -> None:
         self._source = source
-        self._detector = AnomalyDetector(_FIRST_ROWS, source.settings.interval_seconds)
+        self._detector = AnomalyDetector(_FIRST_ROWS, interval_seconds)
         self._generation: Ints = np.zeros(_FIRST_ROWS, np.int64)
         self._at: int | None = None
         self._last: AnomalyStep | None = None

@@ -9,12 +9,12 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle import programs
-from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores
+from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
 from kernelcast.predictor.cycle.detection import Detection
-from kernelcast.predictor.cycle.findings import finding_of
-from kernelcast.predictor.cycle.forecasts import Forecasts
+from kernelcast.predictor.cycle.findings import findings_of
+from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.cycle.predictions import Abstention, Bounds, CycleReport, Degradation, Prediction
+from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport, Degradation, Prediction
 from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
@@ -52,18 +52,19 @@ class Cycle:
         *,
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._settings = settings
+        self._pending: PredictorSettings | None = None
         self._windows = windows
         self._lock = lock
         self._timer = timer
         self.attributes = SeriesAttributes(settings)
         self.histories = Histories(windows, lock, block_seconds=settings.block_seconds)
         self.regimes = ChangePoints(0)
-        self._source = PanelSource(settings, windows, self.histories, self.attributes, self.regimes, lock)
+        self._source = PanelSource(windows, self.histories, self.attributes, self.regimes, lock)
         self.detection = Detection(self._source)
-        self._forecasts = Forecasts(self.histories, settings.block_seconds)
-        self._anomalies = AnomalyScores(self._source)
+        self._forecasts = Forecasts(self.histories, self.block_seconds)
+        self._anomalies = AnomalyScores(self._source, settings.interval_seconds)
         self.scores = Scores()
+        self._time_ns = 0
         self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
 
     def run(self, *, now_seconds: float, redeployed: Iterable[str] = (), versioned: Iterable[str] = ()) -> CycleReport:
@@ -75,6 +76,7 @@ class Cycle:
             versioned: Programs that report their code version.
         """
         begun, report = self._timer(), CycleReport()
+        self._apply_settings()
         rows, newest = self._live(now_seconds)
         self.histories.advance(rows)
         self._begin_versions(rows, newest, redeployed)
@@ -84,7 +86,8 @@ class Cycle:
         )
         before = self.detection.regimes_begun
         evaluated = self.detection.run(rows[judged], newest[judged], known[judged])
-        report.evaluated = len(evaluated)
+        report.evaluated, report.watched = len(evaluated), int(judged.sum())
+        report.time_ns = self._event_time_ns(newest)
         report.regimes_begun = self.detection.regimes_begun - before
         self._anomalies.run(rows, self._windows.generation[rows], newest)
         self._count_abstentions(evaluated, report)
@@ -93,6 +96,30 @@ class Cycle:
         self._predict(rows, newest, report)
         report.seconds = self._timer() - begun
         return report
+
+    def change(self, settings: PredictorSettings) -> None:
+        """Apply thresholds, horizons and selections with the next cycle; callable from any thread."""
+        self._pending = settings
+
+    def forecast_of(self, row: int) -> SeriesForecast | None:
+        """The newest forecast of a row; None without one."""
+        return self._forecasts.get(row, int(self.detection.memory.generation[row]))
+
+    def anomaly_of(self, row: int) -> Anomaly | None:
+        """The newest anomaly score of a row; None without one."""
+        return self._anomalies.get(row)
+
+    def _apply_settings(self) -> None:
+        settings, self._pending = self._pending, None
+        if settings is not None:
+            self.attributes.change(settings)
+            self.detection.change()
+
+    def _event_time_ns(self, newest: Ints) -> int:
+        """End of the newest interval that nearly all series have; later than that of the last cycle."""
+        now_ns = (common_interval(newest) + 1) * self._windows.interval_ns if len(newest) else 0
+        self._time_ns = max(now_ns, self._time_ns + 1)
+        return self._time_ns
 
     def _live(self, now_seconds: float) -> tuple[Ints, Ints]:
         """Rows that report, and the newest interval of each; describes those that are new."""
@@ -169,7 +196,7 @@ class Cycle:
     def _predict(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
         """Choose the series that are published, forecast them, and derive degradations and findings."""
         memory = self.detection.memory
-        said = np.where(self._answered(rows), memory.probability[rows], np.nan)
+        said = np.where(self.answered(rows), memory.probability[rows], np.nan)
         highest = np.nan_to_num(said).max(axis=1, initial=0.0)
         alarmed = memory.firing[rows] | memory.passed[rows] | memory.beyond[rows]
         flagged = self.attributes.judged[rows] & (alarmed | (highest >= PUBLISHED_PROBABILITY))
@@ -184,20 +211,24 @@ class Cycle:
         allowed = self._settings.max_fits_per_sweep
         self._forecast(rows[shown[:allowed]], newest[shown[:allowed]], report)
         report.abstentions[Abstention.OVER_BUDGET] += max(len(shown) - allowed, 0)
+        alarming: list[tuple[Prediction, int]] = []
         for place in shown.tolist():
             prediction = self._prediction(int(rows[place]), int(newest[place]), causes.get(place))
             if prediction is not None:
                 report.predictions.append(prediction)
                 if prediction.degradation is not None and alarmed[place]:
-                    report.findings.append(finding_of(prediction, since_ns=int(memory.since_ns[prediction.row])))
+                    alarming.append((prediction, int(memory.since_ns[prediction.row])))
+        report.findings = findings_of(alarming)
 
-    def _answered(self, rows: Ints) -> Bools:
+    def answered(self, rows: Ints) -> Bools:
         """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
         every = np.array(self.detection.horizons_seconds)
         own = np.array([np.isin(every, one) for one in self.attributes.horizon_sets])
         reach = self.detection.memory.reach[rows]
-        reach_seconds = reach * self._settings.block_seconds * self._settings.judge.max_extrapolation
+        reach_seconds = reach * self.block_seconds * self._settings.judge.max_extrapolation
         carried = (every <= reach_seconds[:, None]) & self.detection.memory.answered[rows]
+        # A forecast without a limit is limited by the errors that it needs.
+        carried |= ~self.attributes.judged[rows][:, None]
         answered: Bools = own[self.attributes.horizons[rows]] & carried
         return answered
 
@@ -244,7 +275,7 @@ class Cycle:
                 continue
             metric = subject.without_variant.metric
             for horizon, (mean, lower, upper) in found.bounds.items():
-                due = found.block + max(round(horizon / self._settings.block_seconds), 1)
+                due = found.block + max(round(horizon / self.block_seconds), 1)
                 widening = self.scores.widening(metric, horizon)
                 self.scores.claim(ForecastClaim(due, row, generation, metric, horizon, mean, lower, upper, widening))
 
@@ -275,7 +306,7 @@ class Cycle:
         if subject is None:
             return None
         found = self._forecasts.get(row, int(memory.generation[row]))
-        answered = self._answered(np.array([row]))[0]
+        answered = self.answered(np.array([row]))[0]
         horizons = [each for each, carried in zip(self.detection.horizons_seconds, answered, strict=True) if carried]
         known = found.bounds if found is not None else {}
         bounds = {each: self._widened(subject, each, known[each]) for each in horizons if each in known}
@@ -317,6 +348,15 @@ class Cycle:
     def _subject(self, row: int) -> Subject | None:
         with self._lock:
             return self._windows.subject(row)
+
+    @property
+    def _settings(self) -> PredictorSettings:
+        return self.attributes.settings
+
+    @property
+    def block_seconds(self) -> float:
+        """Length of a block."""
+        return self.histories.block_intervals * self.interval_seconds
 
     @property
     def interval_seconds(self) -> float:

@@ -17,6 +17,7 @@ from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passe
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
 from kernelcast.predictor.screening.blocks import row_medians
 from kernelcast.predictor.series.windows import EMPTY
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
 
 CHUNK_ROWS: Final = 2048
 """Rows evaluated together."""
@@ -35,7 +36,7 @@ class Detection:
 
     def __init__(self, source: PanelSource) -> None:
         self._source = source
-        self._scale = source.settings.block_seconds / BLOCK_SECONDS
+        self._scale = source.histories.block_ns / NANOSECONDS_PER_SECOND / BLOCK_SECONDS
         self.horizons_seconds = source.attributes.all_horizons_seconds
         self.memory = DetectorMemory(len(self.horizons_seconds))
         self.regimes_begun = 0

@@ -1,6 +1,7 @@
 """Findings about single series, from predictions: the input of causes, grouping and alarm control."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.predictor.cycle.predictions import Degradation, Prediction
@@ -8,6 +9,19 @@ from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity
 
 _ID_DIGITS: Final = 16
+
+
+def findings_of(alarming: Iterable[tuple[Prediction, int]]) -> list[Finding]:
+    """One finding for each series with an alert; variants of a kernel share its series.
+
+    Args:
+        alarming: Predictions, the most urgent first, and since when their alerts fire, Unix nanoseconds.
+    """
+    findings: dict[tuple[object, ...], Finding] = {}
+    for prediction, since_ns in alarming:
+        found = finding_of(prediction, since_ns=since_ns)
+        findings.setdefault((found.metric, found.labels), found)
+    return list(findings.values())
 
 
 def finding_of(prediction: Prediction, *, since_ns: int) -> Finding:

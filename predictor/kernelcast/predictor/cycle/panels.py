@@ -26,7 +26,6 @@ class PanelSource:
     """Everything that panels are made of.
 
     Attributes:
-        settings: Of the predictor.
         windows: The newest intervals.
         histories: Blocks.
         attributes: Of the rows.
@@ -34,12 +33,16 @@ class PanelSource:
         lock: Protects the windows.
     """
 
-    settings: PredictorSettings
     windows: Windows
     histories: Histories
     attributes: SeriesAttributes
     regimes: ChangePoints
     lock: threading.RLock
+
+    @property
+    def settings(self) -> PredictorSettings:
+        """Settings of the predictor as they are now."""
+        return self.attributes.settings
 
     def traits(self, rows: Ints) -> Traits:
         """Limits and properties of the rows' metrics as they are now."""

@@ -96,6 +96,8 @@ class CycleReport:
     Attributes:
         predictions: To be published.
         findings: One for each series with an alert, for causes, grouping and alarm control.
+        time_ns: Event time of the cycle, later than that of the one before.
+        watched: Series that have a limit.
         evaluated: Series whose newest block was evaluated.
         flagged: Series with an alert or a probable breach.
         abstentions: Evaluated series without a prediction, by reason.
@@ -107,6 +109,8 @@ class CycleReport:
 
     predictions: list[Prediction] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    time_ns: int = 0
+    watched: int = 0
     evaluated: int = 0
     flagged: int = 0
     abstentions: Counter[Abstention] = field(default_factory=Counter)

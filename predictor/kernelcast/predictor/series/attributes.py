@@ -56,6 +56,7 @@ class SeriesAttributes:
     """Attributes of all rows; one thread at a time.
 
     Attributes:
+        settings: Of the predictor, as they are now.
         generation: Of the row when it was described; 0 for a row that never was.
         meaning: Place in `meanings`.
         judged: Whether its duration or value has a limit that can be reached.
@@ -90,7 +91,7 @@ class SeriesAttributes:
 
     def change(self, settings: PredictorSettings) -> None:
         """Apply other settings; all rows are described again at the next `sync`."""
-        self._settings = settings
+        self.settings = settings
         self._limits = [(one, SeriesMatch(one)) for one in settings.limits]
         self._selected = [SeriesMatch(one) for one in settings.publish]
         own = [one.horizons_seconds for one in settings.limits if one.horizons_seconds is not None]
@@ -140,7 +141,7 @@ class SeriesAttributes:
 
     def own_ratio(self, rows: Ints) -> Floats:
         """Limit as a multiple of the own baseline; NaN where there is none."""
-        ratio = 1.0 + self._settings.judge.kernel_slowdown_ratio
+        ratio = 1.0 + self.settings.judge.kernel_slowdown_ratio
         return np.where(self.kernel[rows], ratio, np.nan)
 
     def column(self, name: str, rows: Ints) -> NDArray[np.float64]:
@@ -159,7 +160,7 @@ class SeriesAttributes:
         if meaning not in self.meanings:
             self.meanings.append(meaning)
         limit = self._limit_of(subject)
-        threshold = self._settings.judge.thresholds.get(shown.metric, np.nan)
+        threshold = self.settings.judge.thresholds.get(shown.metric, np.nan)
         if limit is not None and limit.threshold is not None:
             threshold = limit.threshold
         own = limit.horizons_seconds if limit is not None else None

@@ -1,0 +1,165 @@
+"""Explains one series: what the predictor knows of it, expects, decided, and why."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from kernelcast.predictor.cycle.cycle import Cycle
+from kernelcast.predictor.cycle.predictions import Abstention
+from kernelcast.predictor.cycle.samples import duration_label
+from kernelcast.predictor.passage.first_passage import QUANTILES
+from kernelcast.predictor.passage.run import MIN_BLOCKS
+from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.series.windows import EMPTY, Windows
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
+from kernelcast.wire.errors import ConfigurationError
+
+MAX_SERIES: Final = 20
+_SELECTOR: Final = re.compile(r"\s*([A-Za-z_:][\w:]*)\s*(?:\{(.*)\})?\s*", re.DOTALL)
+_LABEL: Final = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+
+
+def parse(selector: str) -> tuple[str, dict[str, str]]:
+    """Parse `metric{label="value",…}`.
+
+    Raises:
+        ConfigurationError: It has another form.
+    """
+    found = _SELECTOR.fullmatch(selector)
+    labels: dict[str, str] = {}
+    rest = found.group(2) or "" if found is not None else ""
+    while found is not None and rest.strip():
+        one = _LABEL.match(rest)
+        if one is None:
+            found = None
+            break
+        labels[one.group(1)] = re.sub(r"\\(.)", r"\1", one.group(2))
+        rest = rest[one.end() :]
+    if found is None:
+        raise ConfigurationError(
+            f'{selector!r} is no series; write METRIC or METRIC{{label="value"}}, as Prometheus shows it'
+        )
+    return found.group(1), labels
+
+
+def explain(cycle: Cycle, windows: Windows, selector: str) -> list[dict[str, Any]]:
+    """Explain the series that a selector matches; at most `MAX_SERIES`. Call it under the windows' lock.
+
+    Raises:
+        ConfigurationError: The selector has another form.
+    """
+    metric, labels = parse(selector)
+    return [_explained(cycle, windows, subject, row) for subject, row in _matching(windows, metric, labels)]
+
+
+def _matching(windows: Windows, metric: str, labels: dict[str, str]) -> Iterator[tuple[Subject, int]]:
+    count = 0
+    for subject, row in windows.items():
+        shown = subject.without_variant
+        if shown.metric == metric and all(subject.label(name) == value for name, value in labels.items()):
+            yield subject, row
+            count += 1
+            if count == MAX_SERIES:
+                return
+
+
+def _explained(cycle: Cycle, windows: Windows, subject: Subject, row: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"metric": subject.without_variant.metric, "labels": dict(subject.labels)}
+    if windows.newest[row] == EMPTY:
+        return found | {"decided": "no value yet"}
+    newest_ns = (int(windows.newest[row]) + 1) * windows.interval_ns
+    found["newest_seconds"] = newest_ns / NANOSECONDS_PER_SECOND
+    found["value"] = _number(float(windows.latest(np.array([row]))[0]))
+    if not bool(cycle.detection.memory.holds(np.array([row]), windows.generation[[row]])[0]):
+        return found | {"decided": "not looked at yet; the next cycle does"}
+    return found | _knows(cycle, row) | _expects(cycle, row) | _decided(cycle, row)
+
+
+def _knows(cycle: Cycle, row: int) -> dict[str, Any]:
+    memory, attributes = cycle.detection.memory, cycle.attributes
+    meaning = attributes.meanings[attributes.meaning[row]]
+    return {
+        "cause_of_a_breach": str(meaning.cause),
+        "history_blocks": int(memory.reach[row]),
+        "block_seconds": cycle.block_seconds,
+        "baseline": _number(memory.baseline[row]),
+        "limit": _number(memory.limit[row]),
+        "limit_from": _source(cycle, row),
+        "first_minutes_of_the_process": bool(memory.opening[row]),
+        "value_over_a_block": _number(memory.value[row]),
+    }
+
+
+def _source(cycle: Cycle, row: int) -> str:
+    """Origin of a series' limit."""
+    attributes = cycle.attributes
+    meaning = attributes.meanings[attributes.meaning[row]]
+    if not attributes.judged[row]:
+        return "none: nothing is predicted without a limit; set predictor.limits"
+    if not math.isnan(attributes.threshold[row]):
+        return "settings"
+    if attributes.kernel[row]:
+        return f"{float(attributes.own_ratio(np.array([row]))[0]):g} times its own baseline"
+    return meaning.limit.prometheus_name if meaning.limit is not None else "size of the memory"
+
+
+def _expects(cycle: Cycle, row: int) -> dict[str, Any]:
+    memory, horizons = cycle.detection.memory, cycle.detection.horizons_seconds
+    answered = cycle.answered(np.array([row]))[0]
+    probability = {
+        duration_label(each): _number(memory.probability[row, place]) if answered[place] else None
+        for place, each in enumerate(horizons)
+    }
+    seconds = memory.seconds[row].astype(np.float64) * cycle.detection.seconds_scale
+    forecast = cycle.forecast_of(row)
+    return {
+        "breach_probability": probability,
+        "seconds_to_limit": {f"{one:g}": _number(value) for one, value in zip(QUANTILES, seconds, strict=True)},
+        "forecast": {duration_label(each): list(bounds) for each, bounds in forecast.bounds.items()}
+        if forecast
+        else {},
+        "expected": list(forecast.expected) if forecast and forecast.expected else None,
+        "anomaly": _anomaly(cycle, row),
+    }
+
+
+def _anomaly(cycle: Cycle, row: int) -> dict[str, Any] | None:
+    found = cycle.anomaly_of(row)
+    return {"score": found.score, "direction": found.direction} if found is not None else None
+
+
+def _decided(cycle: Cycle, row: int) -> dict[str, Any]:
+    memory = cycle.detection.memory
+    firing = bool(memory.firing[row] or memory.passed[row])
+    return {
+        "alert": firing,
+        "alert_since_seconds": int(memory.since_ns[row]) / NANOSECONDS_PER_SECOND if firing else None,
+        "evaluations_with_a_high_probability": {
+            "within_an_hour": int(memory.near[row]),
+            "at_all": int(memory.far[row]),
+        },
+        "evaluations_with_a_low_probability": int(memory.low[row]),
+        "decided": _reason(cycle, row),
+    }
+
+
+def _reason(cycle: Cycle, row: int) -> str:
+    memory = cycle.detection.memory
+    if not cycle.attributes.judged[row]:
+        return "no limit: forecast and anomaly score only"
+    if memory.passed[row] or memory.beyond[row]:
+        return "the limit is passed"
+    if memory.wide[row]:
+        return f"abstains ({Abstention.WIDE_BASELINE}): its noise is too large for a usual value"
+    if math.isnan(memory.limit[row]):
+        return "abstains: the limit is not known yet"
+    if memory.reach[row] < MIN_BLOCKS:
+        return f"abstains ({Abstention.UNUSABLE_WINDOW}): {int(memory.reach[row])} blocks, {MIN_BLOCKS} are needed"
+    return "a breach is probable" if memory.firing[row] else "no breach is probable"
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,36 @@
+"""`kernelcast explain SERIES`: asks a running predictor."""
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Annotated, Final
+
+import typer
+
+from kernelcast.runtime.command import command
+from kernelcast.wire.errors import KernelcastError
+
+PATH: Final = "/api/v1/explain"
+TIMEOUT_SECONDS: Final = 10.0
+
+Series = Annotated[str, typer.Argument(metavar="SERIES", help='METRIC{label="value"}, as Prometheus shows it.')]
+Url = Annotated[str, typer.Option("--url", metavar="URL", help="The predictor's web server.")]
+
+
+@command
+def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
+    """Show what the predictor knows of a series, expects, decided, and why; as JSON."""
+    if not url.startswith(("http://", "https://")):
+        raise KernelcastError(f"--url is {url!r}; it must begin with http:// or https://; correct it")
+    full = f"{url.rstrip('/')}{PATH}?{urllib.parse.urlencode({'series': series})}"
+    try:
+        with urllib.request.urlopen(full, timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310  checked above
+            found = json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise KernelcastError(f"the predictor refused: {error.read().decode(errors='replace')}") from error
+    except (OSError, ValueError) as error:
+        raise KernelcastError(f"{url} does not answer: {error}; is the predictor running there?") from error
+    if not found["series"]:
+        raise KernelcastError(f"the predictor at {url} has no series {series}; it may read other partitions")
+    typer.echo(json.dumps(found["series"], indent=2))

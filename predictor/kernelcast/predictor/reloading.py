@@ -1,0 +1,40 @@
+"""Applies changed settings on SIGHUP if they can change while the predictor runs, and logs those that cannot."""
+
+from collections.abc import Callable
+from typing import Final
+
+from kernelcast.predictor.engine import Engine
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.runtime import logging
+from kernelcast.wire.errors import ConfigurationError
+
+RELOADED: Final = ("log", "judge", "limits", "publish", "horizons_seconds", "max_fits_per_sweep")
+"""Settings that can change while running. The others name the grid, sizes of tables, sockets and topics."""
+
+_log = logging.get_logger(__name__)
+
+
+def reload(engine: Engine, started: PredictorSettings, read: Callable[[], PredictorSettings]) -> None:
+    """Apply the settings that can change while running; invalid settings change nothing.
+
+    Args:
+        engine: Takes them.
+        started: The settings at the start.
+        read: Reads the settings again; raises ConfigurationError if they are invalid.
+    """
+    try:
+        settings = read()
+    except ConfigurationError as error:
+        _log.error("settings are wrong; the old ones stay", reason=str(error))
+        return
+    logging.configure(settings.log)
+    engine.change(settings)
+    if waiting := restart_needed(started, settings):
+        _log.warning("some settings take effect at the next start only", settings=",".join(waiting))
+    _log.info("settings read again", limits=len(settings.limits), horizons=len(settings.horizons_seconds))
+
+
+def restart_needed(started: PredictorSettings, now: PredictorSettings) -> tuple[str, ...]:
+    """Return the changed settings that are only read at a start."""
+    others = [name for name in PredictorSettings.model_fields if name not in RELOADED]
+    return tuple(name for name in others if getattr(now, name) != getattr(started, name))

@@ -1,0 +1,94 @@
+"""Explanations of series, and changed settings, on a whole engine without Kafka."""
+
+import pytest
+from tests.unit.predictor.conftest import START_SECONDS, Fleet, device_subject
+
+from kernelcast.predictor import reloading
+from kernelcast.predictor.explain import explain, parse
+from kernelcast.predictor.reloading import restart_needed
+from kernelcast.predictor.settings import LimitSettings, PredictorSettings, SeriesMatcher
+from kernelcast.wire.errors import ConfigurationError
+
+TEMPERATURE = "DCGM_FI_DEV_GPU_TEMP"
+
+
+def hot(fleet: Fleet, *, seconds: int = 70) -> None:
+    fleet.device("DCGM_FI_DEV_SLOWDOWN_TEMP", lambda _: 90.0)
+    for gpu, level in (("0", 91.0), ("1", 60.0)):
+        fleet.device(TEMPERATURE, lambda second, level=level: level + second % 2, gpu=gpu)  # type: ignore[misc]
+    fleet.device("DCGM_FI_DEV_GPU_UTIL", lambda _: 50.0)
+    fleet.run(seconds)
+
+
+def test_a_passed_limit_is_explained_with_its_origin(fleet: Fleet) -> None:
+    hot(fleet)
+    (found,) = explain(fleet.cycle, fleet.windows, f'{TEMPERATURE}{{gpu="0"}}')
+    assert found["limit"] == 90.0
+    assert found["limit_from"] == "DCGM_FI_DEV_SLOWDOWN_TEMP"
+    assert found["decided"] == "the limit is passed"
+    assert found["alert"] is True
+    assert found["alert_since_seconds"] > START_SECONDS
+    assert set(found["breach_probability"].values()) == {1.0}
+    assert found["newest_seconds"] == START_SECONDS + 70
+
+
+def test_a_series_without_a_limit_and_one_with_too_little_history_say_so(fleet: Fleet) -> None:
+    hot(fleet, seconds=21)
+    (utilisation,) = explain(fleet.cycle, fleet.windows, "DCGM_FI_DEV_GPU_UTIL")
+    assert "predictor.limits" in utilisation["limit_from"]
+    (cool,) = explain(fleet.cycle, fleet.windows, f'{TEMPERATURE}{{gpu="1"}}')
+    assert cool["decided"] == "abstains: the limit is not known yet"
+    assert explain(fleet.cycle, fleet.windows, "unknown_metric") == []
+
+
+def test_selectors_are_read_as_prometheus_writes_them() -> None:
+    assert parse('up{a="1", b="x\\"y"}') == ("up", {"a": "1", "b": 'x"y'})
+    assert parse("up{}") == ("up", {})
+    for wrong in ("", "up{", "up{a=1}", 'up{a="1"'):
+        with pytest.raises(ConfigurationError, match="METRIC"):
+            parse(wrong)
+
+
+def test_a_changed_threshold_and_selection_apply_with_the_next_cycle(fleet: Fleet) -> None:
+    hot(fleet, seconds=95)
+    assert {one.subject.label("gpu") for one in fleet.reports[-1].predictions} == {"0"}
+    limit = LimitSettings(metric=TEMPERATURE, labels={"gpu": "1"}, threshold=55.0)
+    selected = SeriesMatcher(metric="DCGM_FI_DEV_GPU_UTIL")
+    fleet.cycle.change(fleet.settings.model_copy(update={"limits": (limit,), "publish": (selected,)}))
+    report = fleet.run(10)[-1]
+    passed = {one.subject.label("gpu"): one.degradation for one in report.predictions if one.degradation}
+    assert {gpu: one.threshold for gpu, one in passed.items()} == {"0": 90.0, "1": 55.0}
+    (chosen,) = [one for one in report.predictions if one.subject == device_subject("DCGM_FI_DEV_GPU_UTIL")]
+    assert chosen.anomaly is not None
+    assert chosen.degradation is None
+    assert chosen.bounds
+
+
+def test_horizons_of_single_series_replace_those_of_the_predictor(fast_settings: PredictorSettings) -> None:
+    own = LimitSettings(metric=TEMPERATURE, labels={"gpu": "0"}, horizons_seconds=(30.0,))
+    fleet = Fleet(fast_settings.model_copy(update={"limits": (own,)}))
+    hot(fleet)
+    (found,) = [one.degradation for one in fleet.reports[-1].predictions if one.degradation]
+    assert tuple(found.probability) == (30.0,)
+
+
+def test_settings_that_need_a_restart_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = PredictorSettings(client_id="test")
+    now = before.model_copy(update={"interval_seconds": 20.0, "horizons_seconds": (300.0,)})
+    assert restart_needed(before, now) == ("interval_seconds",)
+
+    class Changed:
+        settings: PredictorSettings | None = None
+
+        def change(self, settings: PredictorSettings) -> None:
+            self.settings = settings
+
+    def refuse() -> PredictorSettings:
+        raise ConfigurationError("predictor.limits is wrong")
+
+    monkeypatch.setattr(reloading.logging, "configure", lambda _settings: None)
+    target = Changed()
+    reloading.reload(target, before, refuse)  # type: ignore[arg-type]
+    assert target.settings is None
+    reloading.reload(target, before, lambda: now)  # type: ignore[arg-type]
+    assert target.settings is now
