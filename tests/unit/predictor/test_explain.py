@@ -86,7 +86,7 @@ def test_settings_that_need_a_restart_are_named(monkeypatch: pytest.MonkeyPatch)
     def refuse() -> PredictorSettings:
         raise ConfigurationError("predictor.limits is wrong")
 
-    monkeypatch.setattr(reloading.logging, "configure", lambda _settings: None)
+    monkeypatch.setattr("kernelcast.predictor.reloading.logging.configure", lambda _settings: None)
     target = Changed()
     reloading.reload(target, before, refuse)  # type: ignore[arg-type]
     assert target.settings is None

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle.predictions import Bounds
 from kernelcast.predictor.forecasting.combination import MIN_ERRORS
 from kernelcast.predictor.forecasting.panel import Panel
@@ -99,14 +99,33 @@ class Forecasts:
         return found | self._forecast(values, near, ())
 
     def _forecast(self, values: Floats, leads: Mapping[float, int], seasons: tuple[int, ...]) -> dict[float, Floats]:
-        possible = {horizon: lead for horizon, lead in leads.items() if lead + MIN_ERRORS < values.shape[1]}
-        if not possible:
+        """Bounds by horizon; beyond the leads of which a series knows errors, those of a nearer lead grow with time."""
+        if values.shape[1] <= 2 * MIN_ERRORS:
             return {}
+        nearer = max((values.shape[1] - 2 * MIN_ERRORS) // 2, 1)
         panel = Panel(without_spikes(values), 0, 1, np.zeros(len(values), np.int64))
-        distinct = sorted(set(possible.values()))
+        possible = {lead for lead in leads.values() if lead + MIN_ERRORS < values.shape[1]}
+        distinct = sorted({*possible, nearer})
         center, quantiles = forecast_leads(panel, distinct, LEVELS, seasons)
         bounds = np.stack([center, *quantiles], axis=2)
-        return {horizon: bounds[:, distinct.index(lead)] for horizon, lead in possible.items()}
+        known = bounds[:, distinct.index(nearer)]
+        found: dict[float, Floats] = {}
+        for horizon, lead in leads.items():
+            grown = _grown(known, lead / nearer)
+            own = bounds[:, distinct.index(lead)] if lead in possible else grown
+            complete: Bools = np.isfinite(own.sum(axis=1))
+            found[horizon] = np.where(complete[:, None], own, grown)
+        return found
+
+
+def _grown(bounds: Floats, ratio: float) -> Floats:
+    """Bounds of a lead that is longer by a ratio: the errors grow with the lead, as those of a slope do."""
+    if ratio < 1.0:
+        return np.full_like(bounds, np.nan)
+    center = bounds[:, :1]
+    limits = np.maximum(center + ratio * (bounds[:, 1:] - center), np.where(bounds[:, 1:] >= 0, 0.0, -np.inf))
+    mean = np.clip(center[:, 0], limits[:, 0], limits[:, 1])
+    return np.column_stack([mean, limits])
 
 
 def _since_first(values: Floats) -> Floats:
