@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from benchmarks.predictor.full_memory import (
     GPUS,
     PARTITION,
@@ -286,7 +287,7 @@ def loops(seed: int) -> dict[str, float]:
 def _statsmodels(values: Floats) -> None:
     from statsmodels.tsa.exponential_smoothing.ets import ETSModel  # noqa: PLC0415  only this process needs it
 
-    fitted = ETSModel(values, error="add", trend="add", damped_trend=True).fit(disp=False)
+    fitted = ETSModel(pd.Series(values), error="add", trend="add", damped_trend=True).fit(disp=False)
     fitted.get_prediction(len(values), len(values) + FIT_POINTS - 1).summary_frame(alpha=0.05)
 
 

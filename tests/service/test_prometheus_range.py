@@ -2,6 +2,7 @@
 
 import csv
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from tests.service.servers import PrometheusServer, stopping
 
 from kernelcast.cli.app import run
 from kernelcast.predictor.prometheus import PrometheusClient, TimeRange
+from kernelcast.predictor.series.histories import Histories
+from kernelcast.predictor.series.subjects import Form, Subject
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.state.past import Past
 from kernelcast.wire.errors import PrometheusError
 
 pytestmark = pytest.mark.service
@@ -50,6 +55,30 @@ def test_a_range_above_the_limit_of_one_answer_arrives_whole(prometheus: Prometh
     assert second.seconds[-1] < START + 720 * STEP + 300
     found = client.series([METRIC], start_seconds=START + 40_000, end_seconds=START + 50_000)
     assert (("__name__", METRIC), ("gpu", "0")) in found
+
+
+def test_a_series_that_kafka_has_just_given_gets_its_past(prometheus: PrometheusServer) -> None:
+    end = START + STEP * POINTS // 300 * 300
+    windows = Windows(interval_ns=15 * 10**9, points=240, max_series=10)
+    lock = threading.RLock()
+    histories = Histories(windows, lock)
+    row = np.array([windows.admit(Subject(METRIC, Form.LEVEL, (("gpu", "0"),)), owner=0)])
+    windows.put_levels(row, np.array([end * 10**9]), np.array([70.0]), now_seconds=0.0)
+    past = Past(
+        lambda points: PrometheusClient(prometheus.url, points_per_page=points),
+        windows,
+        histories,
+        lock,
+        filled=lambda _: None,
+    )
+
+    assert past.fill(float(end)) == 1
+    mean, _ = histories.blocks(row)
+    known = mean[0][np.isfinite(mean[0])]
+    assert len(known) >= STEP * POINTS // 300 - 3
+    np.testing.assert_allclose(known[1:], 73.0, atol=0.2)
+    assert np.isfinite(windows.matrix(row)).sum() > 200
+    assert np.isfinite(histories.hours(row)).sum() >= 14
 
 
 def test_prometheus_reason_for_a_refusal_is_passed_on(prometheus: PrometheusServer) -> None:

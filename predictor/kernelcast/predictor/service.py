@@ -19,10 +19,12 @@ from kernelcast.predictor.engine import Engine, Partition
 from kernelcast.predictor.explain_command import PATH as EXPLAIN_PATH
 from kernelcast.predictor.findings import FindingLog
 from kernelcast.predictor.measures import TOPICS, Measures
+from kernelcast.predictor.prometheus import PrometheusClient
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.reloading import reload
-from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.state.partitions import Partitions
+from kernelcast.predictor.state.past import Past, fill_or_warn
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.consumer import Consumer
@@ -38,6 +40,9 @@ MAX_MESSAGES: Final = 500
 POLL_SECONDS: Final = 0.2
 CHORE_SECONDS: Final = 10.0
 REPORT_ENDS: Final = {"enable.partition.eof": "true"}
+PAST_EVERY_SECONDS: Final = 15.0
+PAST_FOR_SECONDS: Final = 900.0
+"""Time after the start in which series without a past are filled from Prometheus; later ones are new."""
 STOP_SECONDS: Final = 10.0
 """Limit for stopping: ending the cycle, committing, leaving the group and sending the last messages, together."""
 LEAST_STEP_SECONDS: Final = 0.5
@@ -109,6 +114,8 @@ class Predictor:
         cycles = threading.Thread(target=self._run_cycles, name="sweep", daemon=True)
         with self.web:
             cycles.start()
+            if self._settings.prometheus.url:
+                threading.Thread(target=self._fill_past, name="past", daemon=True).start()
             try:
                 self._read_forever(consumer, shutdown)
             finally:
@@ -181,6 +188,20 @@ class Predictor:
             except Exception:  # noqa: BLE001  the next cycle may succeed; reading must go on
                 self._measures.sweep_failures.inc()
                 _log.exception("sweep failed")
+
+    def _fill_past(self) -> None:
+        engine, url = self._engine, self._settings.prometheus.url
+        past = Past(
+            lambda points: PrometheusClient(url, points_per_page=points),
+            engine.windows,
+            engine.cycle.histories,
+            engine.states.rows.lock,
+            filled=engine.states.rows.rewrite,
+        )
+        end = time.monotonic() + PAST_FOR_SECONDS
+        while not self._ending.wait(PAST_EVERY_SECONDS) and time.monotonic() < end:
+            if self._partitions.ready()[0]:
+                fill_or_warn(past, self._clock_ns() / NANOSECONDS_PER_SECOND)
 
     def _run_cycle(self) -> None:
         report = self._engine.sweep()

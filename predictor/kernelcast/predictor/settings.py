@@ -106,6 +106,17 @@ class LimitSettings(SeriesMatcher):
     horizons_seconds: Annotated[tuple[float, ...], AfterValidator(_must_ascend)] | None = None
 
 
+class PrometheusSettings(Section):
+    """Settings of the Prometheus that has the past of the series.
+
+    Attributes:
+        url: Its address, such as `https://user:password@prometheus:9090`; empty for none. It is asked once for each
+            series that has no past, so that a first start has forecasts within minutes.
+    """
+
+    url: str = ""
+
+
 class PredictorSettings(ServiceSettings):
     """Settings of `kernelcast predictor`.
 
@@ -148,6 +159,7 @@ class PredictorSettings(ServiceSettings):
     snapshot_every_seconds: Annotated[float, Field(ge=1)] = 60.0
     max_lag_messages: Annotated[int, Field(ge=1)] = 100_000
     judge: JudgeSettings = JudgeSettings()
+    prometheus: PrometheusSettings = PrometheusSettings()
     alarms: AlarmSettings = AlarmSettings()
     hints: HintSettings = HintSettings()
 

@@ -138,6 +138,16 @@ class Histories:
             begin += len(part)
         return mean, median
 
+    def known_blocks(self, rows: Ints) -> Ints:
+        """Number of the newest KEPT_BLOCKS blocks of each row that have a value."""
+        counts = [np.zeros(0, np.int64)]
+        for part in self._chunks(rows):
+            with self._lock:
+                values = self._blocks.read(part, self._blocks.newest[part], KEPT_BLOCKS)
+                reused = self._generation[part] != self._windows.generation[part]
+            counts.append(np.where(reused, 0, np.isfinite(values).sum(axis=1)))
+        return np.concatenate(counts)
+
     def hours(self, rows: Ints, newest: int | None = None) -> Floats:
         """Means or medians of hours, as they are kept.
 

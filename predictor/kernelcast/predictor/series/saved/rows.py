@@ -99,6 +99,7 @@ class SavedRows:
         self.spans: dict[str, Spans] = {"windows": windows}
         self.columns: dict[str, RowColumn] = {}
         self.tables: dict[str, Table] = {}
+        self._rewritten: set[int] = set()
         self.add(RowColumn("last_ns", self._last_ns, self._restore_last_ns))
         if histories is not None:
             self.spans |= histories.spans
@@ -120,6 +121,17 @@ class SavedRows:
     def add(self, column: RowColumn) -> None:
         """Save another column from now on."""
         self.columns[column.name] = column
+
+    def rewrite(self, rows: Ints) -> None:
+        """Save rows whole with the next snapshot: their past has changed."""
+        with self.lock:
+            self._rewritten.update(rows.tolist())
+
+    def take_rewritten(self, rows: Ints) -> Ints:
+        """The rows among these that must be saved whole; called under the lock."""
+        found = np.array([row for row in rows.tolist() if row in self._rewritten] if self._rewritten else [], np.int64)
+        self._rewritten.difference_update(found.tolist())
+        return found
 
     def prepare(self, rows: Ints) -> None:
         """Make room for rows that were just admitted."""

@@ -124,6 +124,8 @@ class StateWriter:
         with self._source.lock:
             slots, kept = self._present(0, len(self._slots))
             self._due[self._saved.turned_back(slots, kept) // self._page_rows] = True
+            rewritten = np.isin(self._slots.row, self._source.take_rewritten(rows))
+            self._due[np.flatnonzero(rewritten) // self._page_rows] = True
 
     def _write_lost_again(self) -> None:
         with self._lost_lock:

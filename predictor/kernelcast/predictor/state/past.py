@@ -1,0 +1,235 @@
+"""Fills windows and histories from Prometheus where there is no saved state, so that a first start has a past.
+
+Series are those that Kafka has already given: a series of Prometheus belongs to one if it has the same metric and all
+of its labels; labels that a scrape adds do not matter. Values that are known already are kept.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Ints
+from kernelcast.predictor.prometheus import RangeSeries, TimeRange
+from kernelcast.predictor.series.histories import CHUNK_ROWS, Histories
+from kernelcast.predictor.series.rings import EMPTY
+from kernelcast.predictor.series.saved.rows import Spans
+from kernelcast.predictor.series.subjects import VARIANT, Form, Subject
+from kernelcast.predictor.series.windows import Windows
+from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND
+from kernelcast.runtime.logging import get_logger
+from kernelcast.wire.catalogue.kernel import VARIANT_LAUNCHES, VARIANT_SECONDS
+from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
+from kernelcast.wire.errors import PrometheusError
+
+_log = get_logger(__name__)
+
+PAST_BLOCKS: Final = 12
+"""A series with this many blocks has a past."""
+LEAST_RATE_SECONDS: Final = 60
+POINTS_AT_ONCE: Final = 1_000_000
+"""Points of all series of a metric in one answer."""
+_SETTLING_SPANS: Final = 2
+"""The newest spans are left to Kafka: a series may still be in them."""
+
+
+class RangeReader(Protocol):
+    """Reads ranges from Prometheus in parts."""
+
+    def pages(self, query: str, time: TimeRange) -> Iterator[Sequence[RangeSeries]]:
+        """Yield the range in parts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """One of the three resolutions.
+
+    Attributes:
+        spans: Where values go.
+        span_ns: Length of a span.
+        last: Number of the last span to fill.
+    """
+
+    spans: Spans
+    span_ns: int
+    last: int
+
+    @property
+    def seconds(self) -> float:
+        return self.span_ns / NANOSECONDS_PER_SECOND
+
+
+class Past:
+    """Fills series without a past; one thread calls it."""
+
+    def __init__(
+        self,
+        open_reader: Callable[[int], RangeReader],
+        windows: Windows,
+        histories: Histories,
+        lock: threading.RLock,
+        *,
+        filled: Callable[[Ints], None],
+    ) -> None:
+        """Prepare; nothing is asked yet.
+
+        Args:
+            open_reader: Makes a reader of this many points per series and answer.
+            windows: The series.
+            histories: Their blocks and hours.
+            lock: Protects both.
+            filled: Called with rows that have another past now.
+        """
+        self._open_reader = open_reader
+        self._windows = windows
+        self._histories = histories
+        self._lock = lock
+        self._filled = filled
+        self._asked: Ints = np.zeros(0, np.int64)  # by row, the generation that was asked for
+
+    def fill(self, now_seconds: float) -> int:
+        """Fill the series that have no past and were not asked for yet; returns the number of series with values.
+
+        Raises:
+            PrometheusError: Prometheus is unreachable or refused a query; the next call asks again.
+        """
+        found: set[int] = set()
+        for (metric, form), subjects in self._wanted().items():
+            rows = _by_labels(subjects)
+            for resolution in self._resolutions(now_seconds):
+                found |= self._fill(_query(metric, form, resolution.seconds), rows, resolution, len(subjects))
+            with self._lock:
+                asked = np.array(list(subjects.values()))
+                self._asked[asked] = self._windows.generation[asked]
+        if found:
+            _log.info("past read from Prometheus", series=len(found))
+        return len(found)
+
+    def _wanted(self) -> dict[tuple[str, Form], dict[Subject, int]]:
+        wanted: dict[tuple[str, Form], dict[Subject, int]] = defaultdict(dict)
+        with self._lock:
+            items = list(self._windows.items())
+            rows = np.array([row for _, row in items], np.int64)
+            more = max(int(rows.max(initial=-1)) + 1 - len(self._asked), 0)
+            self._asked = np.concatenate([self._asked, np.zeros(more, np.int64)])
+            asked = self._asked[rows] == self._windows.generation[rows]
+        past = self._histories.known_blocks(rows)
+        for (subject, row), without in zip(items, (~asked & (past < PAST_BLOCKS)).tolist(), strict=True):
+            if without:
+                wanted[subject.metric, subject.form][subject] = row
+        return wanted
+
+    def _resolutions(self, now_seconds: float) -> Iterator[_Resolution]:
+        now_ns = round(now_seconds * NANOSECONDS_PER_SECOND)
+        histories = self._histories
+        spans = histories.spans
+        sizes: list[tuple[Spans, int]] = [
+            (spans["blocks"], histories.block_ns),
+            (self._windows, self._windows.interval_ns),
+            (spans["hours"], histories.block_ns * histories.hour_blocks),
+        ]
+        for one, span_ns in sizes:
+            yield _Resolution(one, span_ns, now_ns // span_ns - _SETTLING_SPANS)
+
+    def _fill(self, query: str, rows: "RowsByLabels", resolution: _Resolution, series: int) -> set[int]:
+        count = resolution.spans.length - _SETTLING_SPANS
+        # The value at a moment is that of the span which ends there.
+        end = (resolution.last + 1) * resolution.seconds
+        time = TimeRange(end - (count - 1) * resolution.seconds, end, resolution.seconds)
+        filled: set[int] = set()
+        for page in self._open_reader(max(POINTS_AT_ONCE // series, 1)).pages(query, time):
+            matched = [(row, one) for one in page if (row := _row_of(rows, one)) is not None]
+            for begin in range(0, len(matched), CHUNK_ROWS):
+                part = matched[begin : begin + CHUNK_ROWS]
+                self._insert(resolution, part)
+                filled |= {row for row, _ in part}
+        return filled
+
+    def _insert(self, resolution: _Resolution, series: list[tuple[int, RangeSeries]]) -> None:
+        first = min(float(one.seconds[0]) for _, one in series if len(one.seconds))
+        count = resolution.last - self._number(resolution, np.array([first]))[0] + 1
+        values = np.full((len(series), int(count)), np.nan, np.float32)
+        for place, (_, one) in enumerate(series):
+            columns = self._number(resolution, one.seconds) - resolution.last + count - 1
+            values[place, columns] = one.values
+        rows = np.array([row for row, _ in series])
+        with self._lock:
+            self._histories.prepare(rows)
+            insert(resolution.spans, rows, resolution.last, values)
+        self._filled(rows)
+
+    def _number(self, resolution: _Resolution, seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Ints:
+        """Numbers of the spans that end at these moments."""
+        numbers: Ints = np.round(seconds / resolution.seconds).astype(np.int64) - 1
+        return numbers
+
+
+RowsByLabels = dict[tuple[str, ...], dict[tuple[str, ...], int]]
+"""By the names of labels, then by their values."""
+
+
+def insert(spans: Spans, rows: Ints, last: int, values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+    """Add earlier values where none are known.
+
+    Args:
+        spans: The windows or a ring.
+        rows: Shape (n,), each at most once.
+        last: Number of the span of the last column.
+        values: Shape (n, count), oldest first; NaN where nothing is known.
+    """
+    before = spans.newest[rows]
+    newest = np.where(before == EMPTY, last, before)
+    whole = spans.read(rows, newest, spans.length)
+    columns = (spans.length - 1 - (newest - last))[:, None] + np.arange(1 - values.shape[1], 1)
+    at, column = np.nonzero((columns >= 0) & (columns < spans.length) & np.isfinite(values))
+    missing = np.isnan(whole[at, columns[at, column]])
+    at, column = at[missing], column[missing]
+    whole[at, columns[at, column]] = values[at, column]
+    spans.fill(rows, newest, whole)
+
+
+def _by_labels(subjects: dict[Subject, int]) -> RowsByLabels:
+    found: RowsByLabels = defaultdict(dict)
+    for subject, row in subjects.items():
+        names = tuple(name for name, _ in subject.labels)
+        found[names][tuple(value for _, value in subject.labels)] = row
+    return found
+
+
+def _row_of(rows: RowsByLabels, series: RangeSeries) -> int | None:
+    labels = dict(series.labels)
+    for names in sorted(rows, key=len, reverse=True):
+        row = rows[names].get(tuple(labels.get(name, "") for name in names))
+        if row is not None and len(series.seconds):
+            return row
+    return None
+
+
+def _query(metric: str, form: Form, seconds: float) -> str:
+    """The value of a span at its end."""
+    span = f"[{max(round(seconds), 1)}s]"
+    if form == Form.LEVEL:
+        averaged = MEANINGS.get(metric, OTHER).resolution > 0
+        return f"avg_over_time({metric}{span})" if averaged else f"quantile_over_time(0.5, {metric}{span})"
+    rated = f"[{max(round(seconds), LEAST_RATE_SECONDS)}s]"
+    if form == Form.RATE:
+        return f"rate({metric}{rated})"
+    if metric == VARIANT:
+        total, count = VARIANT_SECONDS.prometheus_name, VARIANT_LAUNCHES.prometheus_name
+        return f"rate({total}{rated}) / rate({count}{rated})"
+    whole = f"rate({metric}{rated})"
+    classic = f"rate({metric}_sum{rated}) / rate({metric}_count{rated})"
+    return f"({classic}) or (histogram_sum({whole}) / histogram_count({whole}))"
+
+
+def fill_or_warn(past: Past, now_seconds: float) -> int:
+    """Fill; a failure is logged, and the next call asks again."""
+    try:
+        return past.fill(now_seconds)
+    except PrometheusError as error:
+        _log.warning("past not read from Prometheus", reason=str(error))
+        return 0
