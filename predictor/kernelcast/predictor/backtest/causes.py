@@ -1,7 +1,7 @@
 """Cause of each alert of recorded series: from companions where there are any, else that of the metric itself."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -126,5 +126,11 @@ class _Sources:
 
 
 def metric_of(meaning: Meaning) -> str:
-    """Prometheus name of the metric that a row of the table judges; empty for a metric that has no row."""
-    return next((name for name, row in MEANINGS.items() if row is meaning), "")
+    """Prometheus name of the metric that a row of the table judges; empty for a metric that has no row.
+
+    Settings may have changed the row's ratio to its own baseline.
+    """
+    plain = replace(meaning, own_ratio=0.0)
+    same = (name for name, row in MEANINGS.items() if row is meaning)
+    changed = (name for name, row in MEANINGS.items() if row.own_ratio and replace(row, own_ratio=0.0) == plain)
+    return next(same, "") or next(changed, "")

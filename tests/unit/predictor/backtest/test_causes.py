@@ -1,6 +1,7 @@
 """The column `cause` of a backtest comes from companions where they show one."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 
 from kernelcast.predictor.arrays import Floats
 from kernelcast.predictor.backtest.breaches import BreachOptions
-from kernelcast.predictor.backtest.causes import alert_causes, cause_name
+from kernelcast.predictor.backtest.causes import alert_causes, cause_name, metric_of
 from kernelcast.predictor.backtest.companions import Companions
 from kernelcast.predictor.backtest.grid import GridOptions, batches
 from kernelcast.predictor.backtest.table import read
-from kernelcast.wire.catalogue.meanings import MEANINGS
+from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER
 
 START = 1_700_000_000
 LENGTH, SLOW_FROM = 900, 700
@@ -86,6 +87,14 @@ def test_a_slow_kernel_has_the_cause_that_its_gpu_shows(tmp_path: Path, companio
 
 def test_without_companions_the_cause_is_that_of_the_metric(tmp_path: Path) -> None:
     assert set(causes(tmp_path, {})) == {"kernel_slowdown"}
+
+
+def test_a_metric_whose_ratio_the_settings_changed_is_still_that_metric() -> None:
+    changed = [replace(meaning, own_ratio=1.5) for meaning in MEANINGS.values() if meaning.own_ratio]
+
+    assert [metric_of(meaning) for meaning in changed] == [KERNEL]
+    assert [metric_of(meaning) for meaning in MEANINGS.values()] == list(MEANINGS)
+    assert metric_of(OTHER) == ""
 
 
 def test_a_cause_is_found_from_the_rows_before_it_alone(tmp_path: Path) -> None:
