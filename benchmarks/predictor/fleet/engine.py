@@ -31,6 +31,15 @@ START_NS: Final = 1_800_000_000 * 1_000_000_000
 STEP_NS: Final = round(STEP_SECONDS) * 1_000_000_000
 CAUSE_STEPS: Final = 3
 """Causes are looked for in all GPUs every quarter of an hour."""
+COMPANIONS: Final = (
+    device.SM_CLOCK.prometheus_name,
+    device.CLOCK_EVENT_REASONS.prometheus_name,
+    device.GPU_UTIL.prometheus_name,
+)
+"""Metrics of the GPU that explain a kernel's duration."""
+SPEED: Final = frozenset(
+    {Cause.POWER_BRAKE, Cause.THERMAL, Cause.HARDWARE_SLOWDOWN, Cause.CLOCK_LOW, Cause.CONTENTION, Cause.AGEING}
+)
 JUDGED: Final = (device.GPU_TEMP, device.FB_USED, kernel.DURATION)
 PREDICTED: Final = frozenset(
     {
@@ -62,6 +71,8 @@ class FleetEngine:
         self._alarms = Alarms(settings or AlarmSettings(rack_pattern=RACK_PATTERN))
         self._labels = [_device_labels(recording, gpu) for gpu in range(recording.size.gpus)]
         self._found: list[Found] = [Found()] * recording.size.gpus
+        self._kernel_found: list[Found] = self._found
+        self._alerts = np.zeros(len(JUDGED) * recording.size.gpus, dtype=np.bool_)
         self._detectors: dict[int, PeerDetector] = {}
 
     def run(self, ends: range | None = None) -> Iterator[Change]:
@@ -73,8 +84,10 @@ class FleetEngine:
         traits = _traits(recording)
         for moment in run(_blocks(recording), traits, options, ends=ends, alarms=AlarmState.quiet(rows)):
             step = moment.end - 1
-            if moment.end % CAUSE_STEPS == 0:
-                self._look_for_causes(moment)
+            alerts = moment.alarms.firing | moment.found.beyond
+            if moment.end % CAUSE_STEPS == 0 or (alerts & ~self._alerts).any():
+                self._look_for_causes(moment.end)
+            self._alerts = alerts
             candidates = {(one.metric, one.labels): one for one in self._candidates(moment)}
             for finding in self._alarms.step(candidates.values(), rows, START_NS + moment.end * STEP_NS):
                 yield Change(step, finding)
@@ -89,11 +102,12 @@ class FleetEngine:
         gpus = self._recording.size.gpus
         found, beyond = moment.found, moment.found.beyond
         highest = np.nan_to_num(found.passage.probability).max(axis=1)
-        for row in np.flatnonzero(moment.alarms.firing | beyond).tolist():
+        for row in np.flatnonzero(self._alerts).tolist():
             metric, gpu = JUDGED[row // gpus], row % gpus
             labels = self._labels_of(metric is kernel.DURATION, gpu, moment.end - 1)
             meaning = MEANINGS[metric.prometheus_name]
-            cause = self._found[gpu].first_of(frozenset({meaning.cause}) | meaning.other_causes)
+            seen = self._kernel_found if metric is kernel.DURATION else self._found
+            cause = seen[gpu].first_of(frozenset({meaning.cause}) | meaning.other_causes)
             yield Finding(
                 finding_id="",
                 cause=meaning.cause if cause is None else cause.cause,
@@ -111,11 +125,13 @@ class FleetEngine:
 
     def _observed(self, end: int) -> Iterator[Finding]:
         """Causes that need no limit."""
-        for gpu, found in enumerate(self._found):
+        for gpu, (found, in_program) in enumerate(zip(self._found, self._kernel_found, strict=True)):
             for one in found.causes:
                 if one.cause not in PREDICTED:
-                    in_program = one.cause is Cause.DEPLOY
-                    yield _observed(one, self._labels_of(in_program, gpu, end - 1))
+                    yield _observed(one, self._labels[gpu])
+            deploy = in_program.first_of(frozenset({Cause.DEPLOY}))
+            if deploy is not None:
+                yield _observed(deploy, self._labels_of(True, gpu, end - 1))
 
     def _stragglers(self, end: int) -> Iterator[Finding]:
         """Workers that are slow against the peers of their job, each interval being one step."""
@@ -133,22 +149,30 @@ class FleetEngine:
                 gpu = int(job.gpus[worker.worker])
                 labels = self._labels_of(True, gpu, end - 1)
                 where = from_peers.Where(labels, START_NS + (end - 1) * STEP_NS, START_NS + end * STEP_NS)
-                yield _observed(from_peers.straggler(worker, where), labels)
+                # Its own features may show why it is slow; the comparison with peers among them adds nothing.
+                own = self._kernel_found[gpu].first_of(SPEED)
+                explained = own is not None and own.severity is Severity.PAGE
+                yield _observed(own if own and explained else from_peers.straggler(worker, where), labels)
 
-    def _look_for_causes(self, moment: Moment) -> None:
+    def _look_for_causes(self, end: int) -> None:
+        """Look for causes in all GPUs, and in the kernels on them."""
         recording, gpus = self._recording, self._recording.size.gpus
-        part = slice(max(moment.end - DAY_STEPS, 0), moment.end)
-        group = recording.job[:, moment.end - 1]
+        part = slice(max(end - DAY_STEPS, 0), end)
+        group = recording.job[:, end - 1]
+        values = {name: array[:, part] for name, array in recording.values.items()}
+        end_ns = [START_NS + end * STEP_NS] * gpus
+        duration = kernel.DURATION.prometheus_name
+        of_gpus = {name: array for name, array in values.items() if name != duration}
+        around = Around(node=recording.size.node, process=recording.process[:, part])
+        self._found = find(features(Observed(of_gpus, STEP_SECONDS, self._labels, end_ns, around)))
         around = Around(
-            node=recording.size.node,
             programs=recording.programs[:, part],
             group=np.where(group == IDLE, -1 - np.arange(gpus), group),
             process=recording.process[:, part],
             version=recording.version[:, part],
         )
-        values = {name: array[:, part] for name, array in recording.values.items()}
-        end_ns = [START_NS + moment.end * STEP_NS] * gpus
-        self._found = find(features(Observed(values, STEP_SECONDS, self._labels, end_ns, around)))
+        of_kernels = {name: values[name] for name in (duration, *COMPANIONS)}
+        self._kernel_found = find(features(Observed(of_kernels, STEP_SECONDS, self._labels, end_ns, around)))
 
     def _labels_of(self, in_program: bool, gpu: int, step: int) -> tuple[tuple[str, str], ...]:  # noqa: FBT001
         number = int(self._recording.job[gpu, step])

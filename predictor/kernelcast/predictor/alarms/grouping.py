@@ -48,11 +48,11 @@ DEPTH: Final[Mapping[Cause, int]] = MappingProxyType(
     {
         Cause.CLOCK_LOW: 1,
         Cause.HARDWARE_SLOWDOWN: 1,
-        Cause.STRAGGLER: 2,
-        Cause.AGEING: 3,
-        Cause.KERNEL_SLOWDOWN: 3,
-        Cause.LOAD: 3,
-        Cause.UNKNOWN: 3,
+        Cause.AGEING: 2,
+        Cause.STRAGGLER: 3,
+        Cause.KERNEL_SLOWDOWN: 4,
+        Cause.LOAD: 4,
+        Cause.UNKNOWN: 4,
     }
 )
 """Causes that a cause of less depth on the same GPU explains; those that are not listed have 0."""
