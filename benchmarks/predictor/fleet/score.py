@@ -20,7 +20,7 @@ AFTERWARDS_STEPS: Final = HOUR_STEPS
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: what it said at first, and what it said within the hour."""
+    """One page: the finding as it was paged, and as it changed within the hour."""
 
     step: int
     said: tuple[Finding, ...]

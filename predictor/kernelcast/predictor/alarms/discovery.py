@@ -18,7 +18,7 @@ from kernelcast.predictor.arrays import Bools
 BASE_ODDS: Final = 0.25
 """Odds of a breach within a day among the series with which the probabilities were calibrated."""
 GROWTH_PER_HOUR: Final = 8.0
-"""Of 48 predictions on 360 simulated healthy series none lasted an hour; 8 leaves room for what is not simulated."""
+"""Of 48 predictions on 360 simulated healthy series none lasted an hour; 8 is a cautious choice."""
 HIGHEST_PROBABILITY: Final = 0.999
 _SECONDS_PER_HOUR: Final = 3600.0
 

@@ -55,7 +55,7 @@ def build(opened: Open, members: Sequence[Candidate], time_ns: int, *, held: boo
     return Finding(
         finding_id=opened.finding_id,
         cause=lead.cause,
-        state=advance(members),
+        state=advance(members, opened.published),
         severity=Severity.PAGE if paged else Severity.TICKET,
         scope=opened.scope,
         labels=_labels(opened, members),

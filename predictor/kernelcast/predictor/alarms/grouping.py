@@ -115,7 +115,8 @@ def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], 
         rack_of: From a host to its rack.
     """
     placed = [(one, place_of(one.latest.labels, rack_of)) for one in candidates]
-    taken: set[int] = set()
+    followers = _followers(placed)
+    taken = set(followers)
     found = []
     for choice in range(max(map(len, WIDER.values()))):
         for (scope, unit, cause), rows in _buckets(placed, choice, taken).items():
@@ -131,10 +132,10 @@ def groups(candidates: Iterable[Candidate], wide: Callable[[Scope, str, Cause], 
     }
     rest: dict[tuple[Scope, str], list[int]] = defaultdict(list)
     for row, (one, place) in enumerate(placed):
-        if row in taken:
+        if row in taken and row not in followers:
             continue
-        number = explained.get(place.gpu) if place.gpu else None
-        if number is not None and _depth(one.latest.cause) > _depth(found[number][2]):
+        number = explained.get(place.gpu) if row in followers else None
+        if number is not None:
             found[number][3].append(row)
         elif place.gpu:
             rest[Scope.GPU, place.gpu].append(row)
@@ -154,9 +155,10 @@ def primary(members: Sequence[Candidate]) -> Finding:
     return min(found, key=lambda one: (-_ADVANCE[one.state], _median_seconds(one), one.metric, one.labels))
 
 
-def advance(members: Iterable[Candidate]) -> FindingState:
-    """The most advanced state of a group's members."""
-    return max((one.latest.state for one in members), key=lambda state: _ADVANCE[state])
+def advance(members: Iterable[Candidate], before: Finding | None) -> FindingState:
+    """The most advanced state of a group's members so far: a limit that was passed stays so until it is over."""
+    states = [one.latest.state for one in members] + ([] if before is None else [before.state])
+    return max(states, key=lambda state: _ADVANCE[state])
 
 
 _ADVANCE: Final = {
@@ -174,6 +176,19 @@ def _depth(cause: Cause) -> int:
 def _median_seconds(one: Finding) -> float:
     median = one.seconds_to_limit[1] if one.seconds_to_limit is not None else None
     return float("inf") if median is None else median
+
+
+def _followers(placed: Sequence[tuple[Candidate, Place]]) -> set[int]:
+    """Candidates that another cause on their GPU explains; they go where that one goes."""
+    least: dict[str, int] = {}
+    for one, place in placed:
+        if one.latest.cause not in ALWAYS_PROGRAM:
+            least[place.gpu] = min(_depth(one.latest.cause), least.get(place.gpu, len(DEPTH)))
+    return {
+        row
+        for row, (one, place) in enumerate(placed)
+        if place.gpu and one.latest.cause not in ALWAYS_PROGRAM and _depth(one.latest.cause) > least[place.gpu]
+    }
 
 
 def _buckets(

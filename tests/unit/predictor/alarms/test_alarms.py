@@ -100,6 +100,22 @@ def test_symptoms_of_a_gpu_join_the_rack_that_explains_them() -> None:
     assert (begun.scope, begun.series, begun.cause) == (Scope.RACK, 5, Cause.THERMAL)
 
 
+def test_slow_kernels_of_a_hot_rack_are_no_finding_of_their_program() -> None:
+    hot = [candidate(gpu, node=f"r1-n{gpu}") for gpu in range(4)]
+    slow = [
+        candidate(gpu, node=f"r1-n{gpu}", metric="k", cause=Cause.KERNEL_SLOWDOWN, program="train") for gpu in range(4)
+    ]
+    (begun,) = Run().step(*hot, *slow)
+    assert (begun.scope, begun.series, begun.cause) == (Scope.RACK, 8, Cause.THERMAL)
+
+
+def test_a_passed_limit_stays_passed_until_it_is_over() -> None:
+    run = Run()
+    run.step(candidate())
+    assert run.steps(HOUR, predicted()) == []
+    assert [one.state for one in run.steps(HOUR)] == [FindingState.OVER]
+
+
 def test_a_straggler_joins_the_brake_that_explains_it_and_a_slow_gpu_no_deploy() -> None:
     brake = [candidate(gpu, cause=Cause.POWER_BRAKE) for gpu in range(4)]
     straggler = candidate(2, metric="k", cause=Cause.STRAGGLER, program="train")
