@@ -67,7 +67,7 @@ class Measures:
         self.tunables.set(len(engine.tunables))
         self._refused.follow(engine.windows.refused)
         self._ignored.follow(engine.ignored)
-        self._unscored.follow(engine.cycle.scores.dropped)
+        self._unscored.follow(engine.cycle.outcomes.scoring.unscored)
         for reason, following in self._withheld.items():
             following.follow(engine.hints.withheld[reason])
 

@@ -7,6 +7,7 @@ from typing import Final
 from kernelcast.columnar import EndedSeries, Resource, Sample, encode
 from kernelcast.predictor.cycle import samples
 from kernelcast.predictor.cycle.predictions import CycleReport
+from kernelcast.predictor.scoring.published import Score
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.tuning.hints import HintBook, Issued
 from kernelcast.runtime.kafka.clients import Sender
@@ -37,13 +38,14 @@ class ForecastPublisher:
             )
         )
 
-    def forecasts(self, report: CycleReport, coverage: dict[str, float]) -> None:
-        """Write a cycle's predictions and the coverage of past ones."""
+    def forecasts(self, report: CycleReport, coverage: dict[str, float], scores: Iterable[Score] = ()) -> None:
+        """Write a cycle's predictions, the coverage of past ones by metric, and all scores."""
         time_ns = self._clock_ns()
         keyed = samples.by_key(report.predictions, time_ns=time_ns)
         for key in {*keyed, *self._ended.groups}:
             self._send(key, self._ended.complete(key, keyed.get(key, ()), time_ns))
-        self._send(self._client_id.encode(), samples.coverage(coverage, time_ns=time_ns))
+        own = [Sample(score.metric, score.labels, time_ns, score.value) for score in scores]
+        self._send(self._client_id.encode(), [*samples.coverage(coverage, time_ns=time_ns), *own])
 
     def hints(self, issued: Iterable[Issued], book: HintBook) -> None:
         """Write new hints and the number of hints issued so far."""

@@ -22,9 +22,11 @@ from kernelcast.predictor.measures import TOPICS, Measures
 from kernelcast.predictor.prometheus import PrometheusClient
 from kernelcast.predictor.publish import ForecastPublisher
 from kernelcast.predictor.reloading import reload
+from kernelcast.predictor.scoring.published import scores
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
 from kernelcast.predictor.state.partitions import Partitions
 from kernelcast.predictor.state.past import Past, fill_or_warn
+from kernelcast.predictor.state.scores_topic import ScoreStore
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.predictor.tuning.ledger import Ledger
 from kernelcast.runtime.kafka.consumer import Consumer
@@ -33,7 +35,7 @@ from kernelcast.runtime.kafka.producer import Producer
 from kernelcast.runtime.lifecycle import Shutdown
 from kernelcast.runtime.logging import get_logger
 from kernelcast.runtime.web.server import WebServer
-from kernelcast.wire.errors import BrokerError, ConfigurationError
+from kernelcast.wire.errors import BrokerError, ConfigurationError, WireError
 from kernelcast.wire.topics import FINDINGS, FORECASTS, HINTS, OUTCOMES, STATE
 
 MAX_MESSAGES: Final = 500
@@ -92,6 +94,7 @@ class Predictor:
         )
         self._publisher = ForecastPublisher(settings, self._producer, clock_ns=clock_ns)
         store = SnapshotStore(settings.group_id, self._producer, self._reader)
+        self._scores = ScoreStore(settings.group_id, settings.client_id, self._producer, self._reader)
         self._partitions = Partitions(settings, self._engine, store, self._measures, clock_ns=clock_ns)
         self._ledger = Ledger(self._reader(), self._engine.hints, self._dead, clock_ns=clock_ns)
         self._ending = threading.Event()
@@ -178,6 +181,7 @@ class Predictor:
             self._measures.messages.labels(message.topic(), outcome).inc()
 
     def _run_cycles(self) -> None:
+        self._restore_scores()
         snapshot_due = time.monotonic() + self._settings.snapshot_every_seconds
         while not self._ending.wait(self._settings.sweep_every_seconds):
             try:
@@ -206,7 +210,8 @@ class Predictor:
     def _run_cycle(self) -> None:
         report = self._engine.sweep()
         self._measures.swept(report)
-        self._publisher.forecasts(report, self._engine.cycle.scores.coverage())
+        cycle = self._engine.cycle
+        self._publisher.forecasts(report, cycle.scores.coverage(), scores(cycle.outcomes.scoring))
         if self._ledger.caught_up and self._partitions.ready()[0]:
             issued = self._engine.propose()
             for one in issued:
@@ -226,9 +231,18 @@ class Predictor:
             return JSONResponse({"error": str(error)}, status_code=400)
         return JSONResponse({"series": found})
 
+    def _restore_scores(self) -> None:
+        try:
+            state = self._scores.read()
+            if state is not None:
+                self._engine.cycle.outcomes.scoring.load(state)
+        except (BrokerError, WireError) as error:
+            _log.warning("scores not restored", reason=str(error))
+
     def _save_all(self) -> None:
         for partition in self._partitions.held:
             self._partitions.save(partition)
+        self._scores.write(self._engine.cycle.outcomes.scoring.dump())
 
     def _commit(self, consumer: Consumer) -> None:
         offsets = dict(self._engine.offsets)

@@ -13,9 +13,11 @@ from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_inte
 from kernelcast.predictor.cycle.detection import Detection
 from kernelcast.predictor.cycle.findings import findings_of
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
+from kernelcast.predictor.cycle.outcomes import Outcomes
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, Anomaly, Bounds, CycleReport, Degradation, Prediction
 from kernelcast.predictor.cycle.scoring import ForecastClaim, Scores
+from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.first_passage import QUANTILES
 from kernelcast.predictor.passage.run import MIN_BLOCKS
 from kernelcast.predictor.series.attributes import SeriesAttributes
@@ -41,7 +43,8 @@ class Cycle:
         histories: Blocks of all rows.
         regimes: Number of each row's regime, besides its process and its code version.
         detection: The detector and its memory.
-        scores: Coverage of past forecasts.
+        scores: Coverage of past forecasts by metric.
+        outcomes: Scores of everything that is published, by class and horizon.
     """
 
     def __init__(
@@ -65,6 +68,8 @@ class Cycle:
         self._anomalies = AnomalyScores(self._source, settings.interval_seconds)
         self.scores = Scores()
         self._time_ns = 0
+        self.outcomes = Outcomes(self.detection.horizons_seconds, self.block_seconds, self._subject)
+        self.detection.calibration_of = self._calibration
         self._stale_seconds = max(STALE_INTERVALS * settings.interval_seconds, 10.0)
 
     def run(self, *, now_seconds: float, redeployed: Iterable[str] = (), versioned: Iterable[str] = ()) -> CycleReport:
@@ -84,6 +89,8 @@ class Cycle:
         known = np.isin(
             self.attributes.program[rows], [self.attributes.program_number(program) for program in versioned]
         )
+        self.outcomes.use_horizons(self.detection.horizons_seconds)
+        self.outcomes.sync(rows, self._windows.generation[rows])
         before = self.detection.regimes_begun
         evaluated = self.detection.run(rows[judged], newest[judged], known[judged])
         report.evaluated, report.watched = len(evaluated), int(judged.sum())
@@ -93,6 +100,9 @@ class Cycle:
         self._count_abstentions(evaluated, report)
         if len(evaluated):
             self._settle_scores()
+        blocks = newest // self.histories.block_intervals - 1
+        self.outcomes.settle(rows, blocks, self.detection.memory, self.attributes.device[rows], self._means)
+        self.outcomes.claim_breaches(evaluated, self.detection.memory)
         self._predict(rows, newest, report)
         report.seconds = self._timer() - begun
         return report
@@ -188,6 +198,14 @@ class Cycle:
         kernel = self.attributes.kernel[evaluated]
         unlimited = np.isnan(memory.limit[evaluated])
         short = memory.reach[evaluated] < MIN_BLOCKS
+        self.outcomes.abstain(
+            evaluated,
+            {
+                Abstention.NO_BASELINE: kernel & unlimited,
+                Abstention.NO_THRESHOLD: ~kernel & unlimited,
+                Abstention.WIDE_BASELINE: memory.wide[evaluated],
+            },
+        )
         report.abstentions[Abstention.NO_BASELINE] += int((kernel & unlimited).sum())
         report.abstentions[Abstention.NO_THRESHOLD] += int((~kernel & unlimited).sum())
         report.abstentions[Abstention.WIDE_BASELINE] += int(memory.wide[evaluated].sum())
@@ -263,21 +281,36 @@ class Cycle:
         for block in np.unique(blocks[due]).tolist():
             mine = due[blocks[due] == block]
             self._forecasts.make(rows[mine], generations[mine], block, self.detection.horizons_seconds)
-            self._claim(rows[mine], generations[mine])
+            self._claim(rows[mine], generations[mine], block)
         report.forecasts = len(due)
         report.forecast_seconds = self._timer() - begun
 
-    def _claim(self, rows: Ints, generations: Ints) -> None:
+    def _means(self, rows: Ints, block: int) -> Floats:
+        return self.histories.blocks(rows, block)[0][:, -1]
+
+    def _calibration(self, rows: Ints) -> Calibrator:
+        return self.outcomes.scoring.calibration(self.outcomes.classes(rows), scale=self.detection.seconds_scale)
+
+    def _claim(self, rows: Ints, generations: Ints, block: int) -> None:
         """Remember forecasts until it is known how they came out."""
-        for row, generation in zip(rows.tolist(), generations.tolist(), strict=True):
-            found, subject = self._forecasts.get(row, generation), self._subject(row)
-            if found is None or subject is None:
+        pairs = zip(rows.tolist(), generations.tolist(), strict=True)
+        made = {row: found for row, generation in pairs if (found := self._forecasts.get(row, generation)) is not None}
+        for horizon in self.detection.horizons_seconds:
+            mine = [row for row, found in made.items() if horizon in found.bounds]
+            if not mine:
                 continue
-            metric = subject.without_variant.metric
-            for horizon, (mean, lower, upper) in found.bounds.items():
-                due = found.block + max(round(horizon / self.block_seconds), 1)
-                widening = self.scores.widening(metric, horizon)
-                self.scores.claim(ForecastClaim(due, row, generation, metric, horizon, mean, lower, upper, widening))
+            quantiles = np.stack([made[row].quantiles[horizon] for row in mine])
+            last = np.array([made[row].last for row in mine])
+            self.outcomes.claim_forecasts(block, horizon, np.array(mine), quantiles, last)
+            for row in mine:
+                self._claim_bounds(row, made[row].generation, block, horizon, made[row].bounds[horizon])
+
+    def _claim_bounds(self, row: int, generation: int, block: int, horizon: float, bounds: Bounds) -> None:
+        subject = self._subject(row)
+        if subject is not None:
+            due = block + max(round(horizon / self.block_seconds), 1)
+            published = self.outcomes.published(row, horizon, bounds)
+            self.scores.claim(ForecastClaim(due, row, generation, subject.without_variant.metric, horizon, *published))
 
     def _settle_scores(self) -> None:
         """Score the forecasts whose block has ended, by the mean of that block."""
@@ -309,7 +342,7 @@ class Cycle:
         answered = self.answered(np.array([row]))[0]
         horizons = [each for each, carried in zip(self.detection.horizons_seconds, answered, strict=True) if carried]
         known = found.bounds if found is not None else {}
-        bounds = {each: self._widened(subject, each, known[each]) for each in horizons if each in known}
+        bounds = {each: self._widened(row, each, known[each]) for each in horizons if each in known}
         block = found.block if found is not None else newest // self.histories.block_intervals - 1
         return Prediction(
             row=row,
@@ -322,9 +355,10 @@ class Cycle:
             anomaly=self._anomalies.get(row) if self.attributes.selected[row] else None,
         )
 
-    def _widened(self, subject: Subject, horizon: float, bounds: Bounds) -> Bounds:
-        metric = subject.without_variant.metric
-        return ForecastClaim(0, 0, 0, metric, horizon, *bounds, self.scores.widening(metric, horizon)).bounds
+    def _widened(self, row: int, horizon: float, bounds: Bounds) -> Bounds:
+        # Durations, temperatures of running GPUs, power, memory and shares are never negative; a trend may be.
+        mean, lower, upper = self.outcomes.published(row, horizon, bounds)
+        return max(mean, 0.0), max(lower, 0.0), max(upper, 0.0)
 
     def _degradation(self, row: int, cause: Cause, horizons: list[float]) -> Degradation:
         memory, every = self.detection.memory, self.detection.horizons_seconds

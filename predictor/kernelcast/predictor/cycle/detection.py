@@ -3,7 +3,8 @@
 Time is event time: each row is evaluated at the ends of its own blocks, in order, whenever they arrive.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.cycle import programs
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.cycle.panels import PanelSource
-from kernelcast.predictor.passage.calibration import shipped
+from kernelcast.predictor.passage.calibration import Calibrator, shipped
 from kernelcast.predictor.passage.run import MIN_BLOCKS, RunOptions, limit_passed, run
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, Blocks, Traits
 from kernelcast.predictor.screening.blocks import row_medians
@@ -32,6 +33,7 @@ class Detection:
     Attributes:
         memory: What the last evaluations left.
         regimes_begun: Rows for which a whole program began a new regime, so far.
+        calibration_of: Calibration of some rows; None for the shipped one.
     """
 
     def __init__(self, source: PanelSource) -> None:
@@ -40,6 +42,7 @@ class Detection:
         self.horizons_seconds = source.attributes.all_horizons_seconds
         self.memory = DetectorMemory(len(self.horizons_seconds))
         self.regimes_begun = 0
+        self.calibration_of: Callable[[Ints], Calibrator] | None = None
         self._options = self._run_options()
         self._shared: Bools = np.zeros(1, np.bool_)
 
@@ -88,7 +91,10 @@ class Detection:
         own = source.attributes.kernel[rows] & np.isnan(traits.limit)
         held = np.where(memory.firing[rows] & own, memory.baseline[rows], np.nan)
         ends = range(max(length - count + 1, 1), length + 1)
-        moments = run(blocks, traits, self._options, ends=ends, alarms=memory.alarms(rows), held=held)
+        options = self._options
+        if self.calibration_of is not None:
+            options = replace(options, calibration=self.calibration_of(rows))
+        moments = run(blocks, traits, options, ends=ends, alarms=memory.alarms(rows), held=held)
         for moment in moments:
             memory.keep(rows, block - (length - moment.end), moment)
         memory.value[rows] = np.where(known[:, -1], blocks.mean[:, -1], memory.value[rows])

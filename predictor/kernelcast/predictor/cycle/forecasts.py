@@ -12,9 +12,9 @@ from kernelcast.predictor.forecasting.combination import MIN_ERRORS
 from kernelcast.predictor.forecasting.panel import Panel
 from kernelcast.predictor.forecasting.path import forecast_leads
 from kernelcast.predictor.forecasting.spikes import without_spikes
+from kernelcast.predictor.scoring.intervals import LEVELS
 from kernelcast.predictor.series.histories import Histories
 
-LEVELS: Final = (0.025, 0.975)
 HOURS_FROM_BLOCKS: Final = 96
 """Leads beyond this number of blocks are forecast from hours, where there are enough."""
 DAY_HOURS: Final = 24
@@ -31,6 +31,8 @@ class SeriesForecast:
         bounds: By horizon in seconds.
         next_block: Of the block after it.
         expected: Of this block, made one block earlier; None without one.
+        quantiles: By horizon in seconds, shape (levels,), at `LEVELS`.
+        last: Mean of the newest block.
     """
 
     generation: int
@@ -38,6 +40,8 @@ class SeriesForecast:
     bounds: Mapping[float, Bounds]
     next_block: Bounds | None
     expected: Bounds | None
+    quantiles: Mapping[float, Floats]
+    last: float
 
 
 class Forecasts:
@@ -63,6 +67,7 @@ class Forecasts:
     def make(self, rows: Ints, generations: Ints, block: int, horizons_seconds: tuple[float, ...]) -> None:
         """Forecast rows from the end of their newest block, the same for all."""
         bounds = self._bounds(rows, block, horizons_seconds)
+        last = self._histories.blocks(rows, block)[0][:, -1]
         for place, (row, generation) in enumerate(zip(rows.tolist(), generations.tolist(), strict=True)):
             before = self.get(row, generation)
             own = {
@@ -72,7 +77,8 @@ class Forecasts:
             kept = {horizon: own[horizon] for horizon in horizons_seconds if horizon in own}
             nearest = own.get(self._block_seconds)
             self._kept.pop(row, None)
-            self._kept[row] = SeriesForecast(generation, block, kept, nearest, expected)
+            quantiles = {horizon: _around_median(bounds[horizon][place]) for horizon in kept}
+            self._kept[row] = SeriesForecast(generation, block, kept, nearest, expected, quantiles, float(last[place]))
         while len(self._kept) > MAX_KEPT:
             del self._kept[next(iter(self._kept))]
 
@@ -81,7 +87,7 @@ class Forecasts:
         return found is None or found.block != block
 
     def _bounds(self, rows: Ints, block: int, horizons_seconds: tuple[float, ...]) -> dict[float, Floats]:
-        """Mean, lower and upper bound by horizon, each of shape (n, 3)."""
+        """Median and quantiles by horizon, each of shape (n, 1 + levels)."""
         values = _since_first(self._histories.blocks(rows, block)[0])
         wanted = {horizon: max(round(horizon / self._block_seconds), 1) for horizon in horizons_seconds}
         wanted[self._block_seconds] = 1
@@ -138,6 +144,11 @@ def _since_first(values: Floats) -> Floats:
 def _finite(values: Floats) -> Bounds | None:
     if not np.isfinite(values).all():
         return None
-    mean, lower, upper = (float(value) for value in values)
+    mean, lower, upper = (float(value) for value in values[[0, 1, -1]])
     # Past errors all on one side leave the median outside of their quantiles.
     return mean, min(lower, mean), max(upper, mean)
+
+
+def _around_median(values: Floats) -> Floats:
+    """Quantiles, with the forecast itself as their median."""
+    return np.where(np.array(LEVELS) == 0.5, values[0], values[1:])

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -12,6 +12,14 @@ from kernelcast.predictor.arrays import Floats
 
 SIMULATION: Final = "simulation"
 _FILE: Final = "calibration.json"
+
+
+class Calibrator(Protocol):
+    """A map from computed to calibrated probability."""
+
+    def apply(self, probability: Floats, seconds: Floats) -> Floats:
+        """Calibrate probabilities of shape (n, g) for horizons of shape (g,)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage import baseline
-from kernelcast.predictor.passage.calibration import Calibration
+from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS, Passage, first_passage
 from kernelcast.predictor.passage.refill import refilling
 from kernelcast.predictor.passage.series import DAY_BLOCKS, Blocks, Traits
@@ -56,7 +56,7 @@ def evaluate(
     traits: Traits,
     *,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
-    calibration: Calibration | None = None,
+    calibration: Calibrator | None = None,
     held: Floats | None = None,
 ) -> Evaluation:
     """Evaluate series at the end of their newest block.

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri
 
 from kernelcast.predictor.arrays import Bools, Floats
-from kernelcast.predictor.passage.calibration import Calibration
+from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.passage.trend import Trend
 
@@ -47,7 +47,7 @@ def first_passage(
     beyond: Bools,
     *,
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS,
-    calibration: Calibration | None = None,
+    calibration: Calibrator | None = None,
 ) -> Passage:
     """Probability of reaching the limit within each horizon.
 

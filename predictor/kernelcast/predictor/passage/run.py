@@ -12,7 +12,7 @@ import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.passage.alarms import AlarmState
-from kernelcast.predictor.passage.calibration import Calibration
+from kernelcast.predictor.passage.calibration import Calibrator
 from kernelcast.predictor.passage.detector import Evaluation, evaluate
 from kernelcast.predictor.passage.first_passage import HORIZONS_SECONDS
 from kernelcast.predictor.passage.series import BLOCK_SECONDS, DAY_BLOCKS, Blocks, Traits
@@ -43,7 +43,7 @@ class RunOptions:
 
     horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
     alarm_horizons_seconds: tuple[float, ...] = HORIZONS_SECONDS
-    calibration: Calibration | None = None
+    calibration: Calibrator | None = None
     scale: float = 1.0
 
     def answered(self, history_blocks: Ints, found: Evaluation, traits: Traits) -> Bools:

@@ -79,18 +79,21 @@ class BreachScores:
             }
         )
 
-    def settle(self, block: int, series: Ints, beyond: Bools) -> None:
+    def settle(self, block: int, series: Ints, beyond: Bools, span: int = 1) -> None:
         """Note what a block shows, and score the claims whose horizon ends with it.
 
         Args:
             block: Its number.
             series: Shape (n,), without repetitions.
             beyond: Shape (n,), whether each is at or beyond its limit in the block.
+            span: Blocks since the series were settled before; the limit was not seen to be passed in them.
         """
         found, place = self.pending.matched(series)
         due = self.pending.ints("due")
-        within = found & (self.pending.ints("issued") < block) & (block <= due)
-        self.pending.columns["observed"] = self.pending.ints("observed") + within
+        issued = self.pending.ints("issued")
+        seen = np.clip(np.minimum(block, due) - np.maximum(issued, block - span), 0, None)
+        within = found & (issued < block) & (block <= due)
+        self.pending.columns["observed"] = self.pending.ints("observed") + np.where(found, seen, 0)
         if len(beyond):
             self.pending.columns["came"] = self.pending.columns["came"] | (within & beyond[place])
         taken = self.pending.take((found & (due <= block)) | (due < block - LATE_BLOCKS))

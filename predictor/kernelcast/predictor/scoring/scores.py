@@ -57,9 +57,14 @@ class Scoring:
         waiting = self.intervals.pending.dropped + self.breaches.pending.dropped
         return self.intervals.unscored + self.breaches.unscored + waiting
 
-    def calibration(self, classes: Ints) -> RowCalibration:
-        """The calibration of series of some classes, shape (n,): the site's own where it has enough crossings."""
-        return self.site.of(classes)
+    def calibration(self, classes: Ints, *, scale: float = 1.0) -> RowCalibration:
+        """The calibration of series of some classes: the site's own where it has enough crossings.
+
+        Args:
+            classes: Shape (n,).
+            scale: Seconds of event time in a second of the detector, in whose seconds it is asked.
+        """
+        return RowCalibration(self.site, classes, scale)
 
     def published_quantiles(self, quantiles: Floats, classes: Ints, horizon_seconds: float) -> Floats:
         """Quantiles to publish: intervals scaled by what past ones of the same class and horizon needed.
@@ -131,6 +136,7 @@ class Scoring:
         firing: Bools,
         *,
         gpus: float = 0.0,
+        span: int = 1,
     ) -> None:
         """Compare claims with a block; call it for each block in order, in parts if series are late.
 
@@ -142,11 +148,12 @@ class Scoring:
             beyond: Shape (n,), whether each is at or beyond its limit.
             firing: Shape (n,), whether each has an alert.
             gpus: GPUs that reported in the block, in one of its parts.
+            span: Blocks since these series were settled before, where a cycle takes longer than a block.
         """
         crossings = self.breaches.cells["crossings"].sum()
         self.intervals.settle(block, series, values)
-        self.breaches.settle(block, series, beyond)
-        self.alerts.settle(block, series, classes, beyond, firing, gpus)
+        self.breaches.settle(block, series, beyond, span)
+        self.alerts.settle(block, series, classes, beyond, firing, gpus * span)
         if self.breaches.cells["crossings"].sum() > crossings:
             self.site = fit(self.breaches.cells, self.horizons_seconds)
 

@@ -35,10 +35,6 @@ class SiteCalibration:
     horizons_seconds: Floats
     maps: Mapping[tuple[int, int], Map]
 
-    def of(self, classes: Ints) -> "RowCalibration":
-        """The calibration of some series, by their classes."""
-        return RowCalibration(self, classes)
-
     def origin(self, number: int, horizon: int) -> str:
         """Origin of the outcomes that a class and a horizon are calibrated by."""
         return SITE if (number, horizon) in self.maps else self.base.origin
@@ -56,10 +52,17 @@ class SiteCalibration:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowCalibration:
-    """A site's calibration for series of known classes, shape (n,)."""
+    """A site's calibration for series of known classes.
+
+    Attributes:
+        site: Maps by class and horizon.
+        classes: Shape (n,).
+        scale: Seconds of event time in a second of the horizons that are asked.
+    """
 
     site: SiteCalibration
     classes: Ints
+    scale: float = 1.0
 
     def apply(self, probability: Floats, seconds: Floats) -> Floats:
         """Calibrate probabilities.
@@ -75,7 +78,7 @@ class RowCalibration:
         if not self.site.maps:
             return found
         classes = np.resize(self.classes, len(found))
-        nearest = np.abs(np.log(seconds[:, None] / self.site.horizons_seconds)).argmin(axis=1)
+        nearest = np.abs(np.log(seconds[:, None] * self.scale / self.site.horizons_seconds)).argmin(axis=1)
         for (number, horizon), (before, after) in self.site.maps.items():
             place = np.ix_(classes == number, nearest == horizon)
             found[place] = np.interp(found[place], before, after)

@@ -1,0 +1,153 @@
+"""Claims and outcomes of a cycle's rows, handed to the scores under numbers that survive a restart."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.scoring.classes import class_number, series_number
+from kernelcast.predictor.scoring.intervals import LEVELS
+from kernelcast.predictor.scoring.pending import MAX_PENDING
+from kernelcast.predictor.scoring.scores import Scoring
+from kernelcast.predictor.series.subjects import Subject
+from kernelcast.predictor.series.windows import EMPTY
+
+MEDIAN: Final = LEVELS.index(0.5)
+MOST_SPAN: Final = 12
+"""Blocks that a cycle settles at most at once; claims for earlier ones, after a gap, have no outcome."""
+
+
+class Outcomes:
+    """The scores of one predictor, addressed by rows of its windows.
+
+    Attributes:
+        scoring: The scores.
+    """
+
+    def __init__(
+        self, horizons_seconds: tuple[float, ...], block_seconds: float, subject_of: Callable[[int], Subject | None]
+    ) -> None:
+        self.scoring = Scoring(horizons_seconds, block_seconds)
+        self._block_seconds = block_seconds
+        self._subject_of = subject_of
+        self._generation: Ints = np.full(0, EMPTY, np.int64)
+        self._number: Ints = np.zeros(0, np.int64)
+        self._class: Ints = np.zeros(0, np.int64)
+        self._settled: Ints = np.zeros(0, np.int64)
+        self._counted_block = EMPTY
+
+    def use_horizons(self, horizons_seconds: tuple[float, ...]) -> None:
+        """Continue with other horizons; scores of those that stay are kept."""
+        if horizons_seconds != tuple(self.scoring.horizons_seconds.tolist()):
+            state, self.scoring = self.scoring.dump(), Scoring(horizons_seconds, self._block_seconds)
+            self.scoring.load(state)
+
+    def sync(self, rows: Ints, generations: Ints) -> None:
+        """Number the rows that have another series than before."""
+        if (size := int(rows.max(initial=-1)) + 1) > len(self._number):
+            more = 2 * size - len(self._number)
+            self._generation = np.r_[self._generation, np.full(more, EMPTY)]
+            self._settled = np.r_[self._settled, np.full(more, EMPTY)]
+            self._number, self._class = (np.r_[old, np.zeros(more, np.int64)] for old in (self._number, self._class))
+        changed = self._generation[rows] != generations
+        for row in rows[changed].tolist():
+            subject = self._subject_of(row)
+            if subject is not None:
+                self._number[row] = series_number(subject.metric, subject.labels)
+                self._class[row] = class_number(subject.without_variant.metric)
+        self._settled[rows[changed]] = EMPTY
+        self._generation[rows] = generations
+
+    def classes(self, rows: Ints) -> Ints:
+        """Class of each row."""
+        return self._class[rows]
+
+    def settle(
+        self, rows: Ints, blocks: Ints, memory: DetectorMemory, devices: Ints, means: Callable[[Ints, int], Floats]
+    ) -> None:
+        """Compare claims with the newest blocks of the rows whose block is new.
+
+        Args:
+            rows: Shape (n,), synced.
+            blocks: Shape (n,), newest whole block of each.
+            memory: Of the detector.
+            devices: Shape (n,), number of each row's GPU.
+            means: Means of some rows in a block.
+        """
+        spans = np.where(self._settled[rows] == EMPTY, 1, np.clip(blocks - self._settled[rows], 0, MOST_SPAN))
+        fresh = np.flatnonzero(blocks > self._settled[rows])
+        for block, span in np.unique(np.stack([blocks[fresh], spans[fresh]], axis=1), axis=0).tolist():
+            mine = fresh[(blocks[fresh] == block) & (spans[fresh] == span)]
+            part = rows[mine]
+            _, first = np.unique(self._number[part], return_index=True)
+            mine, part = mine[first], part[first]
+            for before in range(block - span + 1, block):
+                due = part[self._has_claim(part, before)]
+                if len(due):
+                    self.scoring.intervals.settle(before, self._number[due], means(due, before))
+            values = np.full(len(part), np.nan)
+            is_due = self._has_claim(part, block)
+            if is_due.any():
+                values[is_due] = means(part[is_due], block)
+            current = memory.evaluated[part] == block
+            beyond: Bools = current & memory.beyond[part]
+            firing: Bools = current & (memory.firing[part] | memory.passed[part])
+            gpus = len(np.unique(devices[mine])) if block > self._counted_block else 0
+            self._counted_block = max(block, self._counted_block)
+            numbers, classes = self._number[part], self._class[part]
+            self.scoring.settle(block, numbers, classes, values, beyond, firing, gpus=gpus, span=span)
+        self._settled[rows[fresh]] = blocks[fresh]
+
+    def claim_breaches(self, rows: Ints, memory: DetectorMemory) -> None:
+        """Claim the probabilities of rows that were just evaluated, of a sample of the series if there are many."""
+        probability = memory.probability[rows]
+        share = -(-2 * rows.size * probability.shape[1] // MAX_PENDING)
+        chosen = rows[self._number[rows] % max(share, 1) == 0]
+        blocks = memory.evaluated[chosen]
+        for block in np.unique(blocks).tolist():
+            mine = chosen[blocks == block]
+            _, first = np.unique(self._number[mine], return_index=True)
+            mine = mine[first]
+            silent = (memory.beyond[mine] | memory.passed[mine])[:, None]
+            said = np.where(silent, np.nan, memory.probability[mine])
+            self.scoring.claim_breaches(block, self._number[mine], self._class[mine], said)
+
+    def claim_forecasts(self, block: int, horizon: float, rows: Ints, quantiles: Floats, last: Floats) -> Floats:
+        """Claim forecasts of a block; returns their quantiles as they are published, shape (n, levels).
+
+        Args:
+            block: The newest block that they rest on.
+            horizon: In seconds.
+            rows: Shape (n,), synced.
+            quantiles: Shape (n, levels), at `LEVELS`.
+            last: Shape (n,), mean of the newest block.
+        """
+        classes = self._class[rows]
+        published = self.scoring.published_quantiles(quantiles, classes, horizon)
+        _, first = np.unique(self._number[rows], return_index=True)
+        mine = rows[first]
+        self.scoring.claim_forecasts(
+            block, self._number[mine], self._class[mine], horizon, quantiles[first], last[first]
+        )
+        return published
+
+    def published(self, row: int, horizon: float, bounds: tuple[float, float, float]) -> tuple[float, float, float]:
+        """Mean, lower and upper bound of a row as they are published."""
+        quantiles = np.full((1, len(LEVELS)), np.nan)
+        quantiles[0, [MEDIAN, 0, -1]] = bounds
+        found = self.scoring.published_quantiles(quantiles, self._class[[row]], horizon)[0]
+        return float(found[MEDIAN]), float(found[0]), float(found[-1])
+
+    def abstain(self, rows: Ints, reasons: Mapping[str, Bools]) -> None:
+        """Count abstentions of rows by class, for each reason that applies; arrays of shape (n,)."""
+        for reason, which in reasons.items():
+            classes, counts = np.unique(self._class[rows[which]], return_counts=True)
+            for number, count in zip(classes.tolist(), counts.tolist(), strict=True):
+                self.scoring.abstain(number, reason, count)
+
+    def _has_claim(self, rows: Ints, block: int) -> Bools:
+        pending = self.scoring.intervals.pending
+        found: Bools = np.isin(self._number[rows], pending.ints("series")[pending.ints("due") == block])
+        return found
