@@ -11,7 +11,7 @@ snapshot covers all partitions, and all replicas share it; its offsets say how f
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from kernelcast.bridge.clock import Clock
 from kernelcast.bridge.delta.accumulate import Accumulator, DeltaIdentitySource, named
 from kernelcast.bridge.delta.adoption import READ_SECONDS, Adoption
 from kernelcast.bridge.delta.beginning import ALL, Beginnings, Surroundings
-from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, WHOLE_TOPIC
+from kernelcast.bridge.delta.columns import GROWN_TOPIC, OUTCOMES, OVERLAP, PART_OF_TOPIC, PENDING, WHOLE_TOPIC
 from kernelcast.bridge.delta.instruments import DeltaInstruments
 from kernelcast.bridge.delta.persistence.background import SnapshotReads, Starter, run_at_once
 from kernelcast.bridge.delta.persistence.freeze import freeze
@@ -154,6 +154,16 @@ class Deltas:
             before = self._totals.set_scope(number, GROWN_TOPIC if number in lately else scope)
             if before == GROWN_TOPIC and number not in lately:
                 self._adoption.give_up(self._totals.rows.of_partition(number))
+
+    def expect_moves(self, topics: Collection[str]) -> None:
+        """Note that topics have grown: each of their series may move once more without having lost its key.
+
+        `sequence.scattered` knows this only where other replicas have partitions of the topic.
+        """
+        columns, rows = self._totals.rows.columns, self._totals.rows.in_use()
+        numbers = [number for (topic, _), number in self._owned.items() if topic in topics]
+        rows = rows[np.isin(columns.partition[rows], numbers) & (columns.flags[rows] & PENDING == 0)]
+        columns.moved_ms[rows] = 0
 
     def clamp(self, partition: Partition) -> None:
         """Note the end of a partition; totals that are valid beyond it belong to another log and are dropped."""

@@ -190,6 +190,7 @@ class Inquiry:
         for topic in topics - self.growth.examined:
             starts = self.starts([key for key in partitions if key[0] == topic])
             added += self.growth.note_starts(topic, starts, now_seconds)
+        self._deltas.expect_moves({topic for topic, _ in added})
         for key in added:
             if key[0] in topics:
                 self._log.info("series that are new in an added partition are held", topic=key[0], partition=key[1])

@@ -369,6 +369,20 @@ def test_a_bridge_that_has_all_partitions_of_a_topic_holds_nothing() -> None:
     assert group.drops == []
 
 
+def test_the_total_goes_on_when_a_topic_grows_twice_that_one_bridge_has_wholly() -> None:
+    group = Growing()
+    grow(group, OLD, LIVE)
+    only = group.bridge(OLD, LIVE)
+    group.live(5, BEFORE)
+    grow(group, NEW)
+    group.give(only, NEW)
+    group.live(5, AFTER)
+    grow(group, LATER)
+    group.give(only, LATER)
+    group.live(5, AFTER | {"gemm": LATER})
+    assert group.shown(only, ORDERS) == group.sold == {"gemm": 15, "relu": 15}
+
+
 def test_a_replica_that_takes_over_all_partitions_exposes_its_held_series() -> None:
     group, first, second = growing()
     grow(group, NEW)
