@@ -15,6 +15,7 @@ from kernelcast.predictor.series.snapshot import PartitionSnapshot, Saved, load
 from kernelcast.predictor.series.subjects import Form, Subject
 from kernelcast.predictor.settings import PredictorSettings
 from kernelcast.predictor.state.partitions import Partitions
+from kernelcast.predictor.state.scores_topic import PART_BYTES, ScoreStore
 from kernelcast.predictor.state.state_topic import SnapshotStore
 from kernelcast.wire.errors import WireError
 
@@ -55,7 +56,7 @@ class Topic:
     def send(self, topic: str, *, key: bytes | None, value: bytes | None, on_delivery: Any = None) -> None:
         assert topic == "kernelcast.state"
         assert key is not None
-        failed = key.decode().split("|", 4)[4] in self.refused
+        failed = key.decode().split("|", 4)[-1] in self.refused
         if not failed:
             self.messages.append(Message(len(self.messages), key, value))
         if on_delivery is not None:
@@ -225,3 +226,29 @@ def test_without_a_rewound_offset_reading_begins_at_the_beginning() -> None:
     topic = Topic()
     topic.rewound = OFFSET_BEGINNING
     assert Predictor(topic).start() == OFFSET_BEGINNING
+
+
+def scores_of(topic: Topic, client: str = "a") -> ScoreStore:
+    return ScoreStore("group", client, topic, lambda: topic)
+
+
+def test_the_scores_of_a_predictor_come_back_whole_and_alone() -> None:
+    topic, state = Topic(), bytes(range(256)) * 4096
+    assert scores_of(topic).read() is None
+    assert scores_of(topic).write(state) == -(-len(state) // PART_BYTES) > 1
+    scores_of(topic, "b").write(b"other")
+
+    assert scores_of(topic).read() == state
+    scores_of(topic).write(b"shorter now")
+    assert scores_of(topic).read() == b"shorter now"
+
+
+def test_scores_of_which_a_part_is_of_another_state_are_not_used() -> None:
+    topic, state = Topic(), bytes(range(256)) * 4096
+    scores_of(topic).write(state)
+    key = b"predictor-scores|group|a|1"
+    value = topic.newest[key]
+    assert value is not None
+    topic.send("kernelcast.state", key=key, value=value[:-1] + b"x")
+
+    assert scores_of(topic).read() is None
