@@ -23,7 +23,10 @@ EVIDENCE_TO_START: Final = 8.0
 """Wald's bound for one false start in e^8, about 3,000, healthy courses; three slow steps reach it."""
 MOST_EVIDENCE: Final = 2.5
 """A bound in multiples of the evidence to start, so that a finding ends about six steps after the last slow one."""
-PRIOR_STEPS: Final = 10.0
+PRIOR_STEPS: Final = 3.0
+TURN_STEPS: Final = 1.0
+FEWEST_IN_TURN: Final = 3
+"""Members of a group: with fewer, leaving out the slowest other one leaves none."""
 DECAY: Final = 0.98
 
 
@@ -69,7 +72,25 @@ class Persistence:
         row, rows = self._groups.row, self._groups.rows
         slow = np.bincount(row, weights=self._slow, minlength=rows)[row] - self._slow
         seen = np.bincount(row, weights=self._seen, minlength=rows)[row] - self._seen
-        return np.clip(np.maximum(own, slow / (seen + PRIOR_STEPS)), SLOW_WHEN_HEALTHY, MOST_SLOW_WHEN_HEALTHY)
+        usual = np.maximum(np.maximum(own, slow / (seen + PRIOR_STEPS)), self._rate_in_turn())
+        return np.clip(usual, SLOW_WHEN_HEALTHY, MOST_SLOW_WHEN_HEALTHY)
+
+    def _rate_in_turn(self) -> Floats:
+        """Share of slow steps of the other members, courses that still run included; the slowest of them left out.
+
+        Where slow steps come in turn, several members have had one. One faulty member or a single hiccup does not
+        count, so that a second slow worker is found as fast as the first.
+        """
+        slow = self._groups.grid(np.where(self.active, 0.0, self._slow + self._pending_slow))
+        seen = self._groups.grid(np.where(self.active, 0.0, self._seen + self._pending_seen))
+        slow, seen = np.nan_to_num(slow), np.nan_to_num(seen)
+        columns = np.arange(slow.shape[1])
+        first = slow.argmax(axis=1)
+        second = np.where(columns == first[:, None], -1.0, slow).argmax(axis=1)
+        slowest = np.where(columns == first[:, None], second[:, None], first[:, None])
+        rest = [each.sum(axis=1)[:, None] - each - np.take_along_axis(each, slowest, axis=1) for each in (slow, seen)]
+        alone = slow.shape[1] < FEWEST_IN_TURN
+        return self._groups.members(np.zeros_like(slow) if alone else rest[0] / (rest[1] + TURN_STEPS))
 
     def _count(self, known: Bools, slow: Bools) -> None:
         """Learn how often healthy members are slow; a course that may become a finding is counted once it is over."""
