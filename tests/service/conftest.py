@@ -23,9 +23,9 @@ class Broker:
 
 WITHOUT_BRIDGE: Final = (
     *("cli", "columnar", "demo", "exporter/attribution", "exporter/nvml", "exporter/tpu", "grafana", "packaging"),
-    *("probe", "runtime/kafka", "runtime/web", "test_support.py"),
+    *("predictor/test_finding_log_on_a_broker.py", "probe", "runtime/kafka", "runtime/web", "test_support.py"),
 )
-"""Folders whose tests start processes or servers, and none with compiled functions; they need no machine code."""
+"""Folders and files whose tests start processes or servers, and none with compiled functions; they need no machine code."""
 
 
 @pytest.fixture(scope="module", autouse=True)
