@@ -25,7 +25,7 @@ WITHOUT_BRIDGE: Final = (
     *("cli", "columnar", "demo", "exporter/attribution", "exporter/nvml", "exporter/tpu", "grafana", "packaging"),
     *("predictor/test_finding_log_on_a_broker.py", "probe", "runtime/kafka", "runtime/web", "test_support.py"),
 )
-"""Folders and files whose tests start processes or servers, and none with compiled functions; they need no machine code."""
+"""Folders and files whose tests start processes or servers without compiled functions; they need no machine code."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -75,4 +75,4 @@ def _watched(sleep: Callable[[float], Any], refused: Callable[..., Any]) -> Call
 
 
 def _sentence(what: str) -> str:
-    return f"a unit test {what}; pass in what it needs, or move it to tests/service"
+    return f"a unit test {what}; pass in a double, or move it to tests/service"
