@@ -1,6 +1,6 @@
 """Shape of the source code: modules by folder, protocols, class names that are used twice, lengths of functions.
 
-    python benchmarks/shape.py [--root CHECKOUT] [--json FILE]
+    python -m tests.language.shape [--root CHECKOUT] [--json FILE]
 
 Another revision is measured in a checkout of its own: `git worktree add /tmp/before REVISION`.
 """
@@ -8,6 +8,7 @@ Another revision is measured in a checkout of its own: `git worktree add /tmp/be
 import argparse
 import ast
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,12 +62,12 @@ def measure(root: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure, print, write JSON if asked to."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1], help="a checkout")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2], help="a checkout")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     figures = measure(arguments.root)
     for name, value in figures.items():
-        print(f"{name.replace('_', ' '):42} {value}")
+        sys.stdout.write(f"{name.replace('_', ' '):42} {value}\n")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
 
