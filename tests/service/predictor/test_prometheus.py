@@ -15,6 +15,8 @@ from tests.support.ports import free_ports
 from kernelcast.predictor.prometheus import PrometheusClient, TimeRange, refuse_future
 from kernelcast.wire.errors import ConfigurationError, PrometheusError
 
+pytestmark = pytest.mark.service
+
 START = 1_700_000_000.0
 Fields = dict[str, list[str]]
 Answer = tuple[int, bytes]

@@ -10,6 +10,8 @@ from tests.support.push.receivers import answer_with, server
 
 from kernelcast.cli.app import run
 
+pytestmark = pytest.mark.service
+
 START = 1_700_000_000
 
 
