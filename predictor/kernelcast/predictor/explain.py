@@ -1,4 +1,4 @@
-"""Explains one series: what the predictor knows of it, expects, decided, and why."""
+"""Explains one series: its history and limit, its forecast, the decision, and the reason."""
 
 import math
 import re

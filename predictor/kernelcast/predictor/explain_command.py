@@ -20,7 +20,7 @@ Url = Annotated[str, typer.Option("--url", metavar="URL", help="The predictor's 
 
 @command
 def explain(series: Series, url: Url = "http://127.0.0.1:19402") -> None:
-    """Show what the predictor knows of a series, expects, decided, and why; as JSON."""
+    """Show history, limit, forecast, decision and reason of one series, as JSON."""
     if not url.startswith(("http://", "https://")):
         raise KernelcastError(f"--url is {url!r}; it must begin with http:// or https://; correct it")
     full = f"{url.rstrip('/')}{PATH}?{urllib.parse.urlencode({'series': series})}"

@@ -31,7 +31,7 @@ class Detection:
     """The detector over all rows.
 
     Attributes:
-        memory: What the last evaluations left.
+        memory: Result of the last evaluation of each row.
         regimes_begun: Rows for which a whole program began a new regime, so far.
         calibration_of: Calibration of some rows; None for the shipped one.
     """
@@ -104,7 +104,7 @@ class Detection:
         self._abstain(rows, known, moment.found.trend.noise)
 
     def _abstain(self, rows: Ints, known: Bools, noise: Floats) -> None:
-        """Withdraw what was said of series that are too short, or too noisy to have a usual value."""
+        """Withdraw probabilities of series that are too short, or too noisy to have a usual value."""
         memory, kernel = self.memory, self._source.attributes.kernel[rows]
         limits = self._source.settings.judge
         memory.wide[rows] = kernel & (noise > limits.wide_baseline_ratio)

@@ -16,7 +16,7 @@ QUANTILES: Final = 3
 
 
 class DetectorMemory:
-    """What the last evaluation of each row left; one thread at a time. Arrays are indexed by the row in `Windows`.
+    """Result of the last evaluation of each row; one thread at a time. Arrays are indexed by the row in `Windows`.
 
     Attributes:
         evaluated: Number of the newest block that was evaluated; EMPTY before.

@@ -120,7 +120,7 @@ def run(
 
 
 def trailing_mean(values: Floats, width: int) -> Floats:
-    """Mean of the last `width` intervals at each interval, without gaps; NaN before there are so many, shape (n, t)."""
+    """Mean of the last `width` intervals at each interval, without gaps; NaN before the first `width`, shape (n, t)."""
     known = np.isfinite(values)
     total = np.cumsum(np.where(known, values, 0.0), axis=1)
     count = np.cumsum(known, axis=1)

@@ -1,6 +1,6 @@
 """Attributes of the series in the windows, as arrays by row, so that a cycle works on arrays only.
 
-A row is described once, when a series gets it. A cycle then looks up what a metric means, the limits that a user set,
+A row is described once, when a series gets it. A cycle then looks up the meaning of a metric, the limits of a user,
 and companions on the same GPU without a Python object per series.
 """
 

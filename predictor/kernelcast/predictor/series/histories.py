@@ -175,7 +175,7 @@ class Histories:
             return self._processes.expand(rows, newest, KEPT_BLOCKS)
 
     def latest_processes(self, rows: Ints) -> Ints:
-        """How often the process of each row has been replaced, shape (n,)."""
+        """Number of times that the process of each row has been replaced, shape (n,)."""
         with self._lock:
             self._grow(rows)
             return self._processes.latest(rows)
