@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from benchmarks.predictor.full_memory import (
+from benchmarks.predictor.memory.full import (
     INTERVAL_SECONDS,
     PARTITION,
     SERIES,
@@ -22,8 +22,8 @@ from benchmarks.predictor.full_memory import (
     peak_bytes,
     resident_bytes,
 )
+from benchmarks.predictor.memory.processes import TimedLock, in_process
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.processes import TimedLock, in_process
 
 from kernelcast.predictor.engine import Engine
 from kernelcast.predictor.series.saved.reader import StateReader

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from benchmarks.predictor.full_memory import (
+from benchmarks.predictor.memory.full import (
     GPUS,
     PARTITION,
     SERIES,
@@ -21,8 +21,8 @@ from benchmarks.predictor.full_memory import (
     peak_bytes,
     resident_bytes,
 )
+from benchmarks.predictor.memory.processes import TimedLock, in_process
 from benchmarks.predictor.options import Options
-from benchmarks.predictor.processes import TimedLock, in_process
 
 from kernelcast.columnar import Decoder, Resource, Sample, encode
 from kernelcast.predictor.anomalies.detector import AnomalyDetector
@@ -221,7 +221,7 @@ def _covered(memory: FullMemory) -> bool:
 
 
 def _held_up(memory: FullMemory) -> dict[str, Any]:
-    """How long the reading thread waits for the lock while another thread evaluates and saves all the time."""
+    """Time that the reading thread waits for the lock while another thread evaluates and saves all the time."""
     lock = TimedLock()
     engine = memory.engine
     engine.states.rows.lock = lock  # type: ignore[assignment]

@@ -173,7 +173,7 @@ def asked(found: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def occurrences(shown: dict[tuple[str, str], list[float]]) -> dict[tuple[str, str], int]:
-    """How often each series is exposed."""
+    """Number of times that each series is exposed."""
     return {series: len(values) for series, values in shown.items()}
 
 

@@ -37,7 +37,7 @@ LIVING = (
     infiniband.STATE,
     nvlink.ERRORS,
 )
-"""What is there at that time, each at 0 or at one value: the rows that prove that something is measured."""
+"""Rows that exist at that time, each at 0 or at one value: they prove that something is measured."""
 DEVICE_METRIC = "DCGM_FI_DEV_GPU_TEMP"
 SUBJECTS = ("cuda_kernel_duration_seconds", "cuda_memcpy_seconds_total", DEVICE_METRIC)
 DAEMON = {"job": "kernelcast-bridge", "instance": "b:1"}
@@ -191,7 +191,7 @@ def test_words_for_an_empty_result_are_shown_while_the_measurement_lives(prometh
 
 
 def calm_words(panel: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Value and words that stand in a panel for an empty result."""
+    """Value and words that a panel shows for an empty result."""
     if panel["type"] == "stat":
         for mapping in panel["fieldConfig"]["defaults"].get("mappings", ()):
             yield from ((value, words["text"]) for value, words in mapping["options"].items())

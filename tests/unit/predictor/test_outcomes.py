@@ -1,4 +1,4 @@
-"""The live cycle scores what it publishes."""
+"""The live cycle scores its published forecasts."""
 
 from collections.abc import Callable
 

@@ -61,7 +61,7 @@ _SECTIONS: Final = MappingProxyType(
             forecast.ROWS,
         ),
         "Scores of forecasts": (
-            "The predictor compares what it published with what came; the bridge exposes these.",
+            "The predictor compares its published forecasts with the values that followed; the bridge exposes these.",
             forecast_scores.ROWS,
         ),
         "Every daemon": ("On each daemon's own `/metrics`; these do not travel through Kafka.", runtime.ROWS),

@@ -61,7 +61,7 @@ class Companion:
         return np.where(fresh, found, np.nan)
 
     def changes(self, seconds: Floats) -> Ints:
-        """How often the value has changed up to some times; -1 before the first value."""
+        """Number of changes of the value up to some times; -1 before the first value."""
         known = np.isfinite(self.values)
         times, values = self.seconds[known], self.values[known]
         if not len(values):
@@ -148,7 +148,7 @@ class Companions:
         return np.stack([nothing if row is None else row for row in rows])
 
     def numbers(self, batch: Batch, metric: str) -> Ints:
-        """How often a companion's value has changed, at each interval of a batch, shape (n, t); -1 before its first.
+        """Number of changes of a companion's value at each interval of a batch, shape (n, t); -1 before its first.
 
         Unlike a measurement, a value holds until the next one, however late that comes.
         """

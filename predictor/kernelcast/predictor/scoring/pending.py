@@ -46,7 +46,7 @@ class Pending:
         return self.columns[name].astype(np.float64)
 
     def open_for(self, series: Ints, horizon: int) -> Bools:
-        """Which series have no pending claim for a horizon."""
+        """Mask of the series without a pending claim for a horizon."""
         taken = self.columns["series"][self.columns["horizon"] == horizon]
         return ~np.isin(series, taken)
 

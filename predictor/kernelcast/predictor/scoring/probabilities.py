@@ -80,7 +80,7 @@ class BreachScores:
         )
 
     def settle(self, block: int, series: Ints, beyond: Bools, span: int = 1) -> None:
-        """Note what a block shows, and score the claims whose horizon ends with it.
+        """Take the values of a block, and score the claims whose horizon ends with it.
 
         Args:
             block: Its number.

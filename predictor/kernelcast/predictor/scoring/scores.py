@@ -1,4 +1,4 @@
-"""Scores of what the predictor publishes, by class of metric and horizon, on event time.
+"""Scores of published forecasts and probabilities, by class of metric and horizon, on event time.
 
 Time is counted in blocks of event time. A series has at most one pending claim for each horizon, so the windows of its
 claims do not overlap. One thread uses it at a time.

@@ -1,0 +1,1 @@
+"""A predictor with full histories, and the processes in which it is measured."""
