@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
+from kernelcast.predictor.series import condensed
 
 BLOCK_SECONDS: Final = 300.0
 """Length of a block; the mean over it at or beyond the limit is a breach."""
@@ -73,15 +74,7 @@ def condense(values: Floats, width: int) -> tuple[Floats, Floats]:
     Returns:
         Two arrays of shape (n, t // width); NaN for blocks without a value.
     """
-    whole = values.shape[1] // width
-    parts = values[:, : whole * width].reshape(len(values), whole, width)
-    known = np.isfinite(parts)
-    count = known.sum(axis=2)
-    mean = np.where(count > 0, np.where(known, parts, 0.0).sum(axis=2) / np.maximum(count, 1), np.nan)
-    ordered = np.sort(parts, axis=2)
-    low = np.take_along_axis(ordered, np.maximum((count - 1) // 2, 0)[:, :, None], axis=2)[:, :, 0]
-    high = np.take_along_axis(ordered, np.minimum(count // 2, width - 1)[:, :, None], axis=2)[:, :, 0]
-    return mean, np.where(count > 0, (low + high) / 2, np.nan)
+    return condensed.condense(values[:, : values.shape[1] // width * width], width)
 
 
 def build(

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from kernelcast.predictor.arrays import Floats
 
 
-def condense(values: NDArray[np.float32], width: int) -> tuple[Floats, Floats]:
+def condense(values: NDArray[np.float32] | Floats, width: int) -> tuple[Floats, Floats]:
     """Means and medians of groups of consecutive values.
 
     Args:
@@ -18,7 +18,7 @@ def condense(values: NDArray[np.float32], width: int) -> tuple[Floats, Floats]:
     """
     if width == 1:
         return values.astype(np.float64), values.astype(np.float64)
-    ordered = np.sort(values.reshape(len(values), -1, width), axis=2)  # NaN goes last
+    ordered = np.sort(values.reshape(len(values), values.shape[1] // width, width), axis=2)  # NaN goes last
     known = np.isfinite(ordered)
     count = known.sum(axis=2)
     mean = np.where(known, ordered, 0.0).sum(axis=2, dtype=np.float64) / np.where(count > 0, count, np.nan)
