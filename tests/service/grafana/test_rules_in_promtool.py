@@ -37,24 +37,22 @@ def test_promtool_sees_the_rules_fire_and_not_fire(file: Path) -> None:
     assert "SUCCESS" in run(binary("promtool", "prometheus"), "test", "rules", file)
 
 
-@pytest.mark.parametrize(("alerts_after_9_s", "passes"), [(1, True), (2, False)])
-def test_the_demo_profile_fires_a_prediction_two_seconds_after_it_is_made(
-    alerts_after_9_s: int,
+@pytest.mark.parametrize(("alerts_after_6_s", "passes"), [(1, True), (2, False)])
+def test_the_demo_profile_fires_a_prediction_with_the_next_evaluation(
+    alerts_after_6_s: int,
     passes: bool,  # noqa: FBT001
     tmp_path: Path,
 ) -> None:
     for name, text in rules.render(rules.DEMO).items():
         (tmp_path / name).write_text(text)
-    probability = (
-        'kernelcast_degradation_probability_ratio{instance="p", Hostname="n", metric="m", horizon="60", cause="c"}'
-    )
+    alert = 'kernelcast_degradation_alert{instance="p", Hostname="n", metric="m", cause="c", state="predicted"}'
     firing = 'count(ALERTS{alertname="KernelcastDegradationPredicted", alertstate="firing"})'
     case = {
         "interval": "1s",
-        "input_series": [{"series": probability, "values": "0.1x5 0.9x10"}],
+        "input_series": [{"series": alert, "values": "_x5 1x10"}],
         "promql_expr_test": [
-            {"expr": firing, "eval_time": "5s", "exp_samples": []},
-            {"expr": firing, "eval_time": "9s", "exp_samples": [{"labels": "{}", "value": alerts_after_9_s}]},
+            {"expr": firing, "eval_time": "4s", "exp_samples": []},
+            {"expr": firing, "eval_time": "6s", "exp_samples": [{"labels": "{}", "value": alerts_after_6_s}]},
         ],
     }
     document = {"rule_files": [rules.CLASSIC_FILE, rules.ALERTS_FILE], "evaluation_interval": "1s", "tests": [case]}

@@ -52,6 +52,15 @@ DEGRADATION_THRESHOLD: Final = travels(
     labels=SUBJECT_LABELS,
     source=_PREDICTOR,
 )
+DEGRADATION_ALERT: Final = travels(
+    "kernelcast.degradation.alert",
+    Kind.GAUGE,
+    "1 while the predictor's alert rule fires for the series, with its hold and its hysteresis. state is predicted "
+    "before the threshold is crossed and passed from then on, until the series is back; absent without an alert.",
+    unit="",
+    labels=(*SUBJECT_LABELS, "cause", "state"),
+    source=_PREDICTOR,
+)
 FORECAST_TIME: Final = travels(
     "kernelcast.forecast.timestamp",
     Kind.GAUGE,
@@ -101,6 +110,7 @@ ROWS: Final = (
     DEGRADATION_PROBABILITY,
     DEGRADATION_TIME,
     DEGRADATION_THRESHOLD,
+    DEGRADATION_ALERT,
     ANOMALY_SCORE,
     ANOMALY_DIRECTION,
     ANOMALY_EXPECTED,

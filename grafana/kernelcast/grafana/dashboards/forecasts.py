@@ -7,10 +7,11 @@ from kernelcast.grafana.dashboards import living
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column
-from kernelcast.grafana.rules.forecasts import COVERAGE, PROBABLE
+from kernelcast.grafana.rules.forecasts import COVERAGE
 from kernelcast.wire.catalogue import forecast
 
 _SUBJECT: Final = "{{Hostname}} GPU {{gpu}} {{program}} {{kernel}}"
+_PROBABLE: Final = 0.8
 _CHOSEN: Final = ('metric="$metric"', 'horizon="$horizon"')
 
 
@@ -94,7 +95,7 @@ def _breaches() -> Placed:
                 for label, heading, width in zip(labels.split(", "), headings, widths, strict=True)
             ),
             Column("horizon", "Horizon", width=90),
-            Column("Value #A", "Probability", "percentunit", bar=True, width=200, alarm=PROBABLE),
+            Column("Value #A", "Probability", "percentunit", bar=True, width=200, alarm=_PROBABLE),
             Column("Value #B", "Left (10 %)", "s", width=110),
             Column("Value #C", "Left (50 %)", "s", width=110),
             Column("Value #D", "Left (90 %)", "s", width=110),
@@ -118,7 +119,7 @@ def _probability() -> Placed:
     query = Query(
         promql.series(forecast.DEGRADATION_PROBABILITY), f"{{{{metric}}}} {_SUBJECT} {{{{cause}}}} {{{{horizon}}}}"
     )
-    alarming = ((None, "transparent"), (PROBABLE, "red"))
+    alarming = ((None, "transparent"), (_PROBABLE, "red"))
     return time_series(text, [query], Axis("percentunit", low=0, high=1, thresholds=alarming))
 
 

@@ -6,8 +6,9 @@ from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.wire.catalogue import forecast
 
-PROBABLE: Final = 0.8
 _SOON_SECONDS: Final = HOUR
+_KEPT_SECONDS: Final = 10 * MINUTE
+"""Longer than a restart of the predictor, and than the time between two evaluations of a series."""
 COVERAGE: Final = 0.8
 _WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT: Final = ("Hostname", "gpu", "metric")
@@ -23,19 +24,23 @@ def group(profile: Profile) -> RuleGroup:  # noqa: ARG001  the same call for eve
     return RuleGroup("kernelcast-forecast-alerts", (_predicted(), _imminent(), _coverage()))
 
 
-def _probability() -> str:
-    return f"max without (instance, horizon) ({promql.name(forecast.DEGRADATION_PROBABILITY)}) > {PROBABLE}"
+def _alert(matcher: str = "") -> str:
+    return f"max without (instance, state) ({promql.name(forecast.DEGRADATION_ALERT)}{matcher})"
 
 
 def _predicted() -> AlertRule:
+    passed = f'{promql.name(forecast.DEGRADATION_ALERT)}{{state="passed"}}'
     return AlertRule(
         name="KernelcastDegradationPredicted",
-        expr=_probability(),
-        hold_seconds=2 * MINUTE,
+        expr=f"max without (instance, state) (2 * {passed} or {promql.name(forecast.DEGRADATION_ALERT)})",
+        hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.WARNING,
-        summary=f"{{{{ $labels.metric }}}} on {_WHERE} will probably cross its threshold: {{{{ $labels.cause }}}}",
-        description="The predictor gives {{ $value | humanizePercentage }} that the series crosses its threshold "
-        f"within the forecast's horizon. {_DETAILS}",
+        summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 1.0 }}}}has crossed its threshold"
+        "{{ else }}will probably cross its threshold{{ end }}: {{ $labels.cause }}",
+        description="The predictor's alert rule fires for this series: it fires when a crossing within the forecast's "
+        "horizon stays probable, and ends when the series is clearly back. The value is 1 before the threshold is "
+        f"crossed and 2 from then on. {_DETAILS}",
         action="Open the forecast row: check the time left and the coverage of past intervals, then act on the cause.",
         subject=_SUBJECT,
     )
@@ -43,15 +48,17 @@ def _predicted() -> AlertRule:
 
 def _imminent() -> AlertRule:
     left = f'min without (instance, quantile) ({promql.name(forecast.DEGRADATION_TIME)}{{quantile="0.5"}})'
+    passed = _alert('{state="passed"}')
     return AlertRule(
         name="KernelcastBreachImminent",
-        expr=f"{left} < {_SOON_SECONDS} and {_probability()}",
-        hold_seconds=2 * MINUTE,
+        expr=f"0 * {passed} or {left} < {_SOON_SECONDS} and {_alert()}",
+        hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{{{{ $labels.metric }}}} on {_WHERE} {{{{ if gt $value 0.0 }}}}crosses its threshold in about "
         "{{ $value | humanizeDuration }}{{ else }}has crossed its threshold{{ end }}",
-        description="Half of the simulated paths cross the threshold within that time, and a crossing within the "
-        f"horizon is more than 80 % probable. {_DETAILS}",
+        description="The predictor's alert rule fires for this series. Half of the simulated paths cross the "
+        f"threshold within that time; at 0 s it is crossed, and the alert lasts until it is over. {_DETAILS}",
         action="Act on the cause now, or move the job: cooling for thermal drift, memory pools for a leak, peers for "
         "contention.",
         subject=_SUBJECT,

@@ -119,6 +119,7 @@ class AlertRule:
         dashboard: The uid of the dashboard that it leads to.
         steps: What to do next, for the runbook.
         source: Where a judgement comes from that is not ours, for the runbook.
+        keep_seconds: How long it continues to fire in production after its condition ended; Prometheus 2.42 or later.
     """
 
     name: str
@@ -132,12 +133,15 @@ class AlertRule:
     dashboard: str = KERNELS
     steps: tuple[str, ...] = ()
     source: str = ""
+    keep_seconds: int = 0
 
     def to_rule(self, profile: Profile) -> dict[str, Any]:
         """As Prometheus reads it."""
         rule: dict[str, Any] = {"alert": self.name, "expr": self.expr}
         if self.hold_seconds:
             rule["for"] = profile.hold(self.hold_seconds)
+        if self.keep_seconds:
+            rule["keep_firing_for"] = profile.hold(self.keep_seconds)
         rule["labels"] = {"severity": str(self.severity)}
         rule["annotations"] = {
             "summary": self.summary,

@@ -81,9 +81,10 @@ def runbooks(profile: Profile) -> str:
 
 def _runbook(alert: AlertRule, profile: Profile) -> str:
     held = f", after {profile.hold(alert.hold_seconds)}" if alert.hold_seconds else ", at once"
+    kept = f"; kept for {profile.hold(alert.keep_seconds)} after its condition ended" if alert.keep_seconds else ""
     parts = [
         f"## {alert.name}",
-        f"Severity: {alert.severity}{held}. Dashboard: `{alert.dashboard}`.",
+        f"Severity: {alert.severity}{held}{kept}. Dashboard: `{alert.dashboard}`.",
         _of_any(alert.description),
         f"**First:** {_of_any(alert.action)}",
         "\n".join(f"{number}. {step}" for number, step in enumerate(alert.steps, start=1)),

@@ -12,6 +12,7 @@ from kernelcast.wire.catalogue.forecast import (
     ANOMALY_DIRECTION,
     ANOMALY_EXPECTED,
     ANOMALY_SCORE,
+    DEGRADATION_ALERT,
     DEGRADATION_PROBABILITY,
     DEGRADATION_THRESHOLD,
     DEGRADATION_TIME,
@@ -21,6 +22,7 @@ from kernelcast.wire.catalogue.forecast import (
     HINTS_ISSUED,
     SUBJECT_LABELS,
 )
+from kernelcast.wire.findings import FindingState
 
 BOUNDS: Final = ("mean", "lower", "upper")
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
@@ -37,7 +39,8 @@ def duration_label(seconds: float) -> str:
 def by_key(predictions: Iterable[Prediction], *, time_ns: int) -> dict[bytes, list[Sample]]:
     """Samples of all predictions by record key.
 
-    Variants of one kernel share the kernel's series; the prediction with the most probable degradation is published.
+    Variants of one kernel share the kernel's series: one with an alert is published before all others, then the one
+    with the most probable degradation.
 
     Args:
         predictions: The predictions of one cycle.
@@ -87,6 +90,9 @@ def _degradation(base: Mapping[str, str], degradation: Degradation | None, time_
     if degradation is None:
         return
     yield Sample(DEGRADATION_THRESHOLD, _sorted(**base), time_ns, degradation.threshold)
+    if degradation.firing:
+        state = FindingState.PASSED if degradation.passed else FindingState.PREDICTED
+        yield Sample(DEGRADATION_ALERT, _sorted(**base, cause=degradation.cause, state=state), time_ns, 1)
     for horizon, probability in degradation.probability.items():
         attributes = _sorted(**base, horizon=duration_label(horizon), cause=degradation.cause)
         yield Sample(DEGRADATION_PROBABILITY, attributes, time_ns, probability)
@@ -105,10 +111,12 @@ def _anomaly(base: Mapping[str, str], prediction: Prediction, time_ns: int) -> I
             yield Sample(ANOMALY_EXPECTED, _sorted(**base, bound=bound), time_ns, value)
 
 
-def _weight(prediction: Prediction) -> float:
-    if prediction.degradation is None:
-        return -1.0
-    return max(prediction.degradation.probability.values(), default=0.0)
+def _weight(prediction: Prediction) -> tuple[bool, bool, float]:
+    """Order of predictions about one published series."""
+    degradation = prediction.degradation
+    if degradation is None:
+        return False, False, -1.0
+    return degradation.passed, degradation.firing, max(degradation.probability.values(), default=0.0)
 
 
 def _sorted(**words: str) -> Attributes:
