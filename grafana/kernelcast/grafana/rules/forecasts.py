@@ -4,12 +4,15 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
-from kernelcast.wire.catalogue import forecast
+from kernelcast.wire.catalogue import forecast, forecast_scores
 
 _SOON_SECONDS: Final = HOUR
 _KEPT_SECONDS: Final = 10 * MINUTE
 """Longer than a restart of the predictor, and than the time between two evaluations of a series."""
 COVERAGE: Final = 0.8
+_SCORED: Final = 1000
+"""Scored forecasts of a class and horizon before their coverage counts, in every profile: with fewer, one series that
+changed its regime decides. The predictor halves its sums above 10,000, so the number does not fall below this again."""
 _WHERE: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _SUBJECT: Final = ("Hostname", "gpu", "metric")
 
@@ -66,15 +69,18 @@ def _imminent() -> AlertRule:
 
 
 def _coverage() -> AlertRule:
+    coverage = f'{promql.name(forecast_scores.INTERVAL_COVERAGE)}{{level="0.95"}}'
+    scored = f'{promql.name(forecast_scores.SCORED_CLAIMS)}{{kind="interval"}}'
+    low = f"{coverage} < {COVERAGE} and ignoring (level, kind) {scored} >= {_SCORED}"
     return AlertRule(
         name="KernelcastForecastCoverageLow",
-        expr=f"min without (instance) ({promql.name(forecast.FORECAST_COVERAGE)}) < {COVERAGE}",
+        expr=f"min without (instance, level) ({low})",
         hold_seconds=HOUR,
         severity=Severity.INFO,
-        summary="Forecasts of {{ $labels.metric }} miss more often than their interval allows",
+        summary="Forecasts of {{ $labels.class }} for {{ $labels.horizon }} miss more often than their interval allows",
         description="Only {{ $value | humanizePercentage }} of the observations fell inside intervals meant to hold "
-        "95 %.",
-        action="Do not rely on predictions of this metric. After a change of regime the coverage recovers; if it stays "
+        f"95 %. At least {_SCORED:,} forecasts of this class and horizon were scored.",
+        action="Do not rely on predictions of this class. After a change of regime the coverage recovers; if it stays "
         "low, it is a defect.",
-        subject=("metric",),
+        subject=("horizon",),
     )

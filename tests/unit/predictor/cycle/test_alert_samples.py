@@ -21,7 +21,7 @@ def published(*predictions: Prediction) -> list[Sample]:
     return [one for found in samples.by_key(predictions, time_ns=20).values() for one in found]
 
 
-def alerts(*predictions: Prediction) -> list[tuple[str, float]]:
+def alerts(*predictions: Prediction) -> list[tuple[str, object]]:
     rows = [one for one in published(*predictions) if one.metric is DEGRADATION_ALERT]
     for one in rows:
         assert dict(one.attributes).items() >= {**dict(KERNEL), "cause": "ageing", "metric": DURATION}.items()
