@@ -8,9 +8,13 @@ from typing import Final
 import numpy as np
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.cycle import programs
+from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
+from kernelcast.predictor.cycle.breach_causes import BreachCauses
 from kernelcast.predictor.cycle.detection import Detection
+from kernelcast.predictor.cycle.device_faults import DeviceFaults, one_of_each_series
+from kernelcast.predictor.cycle.device_panels import DevicePanels
+from kernelcast.predictor.cycle.explanations import Explanations
 from kernelcast.predictor.cycle.findings import findings_of
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.outcomes import Outcomes
@@ -26,7 +30,6 @@ from kernelcast.predictor.series.histories import Histories
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.predictor.series.windows import EMPTY, Windows
 from kernelcast.predictor.settings import NANOSECONDS_PER_SECOND, PredictorSettings
-from kernelcast.wire.catalogue.meanings import Cause
 
 CHUNK_ROWS: Final = 4096
 """Rows described under the lock at a time, so that the reading of Kafka never waits long."""
@@ -64,6 +67,10 @@ class Cycle:
         self.regimes = ChangePoints(0)
         self._source = PanelSource(windows, self.histories, self.attributes, self.regimes, lock)
         self.detection = Detection(self._source)
+        panels = DevicePanels(self._source)
+        self._faults = DeviceFaults(panels)
+        self._breaches = BreachCauses(panels, self.detection.memory)
+        self._explained = Explanations(self.detection, self._source, self._breaches)
         self._forecasts = Forecasts(self.histories, self.block_seconds)
         self._anomalies = AnomalyScores(self._source, settings.interval_seconds)
         self.scores = Scores()
@@ -192,6 +199,7 @@ class Cycle:
                 block = since // self.histories.block_intervals
                 self.detection.begin_regime(rows[mine], block)
                 self.detection.regimes_begun += len(mine)
+                self._breaches.deployed(program, block)
 
     def _count_abstentions(self, evaluated: Ints, report: CycleReport) -> None:
         memory = self.detection.memory
@@ -218,7 +226,8 @@ class Cycle:
         highest = np.nan_to_num(said).max(axis=1, initial=0.0)
         alarmed = memory.firing[rows] | memory.passed[rows] | memory.beyond[rows]
         flagged = self.attributes.judged[rows] & (alarmed | (highest >= PUBLISHED_PROBABILITY))
-        causes = self._causes(rows, newest, flagged, report)
+        known, faults = self._faults.run()
+        causes = self._explained(rows, newest, flagged, known, report)
         began = alarmed & flagged & (memory.since_ns[rows] == 0)
         memory.since_ns[rows[began]] = (newest[began] + 1) * self._windows.interval_ns
         memory.since_ns[rows[~(alarmed & flagged)]] = 0
@@ -236,7 +245,8 @@ class Cycle:
                 report.predictions.append(prediction)
                 if prediction.degradation is not None and alarmed[place]:
                     alarming.append((prediction, int(memory.since_ns[prediction.row])))
-        report.findings = findings_of(alarming)
+        deploys = self._breaches.deploy_findings(rows, newest)
+        report.findings = one_of_each_series((*findings_of(alarming), *faults, *deploys))
 
     def answered(self, rows: Ints) -> Bools:
         """Whether the history of each row carries each horizon, and the row has it, shape (n, h)."""
@@ -249,29 +259,6 @@ class Cycle:
         carried |= ~self.attributes.judged[rows][:, None]
         answered: Bools = own[self.attributes.horizons[rows]] & carried
         return answered
-
-    def _causes(self, rows: Ints, newest: Ints, flagged: Bools, report: CycleReport) -> dict[int, Cause]:
-        """Causes by place of the flagged rows, without those about which nothing is predicted."""
-        known, memory = self.attributes, self.detection.memory
-        kernel = known.kernel[rows]
-        judged = kernel & np.isfinite(memory.baseline[rows])
-        away = judged & programs.moved(memory.value[rows], np.where(judged, memory.baseline[rows], 1.0))
-        whole = programs.moved_as_a_whole(known.program[rows], away, judged)
-        shared = self.detection.shared(rows)
-        block = int(newest[flagged].max(initial=0)) // self.histories.block_intervals - 1
-        slow_clock = self.detection.clock_fell(rows, block, flagged & kernel)
-        found: dict[int, Cause] = {}
-        for place in np.flatnonzero(flagged).tolist():
-            if slow_clock[place]:
-                report.abstentions[Abstention.CLOCK_FELL] += 1
-            elif whole[place] and shared[place]:
-                found[place] = Cause.CONTENTION
-            elif whole[place] and not memory.firing[rows[place]]:
-                # The next block shows whether it is a step, which is a deploy.
-                report.abstentions[Abstention.PROGRAM_WIDE] += 1
-            else:
-                found[place] = known.meanings[known.meaning[rows[place]]].cause
-        return found
 
     def _forecast(self, rows: Ints, newest: Ints, report: CycleReport) -> None:
         begun = self._timer()
@@ -334,7 +321,7 @@ class Cycle:
 
         self.scores.settle(lambda row, generation: alive.get((row, generation)), value)
 
-    def _prediction(self, row: int, newest: int, cause: Cause | None) -> Prediction | None:
+    def _prediction(self, row: int, newest: int, cause: FoundCause | None) -> Prediction | None:
         subject, memory = self._subject(row), self.detection.memory
         if subject is None:
             return None
@@ -360,7 +347,7 @@ class Cycle:
         mean, lower, upper = self.outcomes.published(row, horizon, bounds)
         return max(mean, 0.0), max(lower, 0.0), max(upper, 0.0)
 
-    def _degradation(self, row: int, cause: Cause, horizons: list[float]) -> Degradation:
+    def _degradation(self, row: int, found: FoundCause, horizons: list[float]) -> Degradation:
         memory, every = self.detection.memory, self.detection.horizons_seconds
         passed = bool(memory.passed[row] or memory.beyond[row])
         horizons = list(self.attributes.horizon_sets[self.attributes.horizons[row]]) if passed else horizons
@@ -371,7 +358,9 @@ class Cycle:
             for quantile, seconds in zip(QUANTILES, memory.seconds[row], strict=True)
         }
         return Degradation(
-            cause=cause,
+            cause=found.cause,
+            severity=found.severity,
+            evidence=found.evidence,
             threshold=float(memory.limit[row]),
             probability={each: value for each, value in probability.items() if np.isfinite(value)},
             seconds={quantile: seconds for quantile, seconds in times.items() if np.isfinite(seconds)},

@@ -6,7 +6,7 @@ from typing import Final
 
 from kernelcast.predictor.cycle.predictions import Degradation, Prediction
 from kernelcast.predictor.passage.first_passage import QUANTILES
-from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope, Severity
+from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Scope
 
 _ID_DIGITS: Final = 16
 
@@ -48,7 +48,7 @@ def finding_of(prediction: Prediction, *, since_ns: int) -> Finding:
         finding_id=hashlib.sha256(identity.encode()).hexdigest()[:_ID_DIGITS],
         cause=degradation.cause,
         state=FindingState.PASSED if degradation.passed else FindingState.PREDICTED,
-        severity=Severity.PAGE,
+        severity=degradation.severity,
         scope=Scope.SERIES,
         labels=subject.labels,
         metric=subject.metric,
@@ -58,7 +58,7 @@ def finding_of(prediction: Prediction, *, since_ns: int) -> Finding:
         seconds_to_limit=_times(degradation),
         began_ns=since_ns,
         updated_ns=prediction.end_ns,
-        evidence=(evidence,),
+        evidence=(evidence, *degradation.evidence),
     )
 
 

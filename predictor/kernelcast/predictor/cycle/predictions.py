@@ -8,7 +8,7 @@ from typing import Final
 
 from kernelcast.predictor.series.subjects import Subject
 from kernelcast.wire.catalogue.meanings import Cause
-from kernelcast.wire.findings import Finding
+from kernelcast.wire.findings import Finding, FindingEvidence, Severity
 
 Bounds = tuple[float, float, float]
 """Mean, lower and upper bound."""
@@ -41,6 +41,8 @@ class Degradation:
             within a day; 0 while the limit is passed.
         passed: Whether the limit is passed now.
         firing: Whether the alert rule fires.
+        severity: Urgency of its finding.
+        evidence: The facts that show the cause; empty where it is the metric's own.
     """
 
     cause: Cause
@@ -49,6 +51,8 @@ class Degradation:
     seconds: Mapping[float, float]
     passed: bool = False
     firing: bool = False
+    severity: Severity = Severity.PAGE
+    evidence: tuple[FindingEvidence, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class CycleReport:
 
     Attributes:
         predictions: To be published.
-        findings: One for each series with an alert, for causes, grouping and alarm control.
+        findings: One for each series with an alert, and for each observed fault, for grouping and alarm control.
         time_ns: Event time of the cycle, later than that of the one before.
         watched: Series that have a limit.
         evaluated: Series whose newest block was evaluated.

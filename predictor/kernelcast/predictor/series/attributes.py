@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelcast.predictor.arrays import Bools, Floats, Ints
-from kernelcast.predictor.series.subjects import DeviceKey, Subject
+from kernelcast.predictor.series.subjects import DURATION, DeviceKey, Subject
 from kernelcast.predictor.series.windows import Windows
 from kernelcast.predictor.settings import LimitSettings, PredictorSettings, SeriesMatcher
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.features import FEATURES
 from kernelcast.wire.catalogue.meanings import MEANINGS, OTHER, Meaning
 
 COMPANIONS: Final = tuple(
@@ -30,6 +31,22 @@ COMPANIONS: Final = tuple(
     )
 )
 """Metrics of a GPU that explain or limit its other series."""
+DEVICE_METRICS: Final = tuple(
+    dict.fromkeys(
+        row.prometheus_name
+        for row in (
+            *(source.metric for source in FEATURES.values()),
+            device.POWER_LIMIT,
+            device.SLOWDOWN_TEMP,
+            device.FB_FREE,
+            device.PCIE_MAX_LINK_WIDTH,
+            device.PCIE_MAX_LINK_GEN,
+        )
+        if row.prometheus_name != DURATION
+    )
+)
+"""Metrics of GPUs that the rules about causes read."""
+_METRIC_PLACES: Final = {name: place for place, name in enumerate(DEVICE_METRICS)}
 NONE: Final = -1
 BLOCK_SECONDS: Final = 300.0
 """Length of a block for which the settling times of meanings are given."""
@@ -62,6 +79,9 @@ class SeriesAttributes:
         judged: Whether its duration or value has a limit that can be reached.
         kernel: Whether it is a kernel that is judged by its own duration.
         device: Number of its GPU.
+        host: Number of its host.
+        metric: Place in `DEVICE_METRICS`; NONE for others.
+        numbering: How often names have been numbered again.
         program: Number of its program.
         threshold: Limit that the user set; NaN for none.
         below: Whether low values are bad.
@@ -77,6 +97,9 @@ class SeriesAttributes:
         self.judged: Bools = np.zeros(0, np.bool_)
         self.kernel: Bools = np.zeros(0, np.bool_)
         self.device: Ints = np.zeros(0, np.int64)
+        self.host: Ints = np.zeros(0, np.int64)
+        self.metric: Ints = np.zeros(0, np.int64)
+        self.numbering = 0
         self.program: Ints = np.zeros(0, np.int64)
         self.threshold: Floats = np.zeros(0)
         self.below: Bools = np.zeros(0, np.bool_)
@@ -84,6 +107,7 @@ class SeriesAttributes:
         self.selected: Bools = np.zeros(0, np.bool_)
         self.meanings: list[Meaning] = []
         self._devices: dict[DeviceKey, int] = {}
+        self._hosts: dict[str, int] = {}
         self._programs: dict[str, int] = {}
         self._with_variants: set[Subject] = set()
         self._companions: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in COMPANIONS}
@@ -168,6 +192,8 @@ class SeriesAttributes:
         self.kernel[row] = subject.is_judged_kernel and meaning.own_ratio > 0
         self.judged[row] = self.kernel[row] or (not subject.is_kernel_time and self._has_limit(meaning, threshold))
         self.device[row] = self._devices.setdefault(subject.device, len(self._devices))
+        self.host[row] = self._hosts.setdefault(subject.device[0], len(self._hosts))
+        self.metric[row] = _METRIC_PLACES.get(subject.metric, NONE)
         self.program[row] = self._programs.setdefault(subject.program, len(self._programs))
         self.threshold[row] = threshold
         self.below[row] = meaning.below if limit is None or limit.threshold is None else limit.below
@@ -206,7 +232,9 @@ class SeriesAttributes:
 
     def _forget_names(self, rows: Ints) -> None:
         """Number devices and programs from 0 again; every row is described again."""
+        self.numbering += 1
         self._devices.clear()
+        self._hosts.clear()
         self._programs.clear()
         self._companions = {name: np.zeros(0, np.int64) for name in COMPANIONS}
         self.generation[rows] = 0
@@ -227,6 +255,8 @@ _COLUMNS: Final[dict[str, float]] = {
     "judged": False,
     "kernel": False,
     "device": 0,
+    "host": 0,
+    "metric": NONE,
     "program": 0,
     "threshold": np.nan,
     "below": False,

@@ -1,0 +1,196 @@
+"""Causes of series that alarm or probably reach their limit, and of kernels that a deploy made slower."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.arrays import Floats, Ints
+from kernelcast.predictor.causes.features import features
+from kernelcast.predictor.causes.find import Column, FeatureRows, Found, FoundCause, find
+from kernelcast.predictor.causes.observed import Around, Observed
+from kernelcast.predictor.cycle.device_faults import observed_finding
+from kernelcast.predictor.cycle.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
+from kernelcast.predictor.cycle.memory import DetectorMemory
+from kernelcast.predictor.passage.series import BLOCK_SECONDS
+from kernelcast.predictor.series.subjects import DURATION
+from kernelcast.wire.catalogue.cause_rules import RULES, Excuse
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.features import Feature
+from kernelcast.wire.catalogue.meanings import Cause, Meaning, Topic
+from kernelcast.wire.findings import Finding
+
+MAX_SIBLINGS: Final = 8
+"""Other kernels of the GPU that are compared with a slow one."""
+CHUNK_ROWS: Final = 512
+_COMPANIONS: Final = (device.SM_CLOCK, device.GPU_UTIL, device.POWER_USAGE)
+_WHOLE_GPU: Final = 0.5
+"""Share of the GPU's kernels that are slower where the GPU is, and not the kernel."""
+
+
+class BreachCauses:
+    """Finds causes of rows, from their GPU and from the other kernels there; one thread at a time."""
+
+    def __init__(self, panels: DevicePanels, memory: DetectorMemory) -> None:
+        self._panels = panels
+        self._source = panels.source
+        self._memory = memory
+        self._deploys: dict[str, int] = {}
+        self._deploy_findings: tuple[tuple[object, ...], list[Finding]] = ((), [])
+
+    def of_kernels(
+        self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows
+    ) -> list[tuple[FoundCause | None, Excuse | None]]:
+        """Cause of each slow kernel, or the reason why there is none.
+
+        Args:
+            rows: Shape (n,), kernels.
+            newest: Shape (n,), newest interval of each.
+            live: Rows that report.
+            known: Rows of the metrics of GPUs.
+        """
+        found: list[tuple[FoundCause | None, Excuse | None]] = []
+        rules = [rule for rule in RULES if rule.topic is Topic.SPEED]
+        for begin in range(0, len(rows), CHUNK_ROWS):
+            part = slice(begin, begin + CHUNK_ROWS)
+            shown = self._kernel_features(rows[part], newest[part], live, known)
+            found += [_decided(shown, number, one) for number, one in enumerate(find(shown, rules))]
+        return found
+
+    def of_devices(
+        self, rows: Ints, meaning: Meaning, known: DeviceRows, limits: Mapping[str, Floats]
+    ) -> list[FoundCause | None]:
+        """Cause of each breach of one metric of GPUs; None where no companion gives one.
+
+        Args:
+            rows: Shape (n,), series of GPUs whose hosts have the same newest block.
+            meaning: Judgement of the metric.
+            known: Rows of the metrics of GPUs.
+            limits: Shape (n,), limits of the metric, by its name.
+        """
+        numbers = self._source.attributes.device[rows]
+        devices, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+        present = np.isin(devices, known.device)
+        if not present.any():
+            return [None] * len(rows)
+        around = Around(limits={name: values[first][present] for name, values in limits.items()})
+        allowed = frozenset({meaning.cause}) | meaning.other_causes
+        rules = [rule for rule in RULES if rule.topic in (None, meaning.topic)]
+        shown = find(self._panels.features(known, devices[present], around), rules)
+        found = dict(zip(np.flatnonzero(present).tolist(), shown, strict=True))
+        return [found[at].first_of(allowed) if at in found else None for at in place.tolist()]
+
+    def deployed(self, program: str, block: int) -> None:
+        """Record that a program has another code version since the end of a block."""
+        self._deploys[program] = block
+
+    def deploy_findings(self, live: Ints, newest: Ints) -> list[Finding]:
+        """Tickets of kernels that are slower since a deploy, for a day after it; computed once per block."""
+        known, width = self._source.attributes, self._source.histories.block_intervals
+        block = int(newest.max(initial=0)) // width - 1
+        self._deploys = {name: since for name, since in self._deploys.items() if block - since < DAY_BLOCKS}
+        key = (block, *sorted(self._deploys.items()))
+        if key == self._deploy_findings[0]:
+            return self._deploy_findings[1]
+        findings: list[Finding] = []
+        for program, since in self._deploys.items():
+            rows = live[known.kernel[live] & (known.program[live] == known.program_number(program))]
+            findings += self._slower_since(rows, since, block)
+        self._deploy_findings = key, findings
+        return findings
+
+    def _slower_since(self, rows: Ints, since: int, block: int) -> list[Finding]:
+        if not len(rows):
+            return []
+        values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
+        version = np.tile(np.arange(block + 1 - DAY_BLOCKS, block + 1) > since, (len(rows), 1)).astype(np.int64)
+        labels = self._labels(rows)
+        end_ns = [(block + 1) * self._source.histories.block_ns] * len(rows)
+        seen = Observed({DURATION: values}, BLOCK_SECONDS, labels, end_ns, Around(version=version))
+        shown = features(seen)
+        rules = [rule for rule in RULES if rule.result is Cause.DEPLOY]
+        found = find(FeatureRows(self._panels.scaled(shown.columns), labels, end_ns), rules)
+        return [
+            observed_finding(cause, own, end_ns[0], DURATION)
+            for own, each in zip(labels, found, strict=True)
+            for cause in each.causes
+        ]
+
+    def _kernel_features(self, rows: Ints, newest: Ints, live: Ints, known: DeviceRows) -> FeatureRows:
+        attributes, panels = self._source.attributes, self._panels
+        devices = attributes.device[rows]
+        block = int(newest.max(initial=0)) // self._source.histories.block_intervals - 1
+        kernels = live[attributes.kernel[live]]
+        process = self._source.histories.processes(rows, block)[:, -DAY_BLOCKS:]
+        labels, end_ns = self._labels(rows), ((newest + 1) * self._source.windows.interval_ns).tolist()
+        around = Around(
+            programs=self._programs(kernels, devices)[:, None],
+            siblings=self._siblings(rows, kernels, block),
+            process=process + self._source.regimes.expand(rows, block, process.shape[1]),
+            baseline=self._memory.baseline[rows],
+        )
+        values = panels.gauges(_COMPANIONS, known, devices, newest)
+        values[DURATION] = self._durations(rows, block)
+        columns = dict(features(Observed(values, BLOCK_SECONDS, labels, end_ns, around)).columns)
+        reasons = panels.states(known, devices, newest)
+        if reasons:
+            columns |= features(Observed(reasons, panels.interval_seconds, labels, end_ns)).columns
+        return FeatureRows(panels.scaled(columns), labels, end_ns)
+
+    def _durations(self, rows: Ints, block: int) -> Floats:
+        """A day of blocks of kernels; the last column is the present."""
+        values = self._source.histories.blocks(rows, block)[1][:, -DAY_BLOCKS:]
+        values[:, -1] = self._memory.value[rows]
+        return values
+
+    def _programs(self, kernels: Ints, devices: Ints) -> Floats:
+        """Number of programs with kernels on each GPU, shape (n,)."""
+        attributes = self._source.attributes
+        pairs = np.unique(np.stack([attributes.device[kernels], attributes.program[kernels]], axis=1), axis=0)
+        count = np.bincount(pairs[:, 0], minlength=int(devices.max(initial=0)) + 1)
+        found: Floats = count[devices].astype(np.float64)
+        return found
+
+    def _siblings(self, rows: Ints, kernels: Ints, block: int) -> Floats | None:
+        """Durations of other kernels on the GPU of each row, shape (n, k, t)."""
+        number = self._source.attributes.device
+        by_device: dict[int, list[int]] = {}
+        wanted = np.unique(number[rows])
+        for row in kernels[np.isin(number[kernels], wanted)].tolist():
+            by_device.setdefault(int(number[row]), []).append(row)
+        others = [[one for one in by_device.get(int(number[row]), ()) if one != row] for row in rows.tolist()]
+        width = min(max(map(len, others), default=0), MAX_SIBLINGS)
+        if not width:
+            return None
+        chosen = np.full((len(rows), width), -1, np.int64)
+        for place, each in enumerate(others):
+            step = max(len(each) // width, 1)
+            few = each[::step][:width]
+            chosen[place, : len(few)] = few
+        distinct, where = np.unique(chosen, return_inverse=True)
+        values = self._durations(np.maximum(distinct, 0), block)
+        values[distinct < 0] = np.nan
+        found: Floats = values[where.reshape(chosen.shape)]
+        return found
+
+    def _labels(self, rows: Ints) -> list[Labels]:
+        with self._source.lock:
+            subjects = [self._source.windows.subject(row) for row in rows.tolist()]
+        return [() if one is None else one.without_variant.labels for one in subjects]
+
+
+def _decided(shown: FeatureRows, number: int, found: Found) -> tuple[FoundCause | None, Excuse | None]:
+    """The cause of a slow kernel if its evidence suffices."""
+    cause = found.causes[0] if found.causes else None
+    if cause is not None and cause.cause is Cause.AGEING and not _moved(shown, number):
+        # A GPU that ages slows most of its kernels; one that is slow alone is slow itself.
+        return None, found.reason
+    if cause is not None and cause.cause is Cause.CLOCK_LOW and Feature.UTILIZATION not in shown.columns:
+        # Without a utilisation, a low clock may be that of a GPU with little to do.
+        return None, Excuse.NO_DATA
+    return cause, found.reason
+
+
+def _moved(shown: FeatureRows, number: int) -> bool:
+    share: Column | None = shown.columns.get(Feature.MOVED_SHARE)
+    return share is not None and bool(share.figure[number] >= _WHOLE_GPU)

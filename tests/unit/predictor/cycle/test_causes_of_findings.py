@@ -1,0 +1,169 @@
+"""Causes of the live predictor's findings: messages of a small fleet in, findings with evidence out, in event time."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from tests.unit.predictor.conftest import SECOND_NS, START_SECONDS
+
+from kernelcast.columnar import Resource, Sample, encode
+from kernelcast.predictor.alarms.alarms import Alarms
+from kernelcast.predictor.alarms.settings import AlarmSettings
+from kernelcast.predictor.engine import Engine, Partition
+from kernelcast.predictor.settings import PredictorSettings
+from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.findings import Finding, FindingState, Severity
+from kernelcast.wire.histogram import DurationTotals
+from kernelcast.wire.identity import labels
+
+EXPORTER = Resource((("service.instance.id", "n1"), ("service.name", "kernelcast-exporter")))
+PARTITION: Partition = ("kernelcast.device", 0)
+HOUR = 3600
+STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 60, 10_800
+FAULT_SECONDS = 2 * HOUR
+POWER_BRAKE = 0x80
+KERNELS = ("gemm#1", "norm#2", "relu#3")
+HOSTS = ("brake", "shared", "xid", "deploy", "healthy")
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """State of a GPU at one second."""
+
+    ratio: float = 1.0
+    clock: float = 1980.0
+    reasons: int = 0
+    xid: int = 0
+    programs: tuple[str, ...] = ("train",)
+    version: str = "v1"
+
+
+def gpu_of(host: str, second: int) -> Gpu:
+    if second < FAULT_SECONDS:
+        return Gpu()
+    faults = {
+        "brake": Gpu(ratio=1.6, clock=990.0, reasons=POWER_BRAKE),
+        "shared": Gpu(ratio=1.5, programs=("train", "serve")),
+        "xid": Gpu(xid=79),
+        "deploy": Gpu(ratio=1.25, version="v2"),
+    }
+    return faults.get(host, Gpu())
+
+
+class Fleet:
+    """One GPU for each case; its samples go as messages to an engine, and the engine's findings to the alarms."""
+
+    def __init__(self) -> None:
+        self.second = 0
+        self.rng = np.random.default_rng(5)
+        self.engine = Engine(PredictorSettings(client_id="test"), clock_ns=lambda: self.now_ns)
+        self.totals: dict[tuple[str, str, str], DurationTotals] = {}
+        self.alarms = Alarms(AlarmSettings())
+        self.candidates: list[tuple[int, Finding]] = []
+        self.findings: list[Finding] = []
+
+    @property
+    def now_ns(self) -> int:
+        return (START_SECONDS + self.second) * SECOND_NS
+
+    def run(self) -> None:
+        while self.second < LENGTH_SECONDS:
+            self.second += STEP_SECONDS
+            bodies = [each.body for each in encode(EXPORTER, list(self.samples()), scope="test")]
+            self.engine.take(bodies, [PARTITION] * len(bodies), {PARTITION: self.second})
+            if self.second % CYCLE_SECONDS == 0:
+                report = self.engine.sweep()
+                self.candidates += [(self.second, one) for one in report.findings]
+                self.findings += self.alarms.step(report.findings, report.watched, report.time_ns)
+
+    def samples(self) -> Iterator[Sample]:
+        for host in HOSTS:
+            state = gpu_of(host, self.second)
+            own = {"Hostname": host, "UUID": host, "gpu": "0"}
+            levels = {
+                device.SM_CLOCK: state.clock,
+                device.GPU_UTIL: 95.0 + int(self.rng.integers(0, 4)),
+                device.POWER_USAGE: 600 + self.rng.normal(0, 5),
+                device.POWER_LIMIT: 700.0,
+                device.GPU_TEMP: round(66 + self.rng.normal(0, 0.4)),
+                device.SLOWDOWN_TEMP: 87.0,
+                device.CLOCK_EVENT_REASONS: state.reasons,
+                device.XID_ERRORS: state.xid,
+                device.PCIE_LINK_WIDTH: 16,
+                device.PCIE_MAX_LINK_WIDTH: 16,
+            }
+            for metric, value in levels.items():
+                yield Sample(metric, labels(**own), self.now_ns, value)
+            for counter in (device.ECC_SBE_VOLATILE, device.PCIE_REPLAY, device.CORRECTABLE_REMAPPED_ROWS):
+                yield Sample(counter, labels(**own), self.now_ns, 3, START_SECONDS * SECOND_NS)
+            for program in state.programs:
+                yield from self.durations(host, program, own, state)
+            words = {"tunable": "block", "value": "64", "allowed": "64,128", "code_version": state.version}
+            yield Sample(kernel.TUNABLE_INFO, labels(**own, program=f"{host}-train", **words), self.now_ns, 1)
+
+    def durations(self, host: str, program: str, own: dict[str, str], state: Gpu) -> Iterator[Sample]:
+        for name in KERNELS:
+            totals = self.totals.setdefault((host, program, name), DurationTotals())
+            totals.observe(round(1e6 * state.ratio * (1 + self.rng.normal(0, 0.02))), 10)
+            words = labels(**own, program=f"{host}-{program}", kernel=name, kernel_class="compute")
+            yield Sample(kernel.DURATION, words, self.now_ns, totals.copy(), START_SECONDS * SECOND_NS)
+
+    def of(self, host: str) -> list[tuple[int, Finding]]:
+        return [(second, one) for second, one in self.candidates if dict(one.labels).get("Hostname") == host]
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Fleet:
+    found = Fleet()
+    found.run()
+    return found
+
+
+def test_kernels_slowed_by_a_power_brake_have_that_cause_with_evidence(fleet: Fleet) -> None:
+    kernels = [one for _, one in fleet.of("brake") if one.metric == kernel.DURATION.prometheus_name]
+    assert {dict(one.labels)["kernel"] for one in kernels} == set(KERNELS)
+    assert {one.cause for one in kernels} == {Cause.POWER_BRAKE}
+    facts = {fact.metric: fact for fact in kernels[-1].evidence}
+    reasons, clock = (facts[row.prometheus_name] for row in (device.CLOCK_EVENT_REASONS, device.SM_CLOCK))
+    assert reasons.value == POWER_BRAKE
+    assert (clock.value, clock.reference, clock.against) == (990.0, 1980.0, "baseline")
+    assert {one.cause for _, one in fleet.of("brake")} == {Cause.POWER_BRAKE}
+
+
+def test_a_braked_gpu_is_observed_without_any_limit(fleet: Fleet) -> None:
+    observed = [(second, one) for second, one in fleet.of("brake") if one.state is FindingState.OBSERVED]
+    assert FAULT_SECONDS < observed[0][0] <= FAULT_SECONDS + 600
+    assert {one.severity for _, one in observed} == {Severity.PAGE}
+
+
+def test_two_programs_on_one_gpu_contend(fleet: Fleet) -> None:
+    found = [one for _, one in fleet.of("shared")]
+    assert {one.cause for one in found} == {Cause.CONTENTION}
+    assert all(len(one.evidence) > 1 for one in found)
+
+
+def test_an_xid_79_is_an_observed_page_within_one_cycle(fleet: Fleet) -> None:
+    second, first = fleet.of("xid")[0]
+    assert second == FAULT_SECONDS
+    assert (first.cause, first.state, first.severity) == (Cause.XID, FindingState.OBSERVED, Severity.PAGE)
+    assert (first.metric, first.value) == (device.XID_ERRORS.prometheus_name, 79.0)
+
+
+def test_a_slower_deploy_is_one_ticket_and_no_page(fleet: Fleet) -> None:
+    candidates = [one for _, one in fleet.of("deploy")]
+    assert {(one.cause, one.severity) for one in candidates} == {(Cause.DEPLOY, Severity.TICKET)}
+    findings = [one for one in fleet.findings if one.cause is Cause.DEPLOY]
+    assert len({one.finding_id for one in findings}) == 1
+    assert candidates[-1].evidence[0].reference == pytest.approx(1e-3, rel=0.03)
+
+
+def test_a_healthy_gpu_has_no_finding(fleet: Fleet) -> None:
+    assert fleet.of("healthy") == []
+    assert {one.cause for one in fleet.findings if one.severity is Severity.PAGE} == {
+        Cause.POWER_BRAKE,
+        Cause.CONTENTION,
+        Cause.XID,
+    }
