@@ -24,8 +24,8 @@ Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
 
 _BLOCK_ROWS: Final = 8192  # the arrays of such a block fit into the processor's cache
-_DAY_SECONDS: Final = 86_400.0
-_SHIFT_AGE: Final = 3  # rows after which a spike that has not gone is a level shift
+DAY_SECONDS: Final = 86_400.0
+SHIFT_AGE: Final = 3  # rows after which a spike that has not gone is a level shift
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class AnomalyDetector:
         """
         self._settings = settings or AnomalySettings()
         self._interval_seconds = interval_seconds
-        intervals = _DAY_SECONDS / np.asarray(interval_seconds, np.float64)
+        intervals = DAY_SECONDS / np.asarray(interval_seconds, np.float64)
         scale = np.log10(np.maximum(intervals, 1) / self._settings.false_alarms_per_day)
         self._scale: Float32s = np.broadcast_to(scale.astype(np.float32), (rows,))  # -log10 of a probability at score 1
         self._intervals_per_day: Float32s = np.broadcast_to(intervals.astype(np.float32), (rows,))
@@ -161,7 +161,7 @@ class AnomalyDetector:
         opens = (age == 1) | ((age > 1) & (evidence.kind == AnomalyKind.MISSING))
         np.copyto(kind, evidence.kind, where=opens)
         np.copyto(direction, evidence.direction, where=opens)
-        stays = (age > _SHIFT_AGE) & (kind == AnomalyKind.SPIKE) & self._episodes.off[rows]
+        stays = (age > SHIFT_AGE) & (kind == AnomalyKind.SPIKE) & self._episodes.off[rows]
         kind[stays] = AnomalyKind.LEVEL_SHIFT
         over = age == 0
         kind[over] = AnomalyKind.NONE

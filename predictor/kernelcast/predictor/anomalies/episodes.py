@@ -10,7 +10,7 @@ from kernelcast.predictor.arrays import Bools
 
 Float32s: TypeAlias = NDArray[np.float32]
 
-_NEVER: Final = 1e9
+NEVER: Final = 1e9
 
 
 class Episodes:
@@ -27,8 +27,8 @@ class Episodes:
         self.off: Bools = np.zeros(rows, np.bool_)
         self._acute: Bools = np.zeros(rows, np.bool_)
         self._calm: Float32s = np.zeros(rows, np.float32)
-        self._since_notice: Float32s = np.full(rows, _NEVER, np.float32)
-        self._since_alarm: Float32s = np.full(rows, _NEVER, np.float32)
+        self._since_notice: Float32s = np.full(rows, NEVER, np.float32)
+        self._since_alarm: Float32s = np.full(rows, NEVER, np.float32)
 
     def learning(self, rows: slice) -> Float32s:
         """Factor on learning: small inside an episode until its state is adopted as normal. Shape (n,)."""

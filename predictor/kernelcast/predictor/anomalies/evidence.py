@@ -16,8 +16,8 @@ from kernelcast.predictor.arrays import Bools, Floats
 Float32s: TypeAlias = NDArray[np.float32]
 Int8s: TypeAlias = NDArray[np.int8]
 
-_LARGEST_MISSING_RARITY: Final = 1.3  # per interval: four in a row are needed however reliable the series was
-_LARGEST_CONSTANT_RARITY: Final = 0.4
+LARGEST_MISSING_RARITY: Final = 1.3  # per interval: four in a row are needed however reliable the series was
+LARGEST_CONSTANT_RARITY: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class EvidenceModel:
         self.levels = Levels(rows, settings)
         self._tails = TailModel(FEATURES, rows, settings, immediate=SHIFT)
         self._season_tails = TailModel(1, rows if seasonal else 0, settings)
-        self._missing = RunModel(rows, _LARGEST_MISSING_RARITY)
-        self._constant = RunModel(rows, _LARGEST_CONSTANT_RARITY)
+        self._missing = RunModel(rows, LARGEST_MISSING_RARITY)
+        self._constant = RunModel(rows, LARGEST_CONSTANT_RARITY)
 
     def gather(self, rows: slice, interval: Interval) -> tuple[Evidence, list[Peaks]]:
         """The evidence of an interval, and the peaks that `learn` takes afterwards.

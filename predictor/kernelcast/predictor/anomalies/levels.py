@@ -13,11 +13,11 @@ Float32s: TypeAlias = NDArray[np.float32]
 VALUE, JUMP, SHIFT, SEASON = range(4)
 FEATURES: Final = 3  # without the deviation from the season, which comes from `season`
 
-_CLIP: Final = 3.0
-_SPREAD_WEIGHT: Final = 1 / 300
-_FREE: Final = 20  # rows in which outliers move the level like any other value
-_RANGE_MARGIN: Final = 0.1  # of the range: a value this far outside it is still inside
-_DEVIATION: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
+CLIP: Final = 3.0
+SPREAD_WEIGHT: Final = 1 / 300
+FREE: Final = 20  # rows in which outliers move the level like any other value
+RANGE_MARGIN: Final = 0.1  # of the range: a value this far outside it is still inside
+DEVIATION: Final = 1.25  # standard deviations in a mean absolute deviation of the normal distribution
 
 
 class Levels:
@@ -54,7 +54,7 @@ class Levels:
     def inside(self, rows: slice, values: Floats) -> Bools:
         """Whether the newest values lie in the range of the earlier ones, shape (n,)."""
         lowest, highest = self._lowest[rows], self._highest[rows]
-        margin = np.where(highest > lowest, _RANGE_MARGIN * (highest - lowest), 0.0)
+        margin = np.where(highest > lowest, RANGE_MARGIN * (highest - lowest), 0.0)
         within: Bools = (values >= lowest - margin) & (values <= highest + margin)
         return within
 
@@ -62,7 +62,7 @@ class Levels:
         """The values, at most `largest_residual` standard deviations from the slow level."""
         slow = self._slow[rows]
         most = self._settings.largest_residual * np.maximum(self._spread[rows], 0.5 * self.smallest(rows))
-        near: Floats = np.where(count < _FREE, values, slow + np.clip(values - slow, -most, most))
+        near: Floats = np.where(count < FREE, values, slow + np.clip(values - slow, -most, most))
         return near
 
     def smallest(self, rows: slice) -> Float32s:
@@ -91,8 +91,8 @@ class Levels:
         np.minimum(lowest, values, out=lowest, where=known > 0)
         np.maximum(highest, values, out=highest, where=known > 0)
         error = values - slow
-        tame = np.where(count < _FREE, error, np.clip(error, -_CLIP * spread, _CLIP * spread))
-        spread += self._weight(_SPREAD_WEIGHT, count) * weight * (_DEVIATION * np.abs(tame).astype(np.float32) - spread)
+        tame = np.where(count < FREE, error, np.clip(error, -CLIP * spread, CLIP * spread))
+        spread += self._weight(SPREAD_WEIGHT, count) * weight * (DEVIATION * np.abs(tame).astype(np.float32) - spread)
         slow += self._weight(settings.slow, count) * weight * tame
         for level, share, newest in ((self._fast, settings.fast, values), (self._short, settings.short, near)):
             here = level[rows]

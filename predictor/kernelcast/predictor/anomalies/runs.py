@@ -9,9 +9,9 @@ from kernelcast.predictor.arrays import Bools
 
 Float32s: TypeAlias = NDArray[np.float32]
 
-_RATE_WEIGHT: Final = np.float32(1 / 500)
-_RECORD_DECAY: Final = np.float32(1 - 5e-5)
-_RECORD_FACTOR: Final = np.float32(1.5)
+RATE_WEIGHT: Final = np.float32(1 / 500)
+RECORD_DECAY: Final = np.float32(1 - 5e-5)
+RECORD_FACTOR: Final = np.float32(1.5)
 
 
 class RunModel:
@@ -37,7 +37,7 @@ class RunModel:
         """-log10 of the probability of the run that the event continues; 0 without the event. Shapes (n,)."""
         run = (self._run[rows] + 1) * event
         rarity = np.zeros_like(run)
-        long = np.flatnonzero(run > _RECORD_FACTOR * self._longest[rows] + 1)
+        long = np.flatnonzero(run > RECORD_FACTOR * self._longest[rows] + 1)
         rarity[long] = run[long] * np.abs(np.log10(np.maximum(self._share[rows][long], self._least_share)))
         return rarity
 
@@ -51,6 +51,6 @@ class RunModel:
             weight: Shape (n,), factor on learning.
         """
         run, longest, share = self._run[rows], self._longest[rows], self._share[rows]
-        np.copyto(longest, np.maximum(longest * _RECORD_DECAY, run), where=~event)
-        share += np.maximum(_RATE_WEIGHT, 1 / (count + 2)) * weight * (event - share)
+        np.copyto(longest, np.maximum(longest * RECORD_DECAY, run), where=~event)
+        share += np.maximum(RATE_WEIGHT, 1 / (count + 2)) * weight * (event - share)
         np.copyto(run, (run + 1) * event)

@@ -11,11 +11,11 @@ from kernelcast.predictor.arrays import Floats, Ints
 Float32s: TypeAlias = NDArray[np.float32]
 
 MOST_SLOTS: Final = 288  # a day of 5 minutes; longer seasons share slots
-_JOIN: Final = np.float32(0.2)  # weight of the newest cycle
-_CLIP: Final = np.float32(5.0)
-_FREE: Final = 20  # intervals after the first cycle in which every residual counts in full
-_SPREAD_WEIGHT: Final = np.float32(1 / 100)
-_DEVIATION: Final = np.float32(1.25)
+JOIN: Final = np.float32(0.2)  # weight of the newest cycle
+CLIP: Final = np.float32(5.0)
+FREE: Final = 20  # intervals after the first cycle in which every residual counts in full
+SPREAD_WEIGHT: Final = np.float32(1 / 100)
+DEVIATION: Final = np.float32(1.25)
 
 
 class SeasonGroup:
@@ -58,14 +58,14 @@ class SeasonGroup:
         residual = self._residual(values)
         here = self._profile[self._slot()]
         since = np.maximum(count - self.season, 0)
-        tame = np.where(since < 1, residual, np.clip(residual, -_CLIP * self._spread, _CLIP * self._spread))
+        tame = np.where(since < 1, residual, np.clip(residual, -CLIP * self._spread, CLIP * self._spread))
         intervals = -(-self.season // self._slots)
-        share = weight * np.maximum(_JOIN, 1 / (count / self.season + 1)) / np.float32(intervals)
+        share = weight * np.maximum(JOIN, 1 / (count / self.season + 1)) / np.float32(intervals)
         seen = np.minimum(np.float32(self._phase - self._first_phase()), count)
         here += np.where(first, (values.astype(np.float32) - here) / (seen + 1), share * tame)
         later = weight * ~first
         self._offset += self._slow * later * tame
-        self._spread += np.maximum(_SPREAD_WEIGHT, 1 / (since + 1)) * later * (_DEVIATION * np.abs(tame) - self._spread)
+        self._spread += np.maximum(SPREAD_WEIGHT, 1 / (since + 1)) * later * (DEVIATION * np.abs(tame) - self._spread)
         self._short += self._short_weight * known * ~first * (self._near(residual, count, smallest) - self._short)
         self._phase = (self._phase + 1) % self.season
 
@@ -76,7 +76,7 @@ class SeasonGroup:
     def _near(self, residual: Float32s, count: Float32s, smallest: Float32s) -> Float32s:
         """The residuals, at most `largest_residual` standard deviations once these are known."""
         most = self._largest * np.maximum(self._spread, np.float32(0.5) * smallest)
-        return np.where(count < self.season + _FREE, residual, np.clip(residual, -most, most))
+        return np.where(count < self.season + FREE, residual, np.clip(residual, -most, most))
 
     def _slot(self) -> int:
         return self._phase * self._slots // self.season

@@ -20,22 +20,22 @@ from kernelcast.predictor.arrays import Bools, Ints
 
 Float32s: TypeAlias = NDArray[np.float32]
 
-_EARLY: Final = 30  # rows in which the largest value so far serves as the quantile
-_QUANTILE_WEIGHT: Final = 1 / 3000
-_EXCESS_WEIGHT: Final = 1 / 100
-_CLUSTER_WEIGHT: Final = 1 / 2000
-_LARGEST_EXCESS: Final = 10.0  # in mean excesses: one outlier moves the tail by a bounded amount
-_SHAPE_PRIOR: Final = 0.3
-_SHAPE_PRIOR_COUNT: Final = 40.0
-_SHAPE_FACTOR: Final = 1.8
+EARLY: Final = 30  # rows in which the largest value so far serves as the quantile
+QUANTILE_WEIGHT: Final = 1 / 3000
+EXCESS_WEIGHT: Final = 1 / 100
+CLUSTER_WEIGHT: Final = 1 / 2000
+LARGEST_EXCESS: Final = 10.0  # in mean excesses: one outlier moves the tail by a bounded amount
+SHAPE_PRIOR: Final = 0.3
+SHAPE_PRIOR_COUNT: Final = 40.0
+SHAPE_FACTOR: Final = 1.8
 """Bounded excesses make the shape by moments too small: that of Student's t with three degrees is 0.2, not 0.33."""
-_SEEN: Final = 20
-_SHAPE_LIMITS: Final = (0.02, 0.7)
-_SCALE_SHARE: Final = 0.25  # of the smallest deviation that matters: the smallest scale of a tail
-_CLUSTER_PRIOR: Final = 200  # values that the first rate of clusters counts for
-_LARGEST_RATIO: Final = np.float32(1e9)
-_EARLY_EXCESS: Final = np.float32(0.3)  # of the largest value: the first guess of the mean excess
-_TINY: Final = np.float32(1e-30)
+SEEN: Final = 20
+SHAPE_LIMITS: Final = (0.02, 0.7)
+SCALE_SHARE: Final = 0.25  # of the smallest deviation that matters: the smallest scale of a tail
+CLUSTER_PRIOR: Final = 200  # values that the first rate of clusters counts for
+LARGEST_RATIO: Final = np.float32(1e9)
+EARLY_EXCESS: Final = np.float32(0.3)  # of the largest value: the first guess of the mean excess
+TINY: Final = np.float32(1e-30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class TailModel:
         chosen = np.flatnonzero(value > smallest[peaks.row])
         side, row, value = peaks.side[chosen], peaks.row[chosen], value[chosen]
         feature, series = side % self._features, row + peaks.start
-        scale = np.maximum(self._excess[side, series], _SCALE_SHARE * smallest[row]) + _TINY
+        scale = np.maximum(self._excess[side, series], SCALE_SHARE * smallest[row]) + TINY
         shape = _tail_shape(self._shape[feature, series], self._above_share * count[row])
-        ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), _LARGEST_RATIO)
+        ratio = np.minimum(peaks.excess[chosen] / (scale * (1 - shape)), LARGEST_RATIO)
         rarity = np.log10(1 + shape * ratio) / shape - np.log10(self._clusters[feature, series])
         alone = ~self._above[side, series] & (feature < self._immediate)
         rarity = np.where(alone, self._isolated * rarity, rarity)
@@ -136,15 +136,15 @@ class TailModel:
         self._learn_records(rows, peaks, weight)
         self._learn_clusters(rows, peaks.above, count, weight)
         quantile, mean = self._quantile[:, rows], self._excess[:, rows]
-        rate = np.maximum(np.float32(_QUANTILE_WEIGHT), 1 / (count + 10)) * weight / self._above_share
-        quantile += (peaks.above - self._above_share) * rate * np.maximum(mean, _TINY)
-        self._learn_excesses(peaks, count, weight * (count >= _EARLY))
-        early = np.flatnonzero((count < _EARLY) & (weight > 0))
+        rate = np.maximum(np.float32(QUANTILE_WEIGHT), 1 / (count + 10)) * weight / self._above_share
+        quantile += (peaks.above - self._above_share) * rate * np.maximum(mean, TINY)
+        self._learn_excesses(peaks, count, weight * (count >= EARLY))
+        early = np.flatnonzero((count < EARLY) & (weight > 0))
         if len(early):
             record = self._record[:, rows]
             largest = np.maximum(record[:, early], peaks.signed[:, early])
             record[:, early] = quantile[:, early] = largest
-            mean[:, early] = _EARLY_EXCESS * np.abs(largest)
+            mean[:, early] = EARLY_EXCESS * np.abs(largest)
 
     def _learn_records(self, rows: slice, peaks: Peaks, weight: Float32s) -> None:
         """A cluster's largest value becomes a record when the cluster has ended."""
@@ -166,7 +166,7 @@ class TailModel:
         starts = (above & ~before).reshape(2, self._features, -1).sum(axis=0, dtype=np.float32) / 2
         np.copyto(before, above, where=weight > 0)
         clusters = self._clusters[:, rows]
-        clusters += np.maximum(np.float32(_CLUSTER_WEIGHT), 1 / (count + _CLUSTER_PRIOR)) * weight * (starts - clusters)
+        clusters += np.maximum(np.float32(CLUSTER_WEIGHT), 1 / (count + CLUSTER_PRIOR)) * weight * (starts - clusters)
 
     def _learn_excesses(self, peaks: Peaks, count: Float32s, weight: Float32s) -> None:
         """Mean and shape of excesses, of the series that have one."""
@@ -174,13 +174,13 @@ class TailModel:
         side, row = peaks.side[chosen], peaks.row[chosen]
         feature, series = side % self._features, row + peaks.start
         mean = self._excess[side, series]
-        excess = np.minimum(peaks.excess[chosen], _LARGEST_EXCESS * np.maximum(mean, _TINY))
+        excess = np.minimum(peaks.excess[chosen], LARGEST_EXCESS * np.maximum(mean, TINY))
         seen = self._above_share * count[row]
-        step = np.maximum(np.float32(_EXCESS_WEIGHT), 1 / (seen + _SEEN)) * weight[row]
+        step = np.maximum(np.float32(EXCESS_WEIGHT), 1 / (seen + SEEN)) * weight[row]
         moved = mean + step * (excess - mean)
         self._excess[side, series] = moved
         shape = self._shape[feature, series]
-        relative = excess / np.maximum(moved, _TINY)
+        relative = excess / np.maximum(moved, TINY)
         self._shape[feature, series] = shape + step * (relative * relative - shape)
 
 
@@ -189,6 +189,6 @@ def _tail_shape(squares: Float32s, seen: Float32s) -> Float32s:
 
     With few excesses `seen` it is drawn towards the prior.
     """
-    raw = _SHAPE_FACTOR * 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
-    drawn = (raw * seen + _SHAPE_PRIOR * _SHAPE_PRIOR_COUNT) / (seen + _SHAPE_PRIOR_COUNT)
-    return np.clip(drawn, *_SHAPE_LIMITS).astype(np.float32)
+    raw = SHAPE_FACTOR * 0.5 * (1 - 1 / np.maximum(squares - 1, np.float32(1e-3)))
+    drawn = (raw * seen + SHAPE_PRIOR * SHAPE_PRIOR_COUNT) / (seen + SHAPE_PRIOR_COUNT)
+    return np.clip(drawn, *SHAPE_LIMITS).astype(np.float32)

@@ -1,0 +1,45 @@
+"""Episodes of one series: the rules of `anomalies.episodes` on scalars."""
+
+import numpy as np
+
+from kernelcast.predictor.anomalies.episodes import NEVER
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+
+
+class Episodes:
+    """Begin, duration and end of the present episode."""
+
+    def __init__(self, settings: AnomalySettings) -> None:
+        self._settings = settings
+        self._notice = np.float32(settings.notice)
+        self.age = 0
+        self.off = self._acute = False
+        self._calm = 0
+        self._since_notice = self._since_alarm = int(NEVER)
+
+    def frozen(self) -> int:
+        """1 inside an episode until its state is adopted as normal, else 0."""
+        return int(0 < self.age < self._settings.adoption)
+
+    def step(self, every: np.float32, new: np.float32) -> tuple[np.float32, np.float32]:
+        """Take the scores of one row, and return the published score and the onset."""
+        settings, inside = self._settings, self.age > 0
+        opens = not inside and bool(new >= self._notice)
+        bar = settings.notice if self.age >= settings.adoption else settings.hysteresis
+        self.off = opens or (inside and float(every) >= bar)
+        self._calm = 0 if self.off else self._calm + 1
+        goes_on = opens or (inside and self._calm < settings.calm)
+        self.age = self.age + 1 if goes_on else 0
+        alarm = goes_on and not self._acute and bool((every if inside else new) >= 1)
+        self._acute = goes_on and (self._acute or alarm)
+        held = every if goes_on else new
+        onset = self._onset(held, opens=opens and not alarm, alarm=alarm)
+        return max(held, np.float32(1)) if self._acute and self.off else held, onset
+
+    def _onset(self, score: np.float32, *, opens: bool, alarm: bool) -> np.float32:
+        refractory = self._settings.refractory
+        sounds = alarm and self._since_alarm >= refractory
+        reported = sounds or (opens and min(self._since_notice, self._since_alarm) >= refractory)
+        self._since_notice = 0 if reported else self._since_notice + 1
+        self._since_alarm = 0 if sounds else self._since_alarm + 1
+        return score if reported else np.float32(0)

@@ -1,0 +1,137 @@
+"""Tails of the features of one series: the arithmetic of `anomalies.tails` on scalars."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kernelcast.predictor.anomalies import tails as many
+from kernelcast.predictor.anomalies.settings import AnomalySettings
+from kernelcast.predictor.anomalies.single.schedule import Float32s, pair, share
+
+_ZERO: Final = np.float32(0)
+_HALF: Final = np.float32(0.5)
+_TWO: Final = np.float32(2)
+
+
+class Rates:
+    """Weights of learning at each row, shared by the features with the same count of values."""
+
+    def __init__(self, count: Float32s, settings: AnomalySettings) -> None:
+        above = np.float32(1 - settings.quantile)
+        moves = [one / above for one in pair(share(many.QUANTILE_WEIGHT, count, 10), settings)]
+        self.rise = [list((np.float32(1) - above) * one) for one in moves]
+        self.fall = [list((np.float32(0) - above) * one) for one in moves]
+        self.clusters = [list(one) for one in pair(share(many.CLUSTER_WEIGHT, count, many.CLUSTER_PRIOR), settings)]
+        seen = above * count
+        self.excess = [list(one) for one in pair(share(many.EXCESS_WEIGHT, seen, many.SEEN), settings)]
+        self.early = (count < many.EARLY).tolist()
+
+
+@dataclass(slots=True)
+class Side:
+    """State of the upper tail of a feature, or of its negative."""
+
+    quantile: np.float32 = _ZERO
+    mean: np.float32 = _ZERO
+    record: np.float32 = _ZERO
+    pending: np.float32 = _ZERO
+    above: bool = False
+    peak: np.float32 | None = None
+    """The present excess; None where there is none."""
+
+    def learn_record(self, value: np.float32) -> None:
+        """A cluster's largest value becomes a record when the cluster has ended."""
+        if self.peak is not None:
+            self.pending = max(self.pending, value) if self.above else max(_ZERO, value)
+        elif self.above:
+            self.record = max(self.record, self.pending)
+
+
+@dataclass(slots=True)
+class Feature:
+    """Both tails of a feature; `immediate` features see a single value rather than a mean of several."""
+
+    clusters: np.float32
+    immediate: bool
+    shape: np.float32 = _TWO
+    sides: tuple[Side, Side] = field(default_factory=lambda: (Side(), Side()))
+
+
+class Tails:
+    """Tails of some features of one series."""
+
+    def __init__(self, features: int, settings: AnomalySettings, *, immediate: int = 0) -> None:
+        self._above = np.float32(1 - settings.quantile)
+        self._isolated = np.float32(settings.isolated)
+        self._margin = np.float32(1 + settings.record_margin)
+        self._keep = np.float32(1 - settings.record_decay)
+        self.features = [Feature(self._above / 2, at < immediate) for at in range(features)]
+
+    def find_peaks(self, values: tuple[np.float32, ...]) -> bool:
+        """Note the excess of each side, and return whether there is any."""
+        found = False
+        for feature, value in zip(self.features, values, strict=True):
+            upper, lower = feature.sides
+            upper.peak = value - upper.quantile if value > upper.quantile else None
+            lower.peak = -value - lower.quantile if -value > lower.quantile else None
+            found = found or upper.peak is not None or lower.peak is not None
+        return found
+
+    def surprise(
+        self, place: int, side: int, value: np.float32, smallest: np.float32, count: np.float32
+    ) -> tuple[np.float32, np.float32]:
+        """Improbability of one side of a feature, and the same where it is a new record; 0 without a peak."""
+        feature = self.features[place]
+        here = feature.sides[side]
+        if here.peak is None or not value > smallest:
+            return _ZERO, _ZERO
+        scale = max(here.mean, many.SCALE_SHARE * smallest) + many.TINY
+        shape = tail_shape(feature.shape, self._above * count)
+        ratio = min(here.peak / (scale * (1 - shape)), many.LARGEST_RATIO)
+        rarity = np.log10(1 + shape * ratio) / shape - np.log10(feature.clusters)
+        if feature.immediate and not here.above:
+            rarity = self._isolated * rarity
+        return rarity, rarity if value > self._margin * here.record else _ZERO
+
+    def forget(self) -> None:
+        """Take a row on which nothing is learnt."""
+        for feature in self.features:
+            for side in feature.sides:
+                side.record *= self._keep
+
+    def learn(self, values: tuple[np.float32, ...], rates: Rates, at: int, frozen: int) -> None:
+        """Take the features whose peaks were found last."""
+        rise, fall = rates.rise[frozen][at], rates.fall[frozen][at]
+        for feature, value in zip(self.features, values, strict=True):
+            shape, starts = feature.shape, _ZERO
+            for side, own in zip(feature.sides, (value, -value), strict=True):
+                side.record *= self._keep
+                side.learn_record(own)
+                mean = max(side.mean, many.TINY)
+                side.quantile += (fall if side.peak is None else rise) * mean
+                if side.peak is not None:
+                    starts += _ZERO if side.above else _HALF
+                    if not rates.early[at]:
+                        feature.shape = _learn_excess(side, shape, rates.excess[frozen][at])
+                side.above = side.peak is not None
+                if rates.early[at]:
+                    side.record = side.quantile = max(side.record, own)
+                    side.mean = many.EARLY_EXCESS * abs(side.record)
+            feature.clusters += rates.clusters[frozen][at] * (starts - feature.clusters)
+
+
+def _learn_excess(side: Side, shape: np.float32, step: np.float32) -> np.float32:
+    """Move the mean of a side's excesses on, and return the feature's new shape."""
+    mean = side.mean
+    excess = min(side.peak or _ZERO, many.LARGEST_EXCESS * max(mean, many.TINY))
+    side.mean = mean + step * (excess - mean)
+    relative = excess / max(side.mean, many.TINY)
+    return shape + step * (relative * relative - shape)
+
+
+def tail_shape(squares: np.float32, seen: np.float32) -> np.float32:
+    """The tail's shape, as `anomalies.tails` computes it for many series."""
+    raw = many.SHAPE_FACTOR * 0.5 * (1 - 1 / max(squares - 1, np.float32(1e-3)))
+    drawn = (raw * seen + many.SHAPE_PRIOR * many.SHAPE_PRIOR_COUNT) / (seen + many.SHAPE_PRIOR_COUNT)
+    return min(max(drawn, np.float32(many.SHAPE_LIMITS[0])), np.float32(many.SHAPE_LIMITS[1]))
