@@ -10,11 +10,11 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle.anomaly_scores import AnomalyScores, common_interval
-from kernelcast.predictor.cycle.breach_causes import BreachCauses
+from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
+from kernelcast.predictor.cycle.causes.device_faults import DeviceFaults, one_of_each_series
+from kernelcast.predictor.cycle.causes.device_panels import DevicePanels
+from kernelcast.predictor.cycle.causes.explanations import Explanations
 from kernelcast.predictor.cycle.detection import Detection
-from kernelcast.predictor.cycle.device_faults import DeviceFaults, one_of_each_series
-from kernelcast.predictor.cycle.device_panels import DevicePanels
-from kernelcast.predictor.cycle.explanations import Explanations
 from kernelcast.predictor.cycle.findings import findings_of
 from kernelcast.predictor.cycle.forecasts import Forecasts, SeriesForecast
 from kernelcast.predictor.cycle.outcomes import Outcomes

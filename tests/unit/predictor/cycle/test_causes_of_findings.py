@@ -26,7 +26,9 @@ STEP_SECONDS, CYCLE_SECONDS, LENGTH_SECONDS = 30, 60, 10_800
 FAULT_SECONDS = 2 * HOUR
 POWER_BRAKE = 0x80
 KERNELS = ("gemm#1", "norm#2", "relu#3")
-HOSTS = ("brake", "shared", "xid", "deploy", "healthy")
+HOSTS = ("brake", "shared", "xid", "memory", "lost", "deploy", "healthy")
+GPUS = {"lost": ("0", "1")}
+SILENT_SECONDS = 30 * 60
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,22 @@ class Gpu:
     clock: float = 1980.0
     reasons: int = 0
     xid: int = 0
+    double_bit_errors: int = 2
     programs: tuple[str, ...] = ("train",)
     version: str = "v1"
 
 
 def gpu_of(host: str, second: int) -> Gpu:
+    if host == "healthy":
+        # The driver keeps the number of an XID of long ago.
+        return Gpu(xid=79)
     if second < FAULT_SECONDS:
         return Gpu()
     faults = {
         "brake": Gpu(ratio=1.6, clock=990.0, reasons=POWER_BRAKE),
         "shared": Gpu(ratio=1.5, programs=("train", "serve")),
         "xid": Gpu(xid=79),
+        "memory": Gpu(double_bit_errors=3),
         "deploy": Gpu(ratio=1.25, version="v2"),
     }
     return faults.get(host, Gpu())
@@ -80,9 +87,11 @@ class Fleet:
                 self.findings += self.alarms.step(report.findings, report.watched, report.time_ns)
 
     def samples(self) -> Iterator[Sample]:
-        for host in HOSTS:
+        for host, gpu in ((name, number) for name in HOSTS for number in GPUS.get(name, ("0",))):
+            if gpu == "1" and self.second > FAULT_SECONDS:
+                continue
             state = gpu_of(host, self.second)
-            own = {"Hostname": host, "UUID": host, "gpu": "0"}
+            own = {"Hostname": host, "UUID": f"{host}-{gpu}", "gpu": gpu}
             levels = {
                 device.SM_CLOCK: state.clock,
                 device.GPU_UTIL: 95.0 + int(self.rng.integers(0, 4)),
@@ -99,14 +108,17 @@ class Fleet:
                 yield Sample(metric, labels(**own), self.now_ns, value)
             for counter in (device.ECC_SBE_VOLATILE, device.PCIE_REPLAY, device.CORRECTABLE_REMAPPED_ROWS):
                 yield Sample(counter, labels(**own), self.now_ns, 3, START_SECONDS * SECOND_NS)
+            errors = state.double_bit_errors
+            yield Sample(device.ECC_DBE_VOLATILE, labels(**own), self.now_ns, errors, START_SECONDS * SECOND_NS)
             for program in state.programs:
-                yield from self.durations(host, program, own, state)
+                yield from self.durations(program, own, state)
             words = {"tunable": "block", "value": "64", "allowed": "64,128", "code_version": state.version}
             yield Sample(kernel.TUNABLE_INFO, labels(**own, program=f"{host}-train", **words), self.now_ns, 1)
 
-    def durations(self, host: str, program: str, own: dict[str, str], state: Gpu) -> Iterator[Sample]:
+    def durations(self, program: str, own: dict[str, str], state: Gpu) -> Iterator[Sample]:
+        host, gpu = own["Hostname"], own["UUID"]
         for name in KERNELS:
-            totals = self.totals.setdefault((host, program, name), DurationTotals())
+            totals = self.totals.setdefault((gpu, program, name), DurationTotals())
             totals.observe(round(1e6 * state.ratio * (1 + self.rng.normal(0, 0.02))), 10)
             words = labels(**own, program=f"{host}-{program}", kernel=name, kernel_class="compute")
             yield Sample(kernel.DURATION, words, self.now_ns, totals.copy(), START_SECONDS * SECOND_NS)
@@ -152,6 +164,20 @@ def test_an_xid_79_is_an_observed_page_within_one_cycle(fleet: Fleet) -> None:
     assert (first.metric, first.value) == (device.XID_ERRORS.prometheus_name, 79.0)
 
 
+def test_a_double_bit_error_is_an_observed_page_after_its_block(fleet: Fleet) -> None:
+    second, first = fleet.of("memory")[0]
+    assert FAULT_SECONDS <= second <= FAULT_SECONDS + 300
+    assert (first.cause, first.state, first.severity) == (Cause.MEMORY_ERRORS, FindingState.OBSERVED, Severity.PAGE)
+    assert first.value == pytest.approx(1.0)
+
+
+def test_a_gpu_that_falls_silent_while_its_neighbour_reports_has_lost_its_telemetry(fleet: Fleet) -> None:
+    found = fleet.of("lost")
+    assert {(one.cause, dict(one.labels)["gpu"]) for _, one in found} == {(Cause.TELEMETRY_LOST, "1")}
+    assert found[0][0] <= FAULT_SECONDS + SILENT_SECONDS
+    assert found[-1][0] == LENGTH_SECONDS
+
+
 def test_a_slower_deploy_is_one_ticket_and_no_page(fleet: Fleet) -> None:
     candidates = [one for _, one in fleet.of("deploy")]
     assert {(one.cause, one.severity) for one in candidates} == {(Cause.DEPLOY, Severity.TICKET)}
@@ -166,4 +192,6 @@ def test_a_healthy_gpu_has_no_finding(fleet: Fleet) -> None:
         Cause.POWER_BRAKE,
         Cause.CONTENTION,
         Cause.XID,
+        Cause.MEMORY_ERRORS,
+        Cause.TELEMETRY_LOST,
     }

@@ -8,7 +8,7 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Floats, Ints
 from kernelcast.predictor.causes.find import FoundCause, find
 from kernelcast.predictor.causes.observed import Around
-from kernelcast.predictor.cycle.device_panels import DevicePanels, DeviceRows, Labels
+from kernelcast.predictor.cycle.causes.device_panels import DevicePanels, DeviceRows, Labels
 from kernelcast.predictor.series.attributes import DEVICE_METRICS
 from kernelcast.wire.catalogue.devices import device, gpu
 from kernelcast.wire.catalogue.meanings import Cause

@@ -9,8 +9,8 @@ from kernelcast.predictor.arrays import Floats, Ints
 from kernelcast.predictor.causes.features import features
 from kernelcast.predictor.causes.find import Column, FeatureRows, Found, FoundCause, find
 from kernelcast.predictor.causes.observed import Around, Observed
-from kernelcast.predictor.cycle.device_faults import observed_finding
-from kernelcast.predictor.cycle.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
+from kernelcast.predictor.cycle.causes.device_faults import observed_finding
+from kernelcast.predictor.cycle.causes.device_panels import DAY_BLOCKS, DevicePanels, DeviceRows, Labels
 from kernelcast.predictor.cycle.memory import DetectorMemory
 from kernelcast.predictor.passage.series import BLOCK_SECONDS
 from kernelcast.predictor.series.subjects import DURATION

@@ -8,9 +8,9 @@ import numpy as np
 from kernelcast.predictor.arrays import Bools, Ints
 from kernelcast.predictor.causes.find import FoundCause
 from kernelcast.predictor.cycle import programs
-from kernelcast.predictor.cycle.breach_causes import BreachCauses
+from kernelcast.predictor.cycle.causes.breach_causes import BreachCauses
+from kernelcast.predictor.cycle.causes.device_panels import DeviceRows
 from kernelcast.predictor.cycle.detection import Detection
-from kernelcast.predictor.cycle.device_panels import DeviceRows
 from kernelcast.predictor.cycle.panels import PanelSource
 from kernelcast.predictor.cycle.predictions import Abstention, CycleReport
 from kernelcast.wire.catalogue.cause_rules import Excuse
