@@ -171,6 +171,18 @@ def test_one_flipped_byte_costs_one_message_and_is_counted_once(tmp_path: Path) 
     assert spool.lost == {"torn": 1}
 
 
+@pytest.mark.parametrize("at", [0, 16, 20], ids=["length of the record", "length of the key", "length of the value"])
+def test_a_record_with_one_damaged_length_counts_as_one(spool: Spool, at: int) -> None:
+    spool.append(b"000" + 9 * b"x")
+    (path,) = spool.files()
+    content = bytearray(path.read_bytes())
+    content[len(MAGIC) + at] ^= 48
+    path.write_bytes(content)
+    spool.crash()
+    assert spool.read() == []
+    assert spool.lost == {"torn": 1}
+
+
 @given(st.data())
 def test_wherever_a_byte_is_flipped_at_most_one_message_is_lost(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -1,4 +1,4 @@
-"""The detector on scalars returns what the detector on arrays returns, bit for bit."""
+"""The detectors on scalars and on arrays give the same results, bit for bit."""
 
 from typing import Final
 

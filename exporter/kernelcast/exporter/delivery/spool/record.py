@@ -60,6 +60,16 @@ def body_length(head: bytes) -> int:
     return length if _BODY.size <= length <= MAX_BODY_BYTES else -1
 
 
+def possible_lengths(data: bytes, offset: int) -> tuple[int, ...]:
+    """Return the lengths of a damaged record's body that its head and the lengths in its body give, if they are valid."""
+    found = [body_length(data[offset : offset + HEAD_BYTES])]
+    if len(data) - offset >= _WHOLE.size:
+        *_, key_length, value_length = _WHOLE.unpack_from(data, offset)
+        if key_length >= -1 and value_length >= -1:
+            found.append(_BODY.size + max(key_length, 0) + max(value_length, 0))
+    return tuple(length for length in found if 0 <= length <= MAX_BODY_BYTES)
+
+
 def unpack(data: bytes) -> Record | None:
     """Decode a record, head and body; None if it is incomplete or damaged."""
     length = body_length(data[:HEAD_BYTES])

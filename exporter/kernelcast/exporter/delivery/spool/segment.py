@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Self
 
-from kernelcast.exporter.delivery.spool.record import HEAD_BYTES, Record, body_length, find, pack, unpack
+from kernelcast.exporter.delivery.spool.record import (
+    HEAD_BYTES,
+    Record,
+    body_length,
+    find,
+    pack,
+    possible_lengths,
+    unpack,
+)
 
 MAGIC: Final = b"kcspool1"
 SUFFIX: Final = ".segment"
@@ -201,14 +209,17 @@ def _runs(data: bytes, offset: int) -> Iterator[tuple[int, int]]:
 
 
 def _lengths(data: bytes, offset: int, end: int) -> int:
-    """Return the number of damaged records between two offsets, judged by their lengths; at least one unless empty."""
+    """Return the number of damaged records between two offsets, judged by their lengths; at least one unless empty.
+
+    A record has its length twice, so one damaged byte leaves one that leads to the end.
+    """
     records = 0
     while offset < end:
         records += 1
-        body = body_length(data[offset : offset + HEAD_BYTES])
-        if body < 0:
+        after = [offset + HEAD_BYTES + length for length in possible_lengths(data, offset)]
+        if not after or end in after:
             break
-        offset += HEAD_BYTES + body
+        offset = after[0]
     return records
 
 
