@@ -52,6 +52,8 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "field": tuple(row.prometheus_name for row in (*device.ROWS, *profiling.ROWS)),
     "outcome": ("acknowledged", "failed", "sent"),
     "horizon": ("1h",),
+    "level": ("0.5", "0.8", "0.95"),
+    "reference": ("naive", "seasonal_naive"),
     "source": ("", "simulated"),
     "job": (MEASURED["job"],),
 }

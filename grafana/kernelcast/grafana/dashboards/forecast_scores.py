@@ -98,10 +98,10 @@ def _alerts() -> Placed:
 def _abstained() -> Placed:
     text = PanelText(
         "Abstentions",
-        "Series about which nothing was claimed, by reason: too little history, no limit, too much noise.",
+        "Claims that were not made since the predictor began, by reason: too little history, no limit, too much noise.",
     )
-    expr = f"sum by (class, reason) (deriv({promql.series(scores.ABSTAINED)}[$__rate_interval])) > 0"
-    return time_series(text, [Query(expr, "{{class}}: {{reason}}")], Axis("cps"), width=24, height=7)
+    expr = f"sum by (class, reason) ({promql.series(scores.ABSTAINED)})"
+    return time_series(text, [Query(expr, "{{class}}: {{reason}}")], Axis("short", low=0), width=24, height=7)
 
 
 def _of(metric: Metric, *extra: str) -> str:

@@ -61,7 +61,7 @@ def body_length(head: bytes) -> int:
 
 
 def possible_lengths(data: bytes, offset: int) -> tuple[int, ...]:
-    """Return the lengths of a damaged record's body that its head and the lengths in its body give, if they are valid."""
+    """Return the valid ones of the lengths of a damaged record's body: by its head, and by the lengths in its body."""
     found = [body_length(data[offset : offset + HEAD_BYTES])]
     if len(data) - offset >= _WHOLE.size:
         *_, key_length, value_length = _WHOLE.unpack_from(data, offset)
