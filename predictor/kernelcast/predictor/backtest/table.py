@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -14,6 +15,7 @@ from kernelcast.wire.errors import ConfigurationError
 TIME: Final = "timestamp"
 VALUE: Final = "value"
 EMPTY: Final = frozenset({"", "nan", "NaN", "null", "None"})
+_TIMES: Final = 1 << 16  # series of one table have equal timestamps
 SeriesKey: TypeAlias = tuple[int, tuple[str, ...]]
 """Number of the file, and the values of its label columns."""
 
@@ -106,6 +108,7 @@ def _read(lines: Iterator[list[str]], path: Path, number: int, table: Table) -> 
         table.keys.append((number, tuple(line[index] for index in others)))
 
 
+@lru_cache(maxsize=_TIMES)
 def unix_seconds(text: str) -> float:
     """Unix time of `YYYY-MM-DD HH:MM:SS` (UTC), RFC 3339, or a number of seconds.
 
