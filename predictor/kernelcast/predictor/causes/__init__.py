@@ -1,1 +1,1 @@
-"""Regimes, baselines and the causes of predicted degradation."""
+"""Causes with evidence from features of GPUs and of kernels on them, and baselines of the fleet."""
