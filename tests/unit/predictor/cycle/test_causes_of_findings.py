@@ -27,7 +27,7 @@ FAULT_SECONDS = 2 * HOUR
 POWER_BRAKE = 0x80
 KERNELS = ("gemm#1", "norm#2", "relu#3")
 HOSTS = ("brake", "shared", "xid", "memory", "lost", "deploy", "healthy")
-GPUS = {"lost": ("0", "1")}
+GPUS = {"lost": ("0", "1"), "healthy": ("0", "1")}
 SILENT_SECONDS = 30 * 60
 
 
@@ -92,6 +92,9 @@ class Fleet:
                 continue
             state = gpu_of(host, self.second)
             own = {"Hostname": host, "UUID": f"{host}-{gpu}", "gpu": gpu}
+            if host == "healthy" and gpu == "1":
+                # An instance of a divided GPU, which a person removes.
+                own["GPU_I_ID"] = "3"
             levels = {
                 device.SM_CLOCK: state.clock,
                 device.GPU_UTIL: 95.0 + int(self.rng.integers(0, 4)),

@@ -120,7 +120,10 @@ class DevicePanels:
         newest, host, labels = self._described(known, devices)
         end_ns = ((newest + 1) * self.source.windows.interval_ns).tolist()
         block = int(newest.max(initial=0)) // self.source.histories.block_intervals - 1
-        around = Around(node=host, limits=around.limits, beyond=around.beyond)
+        # An instance of a divided GPU may be removed at any time: its silence shows nothing.
+        instance = np.array([any(name == "GPU_I_ID" and value for name, value in own) for own in labels], np.bool_)
+        node = np.where(instance, -1 - np.arange(len(devices)), host)
+        around = Around(node=node, limits=around.limits, beyond=around.beyond)
         columns: dict[Feature, Column] = {}
         for values, seconds, facts in (
             (self._gauges(known, devices, block, newest), BLOCK_SECONDS, around),
