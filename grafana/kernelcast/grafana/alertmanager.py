@@ -4,6 +4,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kernelcast.grafana.rules.model import DEMO, PRODUCTION, Profile, duration, to_yaml
+from kernelcast.grafana.rules.recording import PREDICTOR_JOB
 from kernelcast.wire.errors import ConfigurationError
 
 WEBHOOK_URL: Final = "http://localhost:19401/api/v1/alerts"
@@ -13,6 +14,9 @@ FILE: Final = "alertmanager.yaml"
 
 _RECEIVER: Final = "kernelcast"
 _HEARTBEAT: Final = "heartbeat"
+_DEAD_NODE: Final = 'alertname="KernelcastExporterStale"'
+_OF_A_GPU: Final = "Kernelcast(Gpu.+|Kernel.+|Infiniband.+|DegradationPredicted|BreachImminent)"
+_THROUGH_THE_BRIDGE: Final = f"KernelcastExporterStale|KernelcastProducerSilent|KernelcastForecast.+|{_OF_A_GPU}"
 _HEADING: Final = (
     "Made by `kernelcast grafana alertmanager-config`. The bridge writes every alert to Kafka;\n"
     "add receivers for people beside it. The heartbeat receiver has no address: give it one that notices silence."
@@ -65,7 +69,15 @@ def _heartbeat(interval: int) -> dict[str, Any]:
 def _inhibitions() -> list[dict[str, Any]]:
     """A known cause silences what follows from it, on the same subject."""
     return [
-        _silences('alertname="KernelcastBridgeDown"', 'alertname=~"KernelcastExporterStale|KernelcastForecast.+"', []),
+        # Without the bridge every alert about measurements loses its data: nothing is sent, also no false end.
+        _silences('alertname="KernelcastBridgeDown"', f'alertname=~"{_THROUGH_THE_BRIDGE}"', []),
+        _silences(_DEAD_NODE, 'alertname="KernelcastProducerSilent"', ["job", "instance"]),
+        _silences(_DEAD_NODE, f'alertname=~"{_OF_A_GPU}"', ["Hostname"]),
+        _silences(
+            'alertname="KernelcastPredictorDown"',
+            ['alertname="KernelcastProducerSilent"', f'job="{PREDICTOR_JOB}"'],
+            [],
+        ),
         _silences(
             'alertname="KernelcastBreachImminent"',
             'alertname="KernelcastDegradationPredicted"',
@@ -84,5 +96,6 @@ def _inhibitions() -> list[dict[str, Any]]:
     ]
 
 
-def _silences(source: str, target: str, equal: list[str]) -> dict[str, Any]:
-    return {"source_matchers": [source], "target_matchers": [target]} | ({"equal": equal} if equal else {})
+def _silences(source: str, target: str | list[str], equal: list[str]) -> dict[str, Any]:
+    targets = [target] if isinstance(target, str) else target
+    return {"source_matchers": [source], "target_matchers": targets} | ({"equal": equal} if equal else {})

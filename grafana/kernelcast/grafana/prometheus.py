@@ -10,7 +10,7 @@ from kernelcast.grafana.rules.recording import BRIDGE_JOB, EXPORTER_JOB, PREDICT
 FILE: Final = "prometheus.yaml"
 
 _HEADING: Final = "Made by `kernelcast grafana prometheus-config`."
-_OF_WHAT: Final = "anomaly|accelerator|degradation|forecast|gpu|hint|infiniband|probe|tpu|tunable"
+_OF_WHAT: Final = "accelerator|anomaly|degradation|forecast|gpu|hint|infiniband|probe|tpu|tunable"
 _TRAVELS: Final = f"cuda_.+|cupy_.+|DCGM_(FI|EXP)_.+|tpu_.+|kernelcast_({_OF_WHAT})_.+"
 """Series that reach Prometheus through Kafka and the bridge; a scrape of a daemon must not count them twice."""
 

@@ -117,7 +117,8 @@ def _silent_producer(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastProducerSilent",
         expr=f"max by (job, instance) (max_over_time({up}[{profile.window(RATE_WINDOW_SECONDS)}])) == 0",
-        hold_seconds=0,
+        # By then the alert about its node or about the predictor fires, and mutes this one.
+        hold_seconds=3 * MINUTE,
         severity=Severity.WARNING,
         summary="{{ $labels.job }} at {{ $labels.instance }} sends no more samples",
         description="It has missed several of its own intervals on Kafka. Its series expire; its last values are old.",

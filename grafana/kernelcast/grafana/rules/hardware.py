@@ -2,6 +2,7 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
+from kernelcast.grafana.rules.absence import lately
 from kernelcast.grafana.rules.model import DAY, HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import CLOCK_EVENT, MEMORY_USED, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue.devices import device, gpu
@@ -14,6 +15,8 @@ _GONE = (
 )
 _POWER_CAP_BIT = 4
 _LOST_RATIO = 0.1
+_KEPT_SECONDS = 15 * MINUTE
+"""Longer than it takes until an alert about a dead node or bridge fires, which mutes a false "resolved"."""
 _NANOSECONDS = "1e9"
 
 
@@ -30,6 +33,7 @@ def _throttling() -> AlertRule:
         name="KernelcastGpuThrottling",
         expr=f"{CLOCK_EVENT} == 1",
         hold_seconds=5 * MINUTE,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} runs at reduced clocks: {{{{ $labels.reason }}}}",
         description="The driver has lowered the clocks for this reason without a break. The power cap, which is "
@@ -46,6 +50,7 @@ def _down() -> AlertRule:
         name="KernelcastGpuDown",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(gpu.GPU_UP)}) == 0",
         hold_seconds=2 * MINUTE,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} does not answer",
         description="The exporter knows this GPU and gets no answer: it fell off the bus, is being reset, its driver "
@@ -77,20 +82,19 @@ def _unmeasured() -> AlertRule:
 
 def _silent(profile: Profile) -> AlertRule:
     seen = promql.name(device.FB_USED)
-    recently = f"group by (Hostname, gpu, UUID) (present_over_time({seen}[{profile.window(HOUR)}]))"
+    recently = lately("KernelcastGpuSilent", seen, by="Hostname, gpu, UUID", profile=profile)
     return AlertRule(
         name="KernelcastGpuSilent",
         expr=f"({recently} unless on (Hostname, UUID) {seen}) and on (Hostname) {seen}",
         hold_seconds=2 * MINUTE,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} stopped reporting while the node's other GPUs report",
-        description="The GPU reported within the last hour. Its node and the exporter run, and do not report it as "
-        "gone.",
+        description="The GPU reported, and stopped. Its node and the exporter run, and do not report it as gone.",
         action="Look for XID 79 in the table of XIDs and in the kernel's log; `kernelcast doctor` on that node shows "
         "NVML's answers.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=(*_GONE, "If the GPU was removed on purpose, the alert ends within the hour."),
+        steps=(*_GONE, "If the GPU was removed on purpose, silence the alert; it ends after five days."),
     )
 
 
@@ -122,6 +126,7 @@ def _narrow_link() -> AlertRule:
         name="KernelcastGpuPcieLinkNarrow",
         expr=f"({below_own}) or ({below_peers})",
         hold_seconds=10 * MINUTE,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} has only {{{{ $value }}}} PCIe lanes",
         description="The link is narrower than GPU and slot allow, or than that of another GPU of the same model. "
@@ -139,6 +144,7 @@ def _needs_recovery() -> AlertRule:
         name="KernelcastGpuNeedsRecovery",
         expr=f"max by (Hostname, gpu, UUID) ({promql.name(device.RECOVERY_ACTION)}) > 0",
         hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} needs recovery action {{{{ $value }}}}",
         description="The driver recommends to recover this GPU: 1 reset it, 2 reboot the node, 3 drain P2P traffic, "
@@ -156,6 +162,7 @@ def _heat(profile: Profile) -> AlertRule:
         name="KernelcastGpuTimeLostToHeat",
         expr=f"max by (Hostname, gpu, UUID) ({lost}) / {_NANOSECONDS} > {_LOST_RATIO}",
         hold_seconds=15 * MINUTE,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.WARNING,
         summary=f"{_GPU} loses {{{{ $value | humanizePercentage }}}} of its time to heat",
         description="The driver counts the time at reduced clocks because of temperature, including the time "
@@ -204,6 +211,7 @@ def _remap_failure() -> AlertRule:
         name="KernelcastGpuRowRemapFailure",
         expr=f"max without (instance) ({promql.name(device.ROW_REMAP_FAILURE)}) == 1",
         hold_seconds=0,
+        keep_seconds=_KEPT_SECONDS,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} cannot remap a failed memory row",
         description="The GPU ran out of spare rows; further memory errors will affect programs.",

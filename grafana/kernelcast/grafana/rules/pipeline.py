@@ -4,10 +4,11 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import PIPELINE
-from kernelcast.grafana.rules.model import HOUR, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.grafana.rules.absence import lately
+from kernelcast.grafana.rules.model import MINUTE, AlertRule, Profile, RuleGroup, Severity
 from kernelcast.grafana.rules.recording import LAG, PREDICTOR_JOB, RATE_WINDOW_SECONDS
 from kernelcast.wire.catalogue import predictor, runtime
-from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.catalogue.devices import device, gpu
 
 _LAG_MESSAGES: Final = 1000
 _DAEMON: Final = "{{ $labels.job }} at {{ $labels.instance }}"
@@ -34,16 +35,18 @@ def _predictor_down() -> AlertRule:
 
 
 def _exporter_stale(profile: Profile) -> AlertRule:
-    seen = promql.name(device.FB_USED)
-    recently = f"group by (Hostname) (present_over_time({seen}[{profile.window(HOUR)}]))"
+    name, seen = "KernelcastExporterStale", promql.name(device.FB_USED)
+    # job and instance of the silent producer, so that Alertmanager can mute what follows from this.
+    recently = lately(name, seen, by="Hostname, job, instance", profile=profile)
     return AlertRule(
-        name="KernelcastExporterStale",
-        expr=f"{recently} unless on (Hostname) {seen}",
+        name=name,
+        expr=f"{recently} unless on (Hostname) ({seen} or {promql.name(gpu.GPU_UP)})",
         hold_seconds=5 * MINUTE,
         severity=Severity.WARNING,
         summary="Node {{ $labels.Hostname }} stopped reporting its GPUs",
-        description="The node sent device metrics within the last hour and sends none now.",
-        action="Check the node and its exporter. If the node was drained on purpose, the alert ends within the hour.",
+        description="The node sent device metrics, and now neither these nor whether its GPUs answer. The "
+        "alert lasts until it sends them again, for five days at most.",
+        action="Check the node and its exporter. If the node was removed on purpose, silence the alert.",
         subject=("Hostname",),
         dashboard=PIPELINE,
     )
