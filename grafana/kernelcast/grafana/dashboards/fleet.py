@@ -11,6 +11,7 @@ from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query
 from kernelcast.wire.catalogue import forecast, kernel
 from kernelcast.wire.catalogue.devices import device
+from kernelcast.wire.kernels import COLLECTIVE
 
 _LAUNCHES: Final = promql.series(kernel.LAUNCHES, free=("kernel",))
 _WITHOUT_PARAMETERS: Final = r"((?:\\(anonymous namespace\\)|[^<(#])+).*"
@@ -34,10 +35,12 @@ def _programs() -> Placed:
 def _hottest() -> Placed:
     text = PanelText(
         "Hottest kernel",
-        "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels.",
+        "The kernel with the most GPU time now, without its parameters, and its share of the GPU time of all kernels. "
+        "Collectives are left out: their time is mostly a wait for other GPUs.",
     )
     every = busy_seconds(free=("kernel",))
-    hottest = f"topk(1, {promql.share(every, of=every, by='kernel')})"
+    work = busy_seconds(extra=(f'kernel_class!="{COLLECTIVE}"',), free=("kernel",))
+    hottest = f"topk(1, {promql.share(work, of=every, by='kernel')})"
     expr = f'label_replace({hottest}, "kernel", "$1", "kernel", "{_WITHOUT_PARAMETERS}")'
     axis = Axis("percentunit", low=0, high=1)
     return stat(text, [Query(expr, "{{kernel}}", instant=True)], axis, named=True, width=8)
