@@ -8,6 +8,7 @@ import pytest
 
 from kernelcast.bridge.delta.accumulate import Accumulator
 from kernelcast.bridge.delta.columns import ADDED, DUPLICATE, OLDER
+from kernelcast.bridge.partitions.growth import PartitionGrowth
 from kernelcast.bridge.partitions.ownership import Ownership
 from kernelcast.bridge.partitions.partition import Key, Partition
 from kernelcast.bridge.series.store import SeriesStore
@@ -17,7 +18,10 @@ from kernelcast.columnar import Decoded
 
 
 def silence_since_it_was_read(patch: pytest.MonkeyPatch) -> None:
-    """Silence of a partition counts from when this process read it, not from its newest append time."""
+    """Silence of a partition counts from when this process read it, not from its newest append time.
+
+    A bridge that joins later did not recognise growth then, and so held nothing. Its hold hides the defect by itself.
+    """
     original = Ownership.advance
     read_at: dict[int, float] = {}
 
@@ -37,6 +41,7 @@ def silence_since_it_was_read(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Ownership, "advance", advance)
     patch.setattr(Ownership, "heard_ms", heard_ms)
+    patch.setattr(PartitionGrowth, "note_starts", lambda *_arguments: [])
 
 
 def hidden_partitions_write(patch: pytest.MonkeyPatch) -> None:
