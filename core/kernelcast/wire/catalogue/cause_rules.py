@@ -12,8 +12,10 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.features import Feature
 from kernelcast.wire.catalogue.meanings import Cause, Topic
+from kernelcast.wire.catalogue.xids import Part
 
 
 class Comparison(StrEnum):
@@ -80,14 +82,6 @@ def _most(feature: Feature, limit: float) -> Condition:
     return Condition(feature, Comparison.AT_MOST, limit)
 
 
-MEMORY_XIDS: Final = frozenset({48, 92, 94, 95, 140})
-REMAPPING_XIDS: Final = frozenset({63, 64})
-NVLINK_XIDS: Final = frozenset({74})
-APPLICATION_XIDS: Final = frozenset({13, 31, 43, 45, 68, 69})
-"""A program's own error: an illegal address, or the clean-up after one."""
-PAGED_XIDS: Final = frozenset({61, 62, 79, 119, 120, 143})
-"""The GPU is off the bus, or its own processors hang."""
-
 _XID_CATALOGUE: Final = "NVIDIA, XID errors (docs.nvidia.com/deploy/xid-errors)"
 _NVML: Final = "NVML API reference, nvmlClocksEventReasons"
 _REMAPPING: Final = "NVIDIA GPU memory error management (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt)"
@@ -98,6 +92,14 @@ _SLOWER: Final = 1.1
 _KNOWN_PROGRAM: Final = 900.0
 
 _MATCHED_CLOCK: Final = _least(Feature.CLOCK_RATIO, _MATCHED)
+
+
+def _of_xids(result: Cause | Excuse, part: Part, *, page: bool = False, evidence: tuple[Feature, ...] = ()) -> Rule:
+    """A rule for the XIDs of a part that are urgent, or for those that are not."""
+    members = xids.numbers(part, urgent=page)
+    condition = Condition(Feature.XID_CODE, Comparison.ONE_OF, members=members)
+    return Rule(result, (condition,), page=page, topic=Topic.XID, evidence=evidence, source=_XID_CATALOGUE)
+
 
 _FAULTS: Final = (
     Rule(Cause.TELEMETRY_LOST, (_most(Feature.GPU_UP, 0.5),), page=True),
@@ -112,40 +114,13 @@ _FAULTS: Final = (
         (_least(Feature.METRICS_LOST, 1),),
         source="NVSentinel issue 1748: a failing GPU stalls its monitor",
     ),
-    Rule(
-        Cause.MEMORY_ERRORS,
-        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=MEMORY_XIDS),),
-        page=True,
-        topic=Topic.XID,
-        source=_XID_CATALOGUE,
-    ),
-    Rule(
-        Cause.ROW_REMAPPING,
-        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=REMAPPING_XIDS),),
-        topic=Topic.XID,
-        source=_XID_CATALOGUE,
-    ),
-    Rule(
-        Cause.NVLINK,
-        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=NVLINK_XIDS),),
-        page=True,
-        topic=Topic.XID,
-        source=_XID_CATALOGUE,
-    ),
-    Rule(
-        Cause.XID,
-        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=PAGED_XIDS),),
-        page=True,
-        topic=Topic.XID,
-        evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION),
-        source=_XID_CATALOGUE,
-    ),
-    Rule(
-        Excuse.APPLICATION_XID,
-        (Condition(Feature.XID_CODE, Comparison.ONE_OF, members=APPLICATION_XIDS),),
-        topic=Topic.XID,
-        source=_XID_CATALOGUE,
-    ),
+    _of_xids(Cause.MEMORY_ERRORS, Part.MEMORY, page=True),
+    _of_xids(Cause.MEMORY_ERRORS, Part.MEMORY),
+    _of_xids(Cause.ROW_REMAPPING, Part.REMAPPING, page=True),
+    _of_xids(Cause.ROW_REMAPPING, Part.REMAPPING),
+    _of_xids(Cause.NVLINK, Part.NVLINK, page=True),
+    _of_xids(Cause.XID, Part.GPU, page=True, evidence=(Feature.XID_COUNT, Feature.RECOVERY_ACTION)),
+    _of_xids(Excuse.APPLICATION_XID, Part.PROGRAM),
     Rule(
         Cause.XID,
         (_least(Feature.XID_CODE, 1),),

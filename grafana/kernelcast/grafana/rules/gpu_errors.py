@@ -1,22 +1,14 @@
 """Alerts about errors that the driver reports: XIDs by their usual cause, and memory that lost data."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.addresses import GPUS
 from kernelcast.grafana.rules.model import DAY, MINUTE, AlertRule, Profile, RuleGroup, Severity
+from kernelcast.wire.catalogue import xids
 from kernelcast.wire.catalogue.devices import device, gpu
-
-APPLICATION_XIDS: Final = (13, 31, 43, 45, 68, 109)
-"""Usually a program's own fault, after which the GPU is healthy.
-
-Source: NVIDIA/k8s-device-plugin, internal/rm/health.go, which keeps a GPU schedulable after these and no others."""
-
-HARDWARE_XIDS: Final = (48, 63, 64, 74, 79, 92, 94, 95)
-"""Memory, NVLink and bus: 48 double-bit error, 63 and 64 row remapping and its failure, 74 NVLink, 79 fallen off the
-bus, 92 many single-bit errors, 94 and 95 contained and uncontained memory error.
-
-Source: NVIDIA, Xid errors, docs.nvidia.com/deploy/xid-errors (catalog of Ampere and later)."""
+from kernelcast.wire.catalogue.xids import XIDS, Action, Part
 
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.Hostname }}"
 _ERROR: Final = "XID {{ $labels.xid }} ({{ $labels.err_msg }})"
@@ -25,19 +17,18 @@ _EVENT: Final = "Hostname, gpu, UUID, xid, err_msg"
 _LASTS: Final = 15 * MINUTE
 """How long one XID is told of; within it a second one of the same number is no new alert."""
 
-_CATALOG: Final = "NVIDIA, Xid errors, <https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html>"
-_MEMORY_ERROR: Final = (
-    "48, 94, 95: a memory error. After 95 restart every program on the GPU, after 94 the one that was hit. Look at "
-    "remapped rows: they take effect at the next reset."
-)
-_ROW: Final = "63: a row was remapped; reset the GPU when it is idle. 64: that could not be recorded; reset it now."
-_LINK: Final = "74: look at NVLink errors of this GPU and its neighbours; one bad link shows on both ends."
-_BUS: Final = (
-    "79: the GPU fell off the bus. Look at power, PCIe retries and temperature before that; reboot, and have the GPU "
-    "replaced if the error returns."
-)
-_SINGLE_BIT_ERRORS: Final = "92: many single-bit errors; run NVIDIA's diagnostics (dcgmi diag -r 3)."
-_HARDWARE_STEPS: Final = (_MEMORY_ERROR, _ROW, _LINK, _BUS, _SINGLE_BIT_ERRORS)
+
+_HARDWARE: Final = xids.numbers(urgent=True)
+_APPLICATION: Final = xids.numbers(Part.PROGRAM)
+_WATCHED: Final = xids.numbers() - _HARDWARE - _APPLICATION
+_RETURNS: Final = "If the error returns, run NVIDIA's diagnostics (dcgmi diag -r 3) and have the GPU replaced."
+
+
+def _listed(*, urgent: bool) -> tuple[str, ...]:
+    """One step for each action, with the numbers that ask for it."""
+    known = [(number, XIDS[number]) for number in sorted(_HARDWARE if urgent else _WATCHED)]
+    asking = {action: [f"{number} {xid.meaning}" for number, xid in known if xid.action is action] for action in Action}
+    return tuple(f"{action[0].upper()}{action[1:]}: {'; '.join(found)}." for action, found in asking.items() if found)
 
 
 def group(profile: Profile) -> RuleGroup:
@@ -53,49 +44,53 @@ def _xids(matcher: str, profile: Profile) -> str:
     return " or ".join(f"max by ({_EVENT}) ({promql.happened(one, window=window)})" for one in counts)
 
 
-def _numbers(codes: tuple[int, ...]) -> str:
-    return "|".join(map(str, codes))
+def _numbers(codes: Iterable[int]) -> str:
+    return "|".join(map(str, sorted(codes)))
 
 
 def _hardware(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastGpuXidHardware",
-        expr=_xids(f'xid=~"{_numbers(HARDWARE_XIDS)}"', profile),
+        expr=_xids(f'xid=~"{_numbers(_HARDWARE)}"', profile),
         hold_seconds=0,
         severity=Severity.CRITICAL,
         summary=f"{_GPU} reported {_ERROR}",
-        description="The driver reported an error of memory, NVLink or bus. Programs on this GPU have failed, or may "
-        "have computed with corrupt data.",
+        description="The driver reported an error after which the GPU is unusable until it is reset or its node "
+        "rebooted. Programs on it have failed, or may have computed with corrupt data.",
         action="Take the GPU out of scheduling and let its programs end; then reset it, or reboot the node for XID 79.",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=_HARDWARE_STEPS,
-        source=_CATALOG,
+        steps=(*_listed(urgent=True), _RETURNS),
+        source=xids.SOURCES,
     )
 
 
 def _other(profile: Profile) -> AlertRule:
-    known = _numbers((*APPLICATION_XIDS, *HARDWARE_XIDS))
+    known = _numbers(_APPLICATION | _HARDWARE)
     return AlertRule(
         name="KernelcastGpuXid",
         expr=_xids(f'xid!~"{known}"', profile),
         hold_seconds=0,
         severity=Severity.WARNING,
         summary=f"{_GPU} reported {_ERROR}",
-        description="The driver reported an error that is neither clearly a program's nor clearly the hardware's; 119 "
-        "and 120, for example, come from the GPU's own firmware.",
-        action="Look up the number in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
+        description="The driver reported an error after which the GPU can be used, or whose number is in no table "
+        "of ours.",
+        action="63: reset the GPU when it is idle. 92: watch it. 94: restart the program that was hit. Any other: "
+        "look it up in NVIDIA's catalog, and read its line in the kernel's log (`NVRM: Xid`).",
         subject=_SUBJECT,
         dashboard=GPUS,
-        steps=("If it returns after the program was restarted, drain the node and run NVIDIA's diagnostics.",),
-        source=_CATALOG,
+        steps=(
+            *_listed(urgent=False),
+            "If it returns after the program was restarted, drain the node and run NVIDIA's diagnostics.",
+        ),
+        source=xids.SOURCES,
     )
 
 
 def _application(profile: Profile) -> AlertRule:
     return AlertRule(
         name="KernelcastGpuXidApplication",
-        expr=_xids(f'xid=~"{_numbers(APPLICATION_XIDS)}"', profile),
+        expr=_xids(f'xid=~"{_numbers(_APPLICATION)}"', profile),
         hold_seconds=0,
         severity=Severity.INFO,
         summary=f"A program on {_GPU} caused {_ERROR}",
