@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kernelcast.runtime.command import command
+from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.kafka.producer import Producer, Undelivered
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
@@ -37,7 +38,7 @@ BootstrapServers = Annotated[
     str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
 ]
 CLIENT: Final = "kernelcast-findings"
-REPORT_ENDS: Final = {"enable.partition.eof": "true"}
+ENDS_AND_NO_LOG: Final = {"enable.partition.eof": "true", "log_level": "2"}
 SEND_SECONDS: Final = 10.0
 MAX_NAMED: Final = 5
 STALE_NS: Final = 26 * 3600 * 1_000_000_000
@@ -129,7 +130,8 @@ def _one_of(known: Collection[str], wanted: str) -> str:
 
 
 def _read(kafka: KafkaSettings) -> KnownFindings:
-    reader = Consumer(kafka, group_id=CLIENT, overrides=REPORT_ENDS)
+    Admin(kafka).can_administrate()  # names the reason and the remedy if Kafka cannot be reached
+    reader = Consumer(kafka, group_id=CLIENT, overrides=ENDS_AND_NO_LOG)
     try:
         return read(reader)
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from tests.support.ports import free_ports
 from tests.support.wire.findings import FINDING, HOUR_NS
 
 from kernelcast.cli.app import run
@@ -87,3 +88,11 @@ def test_a_missing_topic_is_an_error_with_its_remedy(
     monkeypatch.setattr("kernelcast.cli.findings.Consumer.partitions", lambda _self, _topic: [])
     assert findings(servers, "list") == 1
     assert "create it with `kernelcast topics apply`" in capsys.readouterr().err
+
+
+def test_an_unreachable_kafka_is_named_in_one_line_with_the_remedy(capfd: pytest.CaptureFixture[str]) -> None:
+    (port,) = free_ports(1)
+    assert findings(f"127.0.0.1:{port}", "list") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"127.0.0.1:{port}" in line
+    assert line.endswith("start Kafka, or correct the port in kafka.bootstrap_servers")
