@@ -228,15 +228,6 @@ EXAMPLES: Final = {
         ("wait", 0, 0),
         ("grow", 1, 0),
     ),
-    "a clock that was ahead is corrected, and a key moves, while a bridge is restarted": _schedule(
-        {**_ALONE, "mode": "sharded", "producers": 3},
-        ("clock", 1, 2),
-        ("wait", 0, 6),
-        ("grow", 0, 0),
-        ("restart", 1, 0),
-        ("wait", 0, 0),
-        ("leave", 0, 0),
-    ),
 }
 """Mended; nothing may break them again."""
 

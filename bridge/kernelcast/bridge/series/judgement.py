@@ -123,32 +123,18 @@ def clamped_times(
 
 
 @inlined
-def is_corrected(before: tuple[int, int], after: tuple[int, int], tolerance_ns: int) -> bool:
-    """Whether a writer's clock was ahead at one point, and was corrected before another point.
-
-    The other point is newer although its time is earlier. Its time is between the append times of both.
-
-    Args:
-        before: Event time in nanoseconds and append time in milliseconds of the point of the clock that was ahead.
-        after: The same of the other point.
-        tolerance_ns: See `Rules`.
-    """
-    time_ns, append_ms = after
-    right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
-    return right and time_ns > before[1] * NANOSECONDS_PER_MILLISECOND and is_ahead(before[0], before[1], tolerance_ns)
-
-
-@inlined
 def is_later(series: SeriesColumns, slot: int, time_ns: int, append_ms: int, tolerance_ns: int) -> bool:
     """Whether a point of a series' own writer is later than the stored one.
 
-    Event times are compared unchanged, in the future or not, unless the clock was corrected between the two points.
-    The result does not depend on which of the two is read first, because partitions are read in any order.
+    Event times are compared unchanged, in the future or not. But a clock that was ahead may be corrected: a point is
+    then newer although its time is earlier, if its time is between the append times of both.
     """
-    stored, read = (series.time_ns[slot], series.append_ms[slot]), (time_ns, append_ms)
-    if time_ns <= stored[0]:
-        return is_corrected(stored, read, tolerance_ns)
-    return append_ms >= stored[1] or not is_corrected(read, stored, tolerance_ns)
+    known_ns, known_append_ms = series.time_ns[slot], series.append_ms[slot]
+    if time_ns > known_ns:
+        return True
+    right = time_ns <= append_ms * NANOSECONDS_PER_MILLISECOND + tolerance_ns // 2
+    was_ahead = is_ahead(known_ns, known_append_ms, tolerance_ns)
+    return was_ahead and right and time_ns > known_append_ms * NANOSECONDS_PER_MILLISECOND
 
 
 @inlined

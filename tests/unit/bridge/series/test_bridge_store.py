@@ -271,15 +271,13 @@ class SlowStore:
             return start_ns > old.start_ns
         if time_ns == old.time_ns:
             return origin[0] == old.partition and origin[1] >= old.offset
-        stored, read = (old.time_ns, old.append_ms), (time_ns, origin[2])
-        if time_ns < old.time_ns:
-            return self._corrected(stored, read)
-        return origin[2] >= old.append_ms or not self._corrected(read, stored)
+        return time_ns > old.time_ns or self._put_right(old, time_ns, origin[2])
 
-    def _corrected(self, before: tuple[int, int], after: tuple[int, int]) -> bool:
-        """Whether the writer's clock was ahead at one point and is not at the other, which was written later."""
-        was_ahead = self._clamped(*before) != before[0]
-        return was_ahead and before[1] * 1_000_000 < after[0] <= after[1] * 1_000_000 + self.tolerance_ns // 2
+    def _put_right(self, old: Held, time_ns: int, append_ms: int) -> bool:
+        """Whether the writer's clock was ahead and is not any more."""
+        was_ahead = self._clamped(old.time_ns, old.append_ms) != old.time_ns
+        latest_ns = append_ms * 1_000_000 + self.tolerance_ns // 2
+        return was_ahead and old.append_ms * 1_000_000 < time_ns <= latest_ns
 
     def shown(self) -> dict[int, float | int]:
         return {
