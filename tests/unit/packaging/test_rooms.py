@@ -14,7 +14,6 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 SOURCES: Final = ("core", "exporter", "bridge", "predictor", "grafana", "tests", "benchmarks")
 MAX_MODULES: Final = 15
 FULLER: Final = {
-    "grafana/kernelcast/grafana/dashboards",  # one module for each dashboard and group of panels
     "tests/faults",  # one program, with its three tests
 }
 """Folders that may have more modules."""

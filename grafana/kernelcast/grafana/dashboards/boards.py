@@ -1,24 +1,9 @@
 """The dashboards: overview, GPUs, kernels, pipeline. Each answers one person's question, and links to the others."""
 
 from kernelcast.grafana.addresses import GPUS, KERNELS, OVERVIEW, PIPELINE
-from kernelcast.grafana.dashboards import (
-    accelerators,
-    device_time,
-    devices,
-    energy,
-    fleet,
-    forecast_scores,
-    forecasts,
-    frame,
-    gpu_errors,
-    gpu_links,
-    gpu_users,
-    hints,
-    hot_spots,
-    infiniband,
-    pipeline,
-    strip,
-)
+from kernelcast.grafana.dashboards import fleet, forecast_scores, forecasts, frame, pipeline, strip
+from kernelcast.grafana.dashboards.hardware import accelerators, devices, gpu_errors, gpu_links, gpu_users, infiniband
+from kernelcast.grafana.dashboards.programs import device_time, energy, hints, hot_spots
 from kernelcast.grafana.model.dashboard import Dashboard
 
 

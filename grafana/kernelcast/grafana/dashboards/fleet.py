@@ -4,8 +4,8 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
-from kernelcast.grafana.dashboards.busy import busy_seconds
 from kernelcast.grafana.dashboards.frame import ALERT_NAMES
+from kernelcast.grafana.dashboards.programs.busy import busy_seconds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Calm, PanelText, Placed, stat
 from kernelcast.grafana.model.targets import Query

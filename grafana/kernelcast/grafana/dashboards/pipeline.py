@@ -1,7 +1,8 @@
 """kernelcast's own health: from the exporters through Kafka to Prometheus and the predictor."""
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards import daemons, exporters, probes
+from kernelcast.grafana.dashboards import daemons, exporters
+from kernelcast.grafana.dashboards.programs import probes
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, LineStyle, PanelText, Placed, state_timeline, time_series
 from kernelcast.grafana.model.targets import Query

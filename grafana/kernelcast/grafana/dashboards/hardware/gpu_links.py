@@ -2,7 +2,7 @@
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
-from kernelcast.grafana.dashboards.devices import GPU, INSTANCE, each, each_rate
+from kernelcast.grafana.dashboards.hardware.devices import GPU, INSTANCE, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column

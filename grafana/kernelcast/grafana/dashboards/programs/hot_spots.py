@@ -3,7 +3,7 @@
 from typing import Final
 
 from kernelcast.grafana import promql
-from kernelcast.grafana.dashboards.busy import NOW, WHOLE_RANGE, busy_seconds
+from kernelcast.grafana.dashboards.programs.busy import NOW, WHOLE_RANGE, busy_seconds
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import (
     Axis,

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
-from kernelcast.grafana.dashboards.devices import GPU, each
+from kernelcast.grafana.dashboards.hardware.devices import GPU, each
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import Axis, Calm, Column, LineStyle, PanelText, Placed, table, time_series
 from kernelcast.grafana.model.targets import Query, column

@@ -4,7 +4,7 @@ from typing import Final
 
 from kernelcast.grafana import promql
 from kernelcast.grafana.dashboards import living
-from kernelcast.grafana.dashboards.devices import GPU, each, each_rate
+from kernelcast.grafana.dashboards.hardware.devices import GPU, each, each_rate
 from kernelcast.grafana.model.dashboard import Row
 from kernelcast.grafana.model.panels import (
     Axis,

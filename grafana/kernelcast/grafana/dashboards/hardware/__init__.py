@@ -1,0 +1,1 @@
+"""Rows about GPUs, TPUs, their links, errors and users."""

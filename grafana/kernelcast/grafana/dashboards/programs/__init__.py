@@ -1,0 +1,1 @@
+"""Rows about programs: kernels, device time, energy, probes, hints."""
