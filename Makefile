@@ -3,7 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := core exporter bridge predictor grafana tests benchmarks examples
+# Two stages: what `make demo` runs on, and the tools for development beside it.
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
+STEP := PYTHONPATH=core $(PYTHON) -m release.step
+# Python compiles a module when it is first imported; compiling all of them here would take half of the time.
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --no-compile
 
 # Tests mostly wait, so more of them run at once than there are cores: three on two.
 WORKERS ?= $(shell echo $$(( $$(nproc) + ($$(nproc) + 1) / 2 )))
@@ -13,22 +18,26 @@ PARALLEL := --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Python keeps its bytecode: the services that tests start are ready sooner, and each worker collects in half the time.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install machine-code demo test test-fast coverage nightly lint format fuzz bench bench-peers docs lock clean
+.PHONY: help install machine-code demo test test-fast coverage nightly lint format fuzz bench bench-peers docs site lock clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml requirements.lock hatch_build.py $(wildcard exporter/kernelcast/probe/cupti/native/*)
+$(RUNS): pyproject.toml requirements-run.lock hatch_build.py $(wildcard exporter/kernelcast/probe/cupti/native/*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kernelcast needs Python 3.11 or later; $(PYTHON) is older: make PYTHON=python3.12 …" >&2; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(STEP) "making $(VENV)" -- $(PYTHON) -m venv $(VENV)
+	@$(STEP) "installing the packages that kernelcast uses" -- $(PIP_INSTALL) --require-hashes -r requirements-run.lock
+	@$(STEP) "installing kernelcast" -- $(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(STAMP): $(RUNS) requirements.lock
+	@$(STEP) "installing the tools for development" -- $(PIP_INSTALL) --require-hashes -r requirements.lock
 	@touch $@
 
 install: $(STAMP)  ## .venv with everything that needs no GPU
 
-demo: install  ## the whole loop on the embedded broker; ARGS="--source kineto:FILE --duration 60"
+demo: $(RUNS)  ## the whole loop on the embedded broker; ARGS="--source kineto:FILE --duration 60"
 	@$(BIN)/kernelcast demo $(ARGS)
 
 machine-code: install
@@ -56,6 +65,8 @@ lint: install  ## style, types, imports, generated files
 	$(BIN)/kernelcast grafana generate --check
 	@$(BIN)/python -m kernelcast.wire.catalogue.document | diff -u docs/metrics.md - || \
 		{ echo "docs/metrics.md differs from the catalogue: make docs" >&2; exit 1; }
+	@$(BIN)/python -m kernelcast.wire.catalogue.diagnosis.document | diff -u docs/diagnosis.md - || \
+		{ echo "docs/diagnosis.md differs from the catalogue: make docs" >&2; exit 1; }
 	@$(BIN)/python -m kernelcast.probe.document | diff -u docs/api.md - || \
 		{ echo "docs/api.md differs from the docstrings: make docs" >&2; exit 1; }
 	@$(BIN)/kernelcast grafana runbooks | diff -u docs/runbooks.md - || \
@@ -76,13 +87,20 @@ bench-peers: install  ## the bridge beside other bridges (needs Java, Maven, Go)
 
 docs: install  ## generated documents, dashboards and rules
 	$(BIN)/python -m kernelcast.wire.catalogue.document > docs/metrics.md
+	$(BIN)/python -m kernelcast.wire.catalogue.diagnosis.document > docs/diagnosis.md
 	$(BIN)/python -m kernelcast.probe.document > docs/api.md
 	$(BIN)/kernelcast grafana generate
 	$(BIN)/kernelcast grafana runbooks > docs/runbooks.md
 
-lock: install  ## requirements.lock from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --quiet --output-file requirements.lock
+site: install  ## the documentation as a site in build/site; fails at a warning, such as a dead link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+UV_COMPILE := uv pip compile pyproject.toml --extra all --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-header --quiet
+
+lock: install  ## both locks from pyproject.toml (needs uv)
+	$(UV_COMPILE) --group dev --output-file requirements.lock
+	$(UV_COMPILE) --group build --constraint requirements.lock --output-file requirements-run.lock
 
 clean:  ## remove the files that the targets made
 	find $(SOURCES) -name '*.nb[ic]' -delete

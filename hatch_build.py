@@ -29,6 +29,8 @@ PLATFORMS: Final = ("x86_64", "aarch64")
 PACKAGE: Final = Path("exporter/kernelcast/probe/cupti")
 CLI: Final = Path("core/kernelcast/cli")
 CODE: Final = "kernelcast"
+RULE_TESTS: Final = "rules/tests/"
+"""Of the rules that we ship: users change and test their own."""
 FILES: Final = {"grafana": "kernelcast/grafana/files", "deploy": "kernelcast/cli/files"}
 """Folders of the checkout, and where a wheel has their content (`kernelcast.wire.package_files`)."""
 
@@ -122,11 +124,12 @@ def _platform_tag(platform: str) -> str:
 
 
 def _files(root: Path) -> Iterator[tuple[str, str]]:
-    """Files for the wheel beside the packages, each with its path there, without code that lies beside them."""
+    """Files for the wheel beside the packages, each with its path there, without code and rule tests beside them."""
     for folder, target in FILES.items():
-        for path in sorted((root / folder).iterdir()):
-            if path.name != CODE:
-                yield str(path), f"{target}/{path.name}"
+        for path in sorted((root / folder).rglob("*")):
+            inside = path.relative_to(root / folder)
+            if path.is_file() and inside.parts[0] != CODE and not inside.as_posix().startswith(RULE_TESTS):
+                yield str(path), f"{target}/{inside.as_posix()}"
 
 
 def _module(path: Path) -> Any:

@@ -58,17 +58,42 @@ LISTINGS: Final[Mapping[str, Listing]] = MappingProxyType(
         "probe": Listing("Run a program with the probe in it.", "probe", "kernelcast.probe.command:main", plain=True),
         "replay": Listing("Publish a Kineto or Nsight Systems recording as if it ran now.", "replay"),
         "simulate": Listing("Publish simulated GPUs with known faults.", "replay"),
-        "grafana": Listing("Generate dashboards, rules and provisioning files.", "grafana"),
+        "grafana": Listing("Dashboards: generate them, write them for Grafana, push them.", "grafana"),
+        "rules": Listing("Rules for Prometheus or its operator.", "grafana"),
+        "scrape": Listing("Scrape configuration for Prometheus, or monitors for its operator.", "grafana"),
+        "top": Listing(
+            "Watch GPUs and kernels of an exporter or a bridge, live.", "runtime", "kernelcast.cli.top.command:top"
+        ),
+        "tune-replay": Listing(
+            "Tune against a recording that the tuner cannot read.",
+            "runtime",
+            "kernelcast.tuning.replay.tuner_command:main",
+            plain=True,
+        ),
+        "tune-oracle": Listing(
+            "Answer measurements from a recording, for tune-replay.",
+            "runtime",
+            "kernelcast.tuning.replay.oracle_command:main",
+            plain=True,
+        ),
         "topics": Listing(
             "List Kafka's topics, or create and correct them.", "runtime", "kernelcast.cli.topics:topics"
         ),
         "findings": Listing(
             "List the predictor's findings, and answer them.", "runtime", "kernelcast.cli.findings:findings"
         ),
+        "hints": Listing(
+            "List hints and their outcomes, explain them, and stop trials.",
+            "runtime",
+            "kernelcast.cli.hints.command:hints",
+        ),
         "explain": Listing(
             "Ask a running predictor about one series.", "predictor", "kernelcast.predictor.explain_command:explain"
         ),
         "config": Listing("Example settings and deployment files.", "runtime", "kernelcast.cli.config:config"),
+        "health": Listing(
+            "Ask a daemon whether it works, for container engines.", "probe", "kernelcast.cli.health:main", plain=True
+        ),
         "doctor": Listing("Check this machine and say what to do.", "runtime", "kernelcast.cli.doctor.command:doctor"),
     }
 )

@@ -1,56 +1,42 @@
 """`kernelcast findings list|mark`: shows the predictor's findings, and records the answers of people to them."""
 
-import getpass
 import json
-import os
-import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from kernelcast.cli.kafka import (
+    ENDS_AND_NO_LOG,
+    BootstrapServers,
+    ConfigFile,
+    application,
+    kafka_settings,
+    login_name,
+    one_of,
+    show_table,
+    write_event,
+)
 from kernelcast.runtime.command import command
 from kernelcast.runtime.kafka.admin import Admin
 from kernelcast.runtime.kafka.consumer import Consumer
-from kernelcast.runtime.kafka.producer import Producer, Undelivered
 from kernelcast.runtime.kafka.replay import ReplayConsumer, to_end
-from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
-from kernelcast.wire.errors import BrokerError, ConfigurationError
-from kernelcast.wire.events import encode_event, rfc3339, to_event
+from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.cloudevents import rfc3339
+from kernelcast.wire.errors import BrokerError
+from kernelcast.wire.events import to_event
 from kernelcast.wire.findings import Finding, FindingState, Mark, Severity, Verdict, mark_key
 from kernelcast.wire.known_findings import KnownFindings
 from kernelcast.wire.topics import FINDINGS
 
-findings = typer.Typer(
-    help="List the predictor's findings, and answer them.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
-BootstrapServers = Annotated[
-    str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
-]
+findings = application("List the predictor's findings, and answer them.")
 CLIENT: Final = "kernelcast-findings"
-ENDS_AND_NO_LOG: Final = {"enable.partition.eof": "true", "log_level": "2"}
-SEND_SECONDS: Final = 10.0
-MAX_NAMED: Final = 5
 STALE_NS: Final = 26 * 3600 * 1_000_000_000
 """A finding that lasts is written again every day; one that was not has no predictor any more."""
+HEAD: Final = ("id", "severity", "state", "cause", "where", "explains", "value", "since", "answer")
 SHOWN_LABELS: Final = ("Hostname", "gpu", "program", "rank", "kernel", "rack")
-
-
-class FindingsSettings(Section):
-    """The part of the settings that these commands read."""
-
-    kafka: KafkaSettings = KafkaSettings()
-    log: LogSettings = LogSettings()
 
 
 def read(reader: ReplayConsumer) -> KnownFindings:
@@ -79,14 +65,14 @@ def list_command(
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
     """Show the findings that last, pages first, then the newest first."""
-    known = _read(_kafka(config, bootstrap_servers))
+    known = _read(kafka_settings("findings", config, bootstrap_servers))
     chosen = [one for one in known.findings.values() if all_ or _lasts(one, time.time_ns())]
     chosen.sort(key=lambda one: (one.severity is not Severity.PAGE, one.held, -one.began_ns, one.finding_id))
     if as_json:
         for one in chosen:
             typer.echo(json.dumps(_as_json(one, known.marks.get(one.finding_id)), ensure_ascii=False))
     else:
-        _show([_row(one, known.marks.get(one.finding_id)) for one in chosen])
+        show_table(HEAD, [_row(one, known.marks.get(one.finding_id)) for one in chosen])
     if known.unusable:
         typer.echo(f"{known.unusable} messages on {FINDINGS.name} are neither findings nor marks", err=True)
 
@@ -103,9 +89,9 @@ def mark_command(
     bootstrap_servers: BootstrapServers = None,
 ) -> None:
     """Answer a finding: it counts in the published precision; after a false alarm the series is reported later."""
-    kafka = _kafka(config, bootstrap_servers)
+    kafka = kafka_settings("findings", config, bootstrap_servers)
     found = _one_of(_read(kafka).findings, finding_id)
-    _write(kafka, Mark(found, verdict, _login() if by is None else by, note, time.time_ns()))
+    _write(kafka, Mark(found, verdict, login_name() if by is None else by, note, time.time_ns()))
     typer.echo(f"{found} is marked {verdict}")
 
 
@@ -116,17 +102,11 @@ def _lasts(finding: Finding, now_ns: int) -> bool:
 
 def _one_of(known: Collection[str], wanted: str) -> str:
     """The id that is the wanted text, or the only one that begins with it."""
-    found = [wanted] if wanted in known else sorted(one for one in known if one.startswith(wanted))
-    if not wanted or not found:
-        raise ConfigurationError(
-            f"{FINDINGS.name} has {len(known)} findings, none with the id {wanted!r}; `kernelcast findings list --all` "
-            "shows them"
-        )
-    if len(found) > 1:
-        raise ConfigurationError(
-            f"{wanted!r} begins {len(found)} ids: {', '.join(found[:MAX_NAMED])}; write more of it"
-        )
-    return found[0]
+    unknown = (
+        f"{FINDINGS.name} has {len(known)} findings, none with the id {wanted!r}; `kernelcast findings list --all` "
+        "shows them"
+    )
+    return one_of(known, wanted, unknown=unknown)
 
 
 def _read(kafka: KafkaSettings) -> KnownFindings:
@@ -139,22 +119,9 @@ def _read(kafka: KafkaSettings) -> KnownFindings:
 
 
 def _write(kafka: KafkaSettings, mark: Mark) -> None:
-    results: list[Undelivered | None] = []
-    producer = Producer(kafka, client_id=CLIENT)
     event = to_event(mark, source=f"/{CLIENT}", time_ns=mark.time_ns)
-    key = mark_key(mark.finding_id).encode()
-    producer.send(FINDINGS.name, key=key, value=encode_event(event), on_delivery=results.append)
-    producer.close(SEND_SECONDS)
-    if results != [None]:
-        reason = results[0] if results else f"Kafka did not answer within {SEND_SECONDS:g} s"
-        raise BrokerError(f"the mark of {mark.finding_id} was not written to {FINDINGS.name}: {reason}; repeat it")
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
+    subject = f"the mark of {mark.finding_id}"
+    write_event(kafka, client=CLIENT, topic=FINDINGS.name, key=mark_key(mark.finding_id), event=event, subject=subject)
 
 
 def _as_json(finding: Finding, mark: Mark | None) -> dict[str, Any]:
@@ -174,21 +141,3 @@ def _row(finding: Finding, mark: Mark | None) -> tuple[str, ...]:
     explains = f"{finding.series} series" if finding.series > 1 else finding.metric
     answer = "" if mark is None else f"{mark.verdict} {mark.by}".strip()
     return finding.finding_id, severity, str(finding.state), str(finding.cause), where, explains, value, since, answer
-
-
-def _show(rows: Sequence[tuple[str, ...]]) -> None:
-    """Write a table to a terminal, tab-separated lines to anything else."""
-    head = ("id", "severity", "state", "cause", "where", "explains", "value", "since", "answer")
-    if not sys.stdout.isatty():
-        for row in (head, *rows):
-            typer.echo("\t".join(row))
-        return
-    table = Table(*head)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)
-
-
-def _kafka(config: Path | None, bootstrap_servers: str | None) -> KafkaSettings:
-    flags = {"kafka.bootstrap_servers": bootstrap_servers}
-    return load("findings", FindingsSettings, path=config, flags=flags, environ=os.environ).kafka

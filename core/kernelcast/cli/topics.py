@@ -1,15 +1,12 @@
 """`kernelcast topics list|apply`: compares Kafka's topics with the contract, and applies it."""
 
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from kernelcast.cli.kafka import BootstrapServers, ConfigFile, application, kafka_settings, show_table
 from kernelcast.runtime.command import command
 from kernelcast.runtime.exits import EXIT_RUN_TIME
 from kernelcast.runtime.kafka.admin import (
@@ -21,35 +18,17 @@ from kernelcast.runtime.kafka.admin import (
     differences,
     list_topics,
 )
-from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
 from kernelcast.wire.topics import TOPICS, Topic
 
-topics = typer.Typer(
-    help="List Kafka's topics, or create and correct them.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
-
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
-BootstrapServers = Annotated[
-    str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
-]
+topics = application("List Kafka's topics, or create and correct them.")
 MAX_REPLICATION_FACTOR: Final = 32
-
-
-class TopicSettings(Section):
-    """The part of the settings that these commands read."""
-
-    kafka: KafkaSettings = KafkaSettings()
-    log: LogSettings = LogSettings()
 
 
 @topics.command("list")
 @command
 def list_command(config: ConfigFile = None, bootstrap_servers: BootstrapServers = None) -> None:
     """Show the broker's topics beside the contract; exits with 1 if one of ours is missing or differs."""
-    found = list_topics(_kafka(config, bootstrap_servers))
+    found = list_topics(kafka_settings("topics", config, bootstrap_servers))
     missing = [topic.name for topic in TOPICS if topic.name not in found]
     differing = {topic.name: differences(topic, found[topic.name]) for topic in TOPICS if topic.name in found}
     rows = [_row(topic, found.get(topic.name), differing.get(topic.name, [])) for topic in TOPICS]
@@ -57,7 +36,7 @@ def list_command(config: ConfigFile = None, bootstrap_servers: BootstrapServers 
     rows += [
         (name, str(found[name].partitions), found[name].config.get("cleanup.policy", ""), "", "", "") for name in others
     ]
-    _show(("topic", "partitions", "cleanup", "key", "what flows through it", "differs"), rows)
+    show_table(("topic", "partitions", "cleanup", "key", "what flows through it", "differs"), rows)
     wrong = [name for name, settings in differing.items() if settings]
     for names, fault in ((missing, "are missing"), (wrong, "have settings that differ from the contract")):
         if names:
@@ -91,9 +70,13 @@ def apply_command(
 ) -> None:
     """Create missing topics and correct settings; exits with 1 if a topic still differs from the contract."""
     changes = apply_topics(
-        _kafka(config, bootstrap_servers), replication_factor=replication_factor, partitions=partitions
+        kafka_settings("topics", config, bootstrap_servers),
+        replication_factor=replication_factor,
+        partitions=partitions,
     )
-    _show(("topic", "outcome", "detail"), [(change.topic, change.outcome.value, change.detail) for change in changes])
+    show_table(
+        ("topic", "outcome", "detail"), [(change.topic, change.outcome.value, change.detail) for change in changes]
+    )
     for remark, names in _remarks(changes).items():
         sys.stderr.write(f"{', '.join(names)}: {remark}\n")
     if any(change.outcome is TopicResult.TOUCHED for change in changes):
@@ -111,20 +94,3 @@ def _remarks(changes: Sequence[TopicChange]) -> dict[str, list[str]]:
         if change.remark:
             topics_of.setdefault(change.remark, []).append(change.topic)
     return {remark: ["all topics"] if len(names) == len(changes) else names for remark, names in topics_of.items()}
-
-
-def _kafka(config: Path | None, bootstrap_servers: str | None) -> KafkaSettings:
-    flags = {"kafka.bootstrap_servers": bootstrap_servers}
-    return load("topics", TopicSettings, path=config, flags=flags, environ=os.environ).kafka
-
-
-def _show(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table for people; tab-separated lines for pipes."""
-    if not sys.stdout.isatty():
-        for row in (head, *rows):
-            typer.echo("\t".join(row))
-        return
-    table = Table(*head)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table)

@@ -5,12 +5,11 @@ writers of a record may replace each other's; merging takes the newest part of e
 """
 
 import math
-import uuid
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from kernelcast.wire.cloudevents import data_of, envelope, joined_key
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import SPEC_VERSION, check_envelope, rfc3339
 
 BASELINE_TYPE: Final = "dev.kernelcast.baseline.v1"
 MAX_NODES: Final = 64
@@ -29,6 +28,8 @@ class NodeBaseline:
         count: Intervals that went into it.
         code_version: Version of the program; empty where it is not known.
         time_ns: When it was learnt, Unix nanoseconds.
+        program: Program that launched the kernel; empty where it is not known, or where several did.
+        sm_clock_mhz: Usual SM clock of these GPUs under load; 0 where it is not known.
     """
 
     hostname: str
@@ -37,6 +38,8 @@ class NodeBaseline:
     count: int
     code_version: str = ""
     time_ns: int = 0
+    program: str = ""
+    sm_clock_mhz: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class KernelBaseline:
 
     Attributes:
         kernel: Label of the kernel.
-        configuration: Its variant; empty where it has none.
+        configuration: Its variant, with the values of the tunables that concern it. A kernel without variants has the
+            name of its program instead: its mean duration depends on the mixture that this program launches.
         device_model: Model of the GPU.
         nodes: Parts of the nodes, by hostname; at most 64.
     """
@@ -58,7 +62,7 @@ class KernelBaseline:
     @property
     def key(self) -> str:
         """Key of the record."""
-        return f"{self.kernel}|{self.configuration}|{self.device_model}"
+        return joined_key(self.kernel, self.configuration, self.device_model)
 
 
 def baseline_event(baseline: KernelBaseline, *, source: str, time_ns: int, event_id: str = "") -> dict[str, Any]:
@@ -70,16 +74,9 @@ def baseline_event(baseline: KernelBaseline, *, source: str, time_ns: int, event
         time_ns: Its time, Unix nanoseconds.
         event_id: Unique per source; generated if empty.
     """
-    return {
-        "specversion": SPEC_VERSION,
-        "id": event_id or str(uuid.uuid4()),
-        "source": source,
-        "type": BASELINE_TYPE,
-        "subject": baseline.key,
-        "time": rfc3339(time_ns),
-        "datacontenttype": "application/json",
-        "data": asdict(baseline),
-    }
+    return envelope(
+        asdict(baseline), kind=BASELINE_TYPE, subject=baseline.key, source=source, time_ns=time_ns, event_id=event_id
+    )
 
 
 def baseline_from(event: dict[str, Any]) -> KernelBaseline:
@@ -88,12 +85,10 @@ def baseline_from(event: dict[str, Any]) -> KernelBaseline:
     Raises:
         EventError: It carries none, or one whose values cannot be.
     """
-    check_envelope(event)
-    if event["type"] != BASELINE_TYPE:
-        raise EventError(f"event type is {event['type']!r}; expected {BASELINE_TYPE!r}; it is refused")
+    data = data_of(event, BASELINE_TYPE)
     try:
-        return _baseline(event["data"])
-    except (KeyError, TypeError, ValueError) as error:
+        return _baseline(data)
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
 
 
@@ -134,7 +129,19 @@ def _node(part: dict[str, Any]) -> NodeBaseline:
         raise TypeError(f"count is {count!r} and time_ns {time_ns!r}; both must be integers")
     if not (math.isfinite(median) and median > 0 and math.isfinite(spread) and spread >= 0 and count > 0):
         raise ValueError(f"median_seconds is {median}, spread_ratio {spread}, count {count}; they must be positive")
-    return NodeBaseline(_text(part, "hostname"), median, spread, count, _text(part, "code_version", ""), time_ns)
+    clock = float(part.get("sm_clock_mhz", 0.0))
+    if not (math.isfinite(clock) and clock >= 0):
+        raise ValueError(f"sm_clock_mhz is {clock}; it must be 0 or positive")
+    return NodeBaseline(
+        _text(part, "hostname"),
+        median,
+        spread,
+        count,
+        _text(part, "code_version", ""),
+        time_ns,
+        _text(part, "program", ""),
+        clock,
+    )
 
 
 def _text(data: dict[str, Any], name: str, default: str | None = None) -> str:

@@ -16,8 +16,11 @@
     │   ├── FrameError          a probe's frame
     │   └── EventError          a CloudEvent
     ├── RequestError            an HTTP request that asks for what cannot be: answered with 400
+    ├── PageError               an address does not answer, or not with a page that can be shown
     ├── PrometheusError         Prometheus is unreachable, or refused a query
     ├── TunableError            a tunable registered wrongly, in the program's own process
+    │   └── SpaceError          a search space, or a configuration of one, that cannot be used
+    ├── OracleError             the process that measures configurations broke its protocol or ended early
     └── WindowError             too few or unusable observations for a model
 """
 
@@ -95,6 +98,10 @@ class RequestError(KernelcastError):
     """An HTTP request with a parameter or header that cannot be; the answer is 400 and this message."""
 
 
+class PageError(KernelcastError):
+    """An address does not answer, or not with a page that can be shown."""
+
+
 class PrometheusError(KernelcastError):
     """Prometheus cannot be reached, refused a query, or answered something else.
 
@@ -109,6 +116,14 @@ class PrometheusError(KernelcastError):
 
 class TunableError(KernelcastError):
     """A tunable that cannot be registered; raised in the program, when it registers."""
+
+
+class SpaceError(TunableError):
+    """A search space whose parameters, valid configurations or start cannot be used, or a configuration outside it."""
+
+
+class OracleError(KernelcastError):
+    """The process that measures configurations for `kernelcast tune-replay` broke the protocol or ended early."""
 
 
 class WindowError(KernelcastError):

@@ -1,31 +1,24 @@
-"""CloudEvents 1.0 (structured JSON) for hints, their outcomes, alerts, findings and marks.
+"""Events of hints, their outcomes, alerts, findings and marks: their data, to CloudEvents and back."""
 
-Source: cloudevents/spec, formats/json-format.md and bindings/kafka-protocol-binding.md (structured content mode).
-"""
-
-import json
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from kernelcast.wire.catalogue.meanings import Cause
+from kernelcast.wire.cloudevents import data_of, envelope
 from kernelcast.wire.errors import EventError
 from kernelcast.wire.findings import Finding, FindingEvidence, FindingState, Mark, Scope, Severity, Verdict
 
-SPEC_VERSION: Final = "1.0"
-CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
 HINT_TYPE: Final = "dev.kernelcast.hint.v1"
 OUTCOME_TYPE: Final = "dev.kernelcast.outcome.v1"
 ALERT_TYPE: Final = "dev.kernelcast.alert.v1"
 FINDING_TYPE: Final = "dev.kernelcast.finding.v1"
 MARK_TYPE: Final = "dev.kernelcast.mark.v1"
-MAX_EVENT_BYTES: Final = 48 * 1024
-"""A hint must fit into one probe frame."""
-
-NANOSECONDS: Final = 1_000_000_000
+WITHDRAWAL_TYPE: Final = "dev.kernelcast.hint.withdrawn.v1"
+"""A hint was withdrawn; only between exporter and program. Its subject is the hint's record key, it has no data."""
+SEARCH_PREFIX: Final = "search-"
+"""Beginning of the ids of outcomes that belong to no hint: the program searched a space by itself."""
 
 
 class HintMode(StrEnum):
@@ -79,6 +72,8 @@ class Hint:
         expected_interval: Its interval.
         confidence: Between 0 and 1.
         evidence: Why.
+        approval: `required` where a person has to approve it first (`wire.tuning.approvals`); empty otherwise.
+        approved_by: Who approved it; the exporter fills it in when it delivers the hint.
     """
 
     hint_id: str
@@ -96,6 +91,8 @@ class Hint:
     expected_interval: tuple[float, float] | None = None
     confidence: float = 0.5
     evidence: tuple[Evidence, ...] = ()
+    approval: str = ""
+    approved_by: str = ""
 
     @property
     def key(self) -> str:
@@ -121,6 +118,14 @@ class Outcome:
         pairs: How many interleaved pairs were measured.
         hostname: Where; the exporter fills it in.
         uuid: On which GPU; the exporter fills it in.
+        decision: The experiment's decision: `kept`, `rolled_back`, `inconclusive` or `failed`; empty before it. Its
+            state is `rolled_back` for all but the first, so that earlier readers close the hint.
+        step_time_ratio: Time of a step per item with the new value over that with the old; None if not measured.
+        device_time_ratio: The same of the device time of a step.
+        candidate_steps: Steps that ran with the new value during the trial.
+        candidate: The value that was tried, where the program searched by itself; its id begins with `SEARCH_PREFIX`.
+        device_model: Model of the GPU; the exporter fills it in.
+        code_version: Version of the program; the exporter fills it in.
     """
 
     hint_id: str
@@ -136,6 +141,18 @@ class Outcome:
     pairs: int = 0
     hostname: str = ""
     uuid: str = ""
+    decision: str = ""
+    step_time_ratio: float | None = None
+    device_time_ratio: float | None = None
+    candidate_steps: int = 0
+    candidate: str = ""
+    device_model: str = ""
+    code_version: str = ""
+
+    @property
+    def is_search(self) -> bool:
+        """Whether it is of a search by the program itself, and of no hint."""
+        return self.hint_id.startswith(SEARCH_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,61 +192,25 @@ def to_event(data: EventData, *, source: str, time_ns: int, event_id: str = "") 
         time_ns: Its time, Unix nanoseconds.
         event_id: Unique per source; generated if empty.
     """
-    return {
-        "specversion": SPEC_VERSION,
-        "id": event_id or str(uuid.uuid4()),
-        "source": source,
-        "type": _NAMES[type(data)],
-        "subject": _subject(data),
-        "time": rfc3339(time_ns),
-        "datacontenttype": "application/json",
-        "data": asdict(data),
-    }
+    return envelope(
+        asdict(data),
+        kind=_NAMES[type(data)],
+        subject=_subject(data),
+        source=source,
+        time_ns=time_ns,
+        event_id=event_id,
+    )
 
 
-def encode_event(event: dict[str, Any]) -> bytes:
-    """The event as bytes for a record value.
-
-    Raises:
-        EventError: Longer than `MAX_EVENT_BYTES`.
-    """
-    body = json.dumps(event, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    if len(body) > MAX_EVENT_BYTES:
-        raise EventError(f"event is {len(body)} bytes; the limit is {MAX_EVENT_BYTES}; shorten its evidence or labels")
-    return body
+def withdrawal(key: str, *, source: str, time_ns: int) -> dict[str, Any]:
+    """Return the CloudEvent that takes back the hint with a record key."""
+    return envelope(None, kind=WITHDRAWAL_TYPE, subject=key, source=source, time_ns=time_ns)
 
 
-def decode_event(body: bytes) -> dict[str, Any]:
-    """A CloudEvent from a record value, its envelope checked.
-
-    Raises:
-        EventError: Not JSON, or not a CloudEvent of version 1.0.
-    """
-    if len(body) > MAX_EVENT_BYTES:
-        raise EventError(f"event is {len(body)} bytes; the limit is {MAX_EVENT_BYTES}; it is refused")
-    try:
-        event = json.loads(body)
-        # JSON can spell half a surrogate pair, which no record key or header can hold.
-        json.dumps(event, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        raise EventError(f"event is not JSON: {error}; it is refused") from error
-    return check_envelope(event)
-
-
-def check_envelope(event: Any) -> dict[str, Any]:
-    """The event, if it has what CloudEvents 1.0 requires.
-
-    Raises:
-        EventError: It has not.
-    """
-    if not isinstance(event, dict):
-        raise EventError(f"event is a JSON {type(event).__name__}, not an object; it is refused")
-    if event.get("specversion") != SPEC_VERSION:
-        raise EventError(f"specversion is {event.get('specversion')!r}; it must be {SPEC_VERSION!r}; it is refused")
-    for name in ("id", "source", "type"):
-        if not isinstance(event.get(name), str) or not event[name]:
-            raise EventError(f"event has {name} {event.get(name)!r}; a text is required; it is refused")
-    return event
+def withdrawn_key(event: dict[str, Any]) -> str | None:
+    """Return the record key of the hint that an event takes back; None for another event."""
+    key = event.get("subject")
+    return key if event.get("type") == WITHDRAWAL_TYPE and isinstance(key, str) else None
 
 
 def hint_from(event: dict[str, Any]) -> Hint:
@@ -257,20 +238,8 @@ def mark_from(event: dict[str, Any]) -> Mark:
     return _data(event, Mark)
 
 
-def rfc3339(time_ns: int) -> str:
-    """A Unix time in nanoseconds as RFC 3339, UTC, with microseconds."""
-    seconds, rest_ns = divmod(time_ns, NANOSECONDS)
-    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest_ns // 1000)
-    return moment.isoformat().replace("+00:00", "Z")
-
-
 def _data(event: dict[str, Any], kind: type[_Data]) -> _Data:
-    check_envelope(event)
-    if event["type"] != _NAMES[kind]:
-        raise EventError(f"event type is {event['type']!r}; expected {_NAMES[kind]!r}; it is refused")
-    values = event.get("data")
-    if not isinstance(values, dict):
-        raise EventError(f"event {event['id']} has no data object; it is refused")
+    values = data_of(event, _NAMES[kind])
     known = {item.name for item in fields(kind)}
     try:
         data = kind(

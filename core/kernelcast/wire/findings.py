@@ -55,6 +55,8 @@ class FindingEvidence:
         against: Kind of the reference: `limit`, `baseline`, `peers`, `before` or empty.
         begin_ns: Begin of the time that shows it, Unix nanoseconds.
         end_ns: End of that time.
+        peers: Nodes whose values make the reference; 0 where it comes from no other node.
+        code_version: Version of the program that the value and the reference belong to; empty where it is not known.
     """
 
     metric: str
@@ -64,6 +66,8 @@ class FindingEvidence:
     against: str = ""
     begin_ns: int = 0
     end_ns: int = 0
+    peers: int = 0
+    code_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)

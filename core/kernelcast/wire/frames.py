@@ -144,6 +144,11 @@ class Counters:
         regions: Rows of region, launches within it, their GPU time in ns, and wall time in ns.
         unseen: Rows of reason and launches that the method knows of but cannot time or name; not in any kernel's row.
         dropped_records: Activity records that were lost before they could be added up.
+        steps: Steps that the program has ended; on the device that it used first.
+        items: Units of work, such as samples, that it said these steps processed.
+        step_ns: Wall time between the ends of consecutive steps.
+        trial_lost_ns: Time that trials have cost beyond the kept values.
+        trial_allowed_ns: Time that they may have cost by now; 0 where the process has no trials.
     """
 
     TYPE: ClassVar = 4
@@ -159,6 +164,11 @@ class Counters:
     regions: tuple[tuple[str, int, int, int], ...] = ()
     unseen: tuple[tuple[str, int], ...] = ()
     dropped_records: int = 0
+    steps: int = 0
+    items: int = 0
+    step_ns: int = 0
+    trial_lost_ns: int = 0
+    trial_allowed_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +192,10 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class TunableClaim:
-    """A tunable as the program registered it; a hint outside `allowed` is refused by the program itself."""
+    """A tunable as the program registered it; a hint outside `allowed` is refused by the program itself.
+
+    `changes_results` is the program's declaration; None where it made none.
+    """
 
     name: str
     value: str
@@ -193,6 +206,7 @@ class TunableClaim:
     kernels: tuple[str, ...] = ()
     device_model: str = ""
     code_version: str = ""
+    changes_results: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from kernelcast.wire.errors import FrameError
 LIVE: Final = ""
 REPLAYED: Final = "replayed"
 SIMULATED: Final = "simulated"
-SOURCES: Final = (LIVE, REPLAYED, SIMULATED)
+CPU: Final = "cpu"
+SOURCES: Final = (LIVE, REPLAYED, SIMULATED, CPU)
 """Values of the label `source`; it stands on every series that does not come from a live GPU."""
 
 PROGRAM_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{1,128}")

@@ -34,6 +34,10 @@ OTHER_COLLECTIVES: Final = "other collectives"
 
 COLLECTIVE_RULES: Final = (
     (OTHER_COLLECTIVES, ""),
+    # without a GPU: PyTorch over gloo, timed by the program itself
+    ("gloo", "allreduce"),
+    ("gloo", "broadcast"),
+    ("gloo", "allgather"),
     # NCCL and what replaces it
     ("nccl", ""),
     ("rccl", ""),

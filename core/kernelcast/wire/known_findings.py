@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import EventError
-from kernelcast.wire.events import FINDING_TYPE, MARK_TYPE, decode_event, finding_from, mark_from
+from kernelcast.wire.events import FINDING_TYPE, MARK_TYPE, finding_from, mark_from
 from kernelcast.wire.findings import Finding, Mark
 
 

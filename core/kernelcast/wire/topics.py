@@ -67,6 +67,23 @@ FORECASTS = Topic(
 )
 HINTS = Topic("kernelcast.hints", "program + tunable + device model", _EVENT, "compact", "tuning hints for programs")
 OUTCOMES = Topic("kernelcast.outcomes", "hint id", _EVENT, "delete", "what became of each hint", 7 * DAY_MS)
+ORDERS = Topic(
+    "kernelcast.orders",
+    "stop| program | node",
+    _EVENT,
+    "compact",
+    "orders of people to stop trials of hints",
+    # A few orders of people; one partition keeps their order for every reader.
+    partitions=1,
+)
+POLICY = Topic(
+    "kernelcast.policy",
+    "policy, or experience| program | space | device model | code version",
+    _EVENT,
+    "compact",
+    "the site's policy for trials, and what searches of spaces have found on all nodes",
+    partitions=1,
+)
 ALERTS = Topic(
     "kernelcast.alerts", "alert fingerprint", _EVENT, "compact,delete", "alerts as Alertmanager sent them", 7 * DAY_MS
 )
@@ -108,6 +125,19 @@ DEADLETTER = Topic(
     extra=MappingProxyType({"max.message.bytes": str(8 * 1024 * 1024)}),
 )
 
-TOPICS: Final = (DEVICE, KERNELS, FORECASTS, HINTS, OUTCOMES, ALERTS, FINDINGS, BASELINES, STATE, DEADLETTER)
+TOPICS: Final = (
+    DEVICE,
+    KERNELS,
+    FORECASTS,
+    HINTS,
+    OUTCOMES,
+    ORDERS,
+    POLICY,
+    ALERTS,
+    FINDINGS,
+    BASELINES,
+    STATE,
+    DEADLETTER,
+)
 METRIC_TOPICS: Final = (DEVICE, KERNELS, FORECASTS)
 EVENT_TOPICS: Final = (HINTS, OUTCOMES, ALERTS)

@@ -2,6 +2,8 @@
 
 import math
 import os
+import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -15,10 +17,12 @@ from rich.console import Console
 from rich.live import Live
 
 from kernelcast.cli.demo import summary as report
+from kernelcast.cli.demo.progress import Progress
 from kernelcast.cli.demo.run import Demo, DemoOptions
 from kernelcast.cli.demo.sources import DemoSource, choose
 from kernelcast.cli.demo.state import DemoState
 from kernelcast.cli.demo.view import plain, render
+from kernelcast.cli.top.command import keyboard
 from kernelcast.runtime import logging
 from kernelcast.runtime.command import command
 from kernelcast.runtime.kafka.admin import TopicResult, apply_topics
@@ -57,6 +61,14 @@ def demo(  # noqa: PLR0913  a command line's options
             show_default="yes, but not beside a recording, so that its kernels stand alone",
         ),
     ] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Run this program of yours in place of the example; it finds the demo in KERNELCAST_SOCKET.",
+            show_default="the example",
+        ),
+    ] = None,
     servers: Annotated[
         bool, typer.Option("--servers/--no-servers", help="Start Prometheus and Alertmanager where they are on PATH.")
     ] = True,
@@ -64,11 +76,21 @@ def demo(  # noqa: PLR0913  a command line's options
         Path | None, typer.Option(help="Keep logs and configurations here.", show_default="a temporary folder")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 1,
+    fault: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND[:…]",
+            help="A fault of the simulation, may be repeated: kernelcast simulate --help lists them.",
+            show_default="cooling that fails slowly",
+        ),
+    ] = None,
 ) -> None:
     """Run the whole loop on this machine and watch it: GPU, Kafka, Prometheus, forecasts, hints, alerts."""
     logging.configure(LogSettings(level="error"))
     _check_numbers(duration=duration, kernels=kernels, speed=speed)
     chosen = choose(source)
+    if fault and chosen.kind != "simulate":
+        raise ConfigurationError(f"--fault is {fault[0]}; only a simulation has faults; add --source simulate")
     if summary is not None:
         _check_writable(summary)
     options = DemoOptions(
@@ -76,20 +98,40 @@ def demo(  # noqa: PLR0913  a command line's options
         kernels=kernels,
         speed=speed,
         duration_seconds=duration,
-        example=chosen.path is None if example is None else example,
+        program=() if program is None else _command_line(program),
+        example=(chosen.path is None or program is not None) if example is None else example,
         servers=servers,
         seed=seed,
+        faults=tuple(fault or ()),
     )
     with _folder(directory) as folder, _broker(broker) as (address, kind):
         run = Demo(options, folder, address, kind)
         _announce(run, chosen)
         shutdown = Shutdown(exit_now=lambda code: _end_now(run, code))
         typer.echo("starting the services; the first start on a machine compiles for about a minute")
-        with shutdown.signals(), _screen() as show:
-            result = run.run(shutdown, show)
+        with shutdown.signals(), _screen(shutdown) as show:
+            result = run.run(shutdown, show, Progress(typer.echo))
     if summary is not None:
         report.write(result, summary)
     typer.echo("\n".join(report.sentences(result)))
+
+
+def _command_line(program: str) -> tuple[str, ...]:
+    """The words of a command.
+
+    Raises:
+        ConfigurationError: There are none, or nothing executable is named.
+    """
+    try:
+        words = tuple(shlex.split(program))
+    except ValueError as error:
+        raise ConfigurationError(f"--program is {program!r}: {error}; close its quotes") from error
+    if not words or shutil.which(words[0]) is None:
+        name = words[0] if words else ""
+        raise ConfigurationError(
+            f"--program is {program!r}, and {name!r} cannot be run; give a command and its arguments"
+        )
+    return words
 
 
 def _check_numbers(*, duration: float | None, kernels: str, speed: str) -> None:
@@ -125,8 +167,9 @@ def _end_now(run: Demo, code: int) -> NoReturn:
 
 
 def _announce(run: Demo, source: DemoSource) -> None:
+    typer.echo(f"Dashboards, as soon as the services run: {run.workspace.endpoints.pages}")
     typer.echo(source.banner)
-    for line in run.missing():
+    for line in (*run.missing(), *run.workspace.how_to_import()):
         typer.echo(line)
     for name, url in run.workspace.endpoints.urls().items():
         typer.echo(f"  {name:<13} {url}")
@@ -166,7 +209,7 @@ def _broker(address: str | None) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _screen() -> Iterator[Callable[[DemoState], None]]:
+def _screen(shutdown: Shutdown) -> Iterator[Callable[[DemoState], None]]:
     """A live screen on a terminal, progress lines elsewhere.
 
     The live screen hides the lines printed before it, so it opens with the first state. Until then, for minutes on a
@@ -178,10 +221,15 @@ def _screen() -> Iterator[Callable[[DemoState], None]]:
 
         def refresh(state: DemoState) -> None:
             live.start()  # does nothing once it runs
-            live.update(render(state), refresh=True)
+            pressed = keys(0.0)
+            if state.view.controls.press(pressed):
+                shutdown.request()
+            if pressed or not state.view.controls.paused:
+                live.update(render(state), refresh=True)
 
         try:
-            yield refresh
+            with keyboard() as keys:
+                yield refresh
         finally:
             live.stop()
         return

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from kernelcast.runtime.kafka.consumer import Consumer
 from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.cloudevents import decode_event
 from kernelcast.wire.errors import BrokerError, EventError
-from kernelcast.wire.events import decode_event
 from kernelcast.wire.topics import ALERTS, DEADLETTER, HINTS, OUTCOMES
 
 KEPT: Final = 1000

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from kernelcast.cli.demo import summary, workspace
 from kernelcast.cli.demo.children import KERNELCAST, DemoProcess, Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import answers
+from kernelcast.cli.demo.progress import Progress
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.state import DemoState, Gatherer
 from kernelcast.runtime.lifecycle import Shutdown
@@ -43,18 +44,22 @@ class DemoOptions:
         kernels: Cap of kernel names per program and GPU, or `all`.
         speed: Replay speed, or `max`.
         duration_seconds: When to stop, counted from when everything is ready; None runs until Ctrl-C.
-        example: Whether the example program with a badly tuned kernel runs too.
+        program: Command that runs in place of the example program; empty for none.
+        example: Whether a program runs beside the source: the example with a badly tuned kernel, or `program`.
         servers: Whether Prometheus and Alertmanager are started where they are found.
         seed: The simulation's.
+        faults: Faults of the simulation, as `kernelcast simulate --fault` takes them; empty for the demo's own.
     """
 
     source: DemoSource
     kernels: str = "100"
     speed: str = "1"
     duration_seconds: float | None = None
+    program: tuple[str, ...] = ()
     example: bool = True
     servers: bool = True
     seed: int = 1
+    faults: tuple[str, ...] = ()
 
 
 class Demo:
@@ -87,12 +92,13 @@ class Demo:
             lines.append(f"Alertmanager is not on PATH: {remedy.format('prometheus-alertmanager')}")
         return lines
 
-    def run(self, shutdown: Shutdown, show: Show) -> dict[str, Any]:
+    def run(self, shutdown: Shutdown, show: Show, progress: Progress) -> dict[str, Any]:
         """Run until the time is up or somebody stops it.
 
         Args:
             shutdown: Ends the run when requested.
             show: Called once a second with the newest state.
+            progress: Receives the steps of the start.
 
         Returns:
             The summary.
@@ -105,7 +111,7 @@ class Demo:
         )
         with ExitStack() as stack:
             stack.callback(self._supervisor.stop)
-            self._start_services(shutdown)
+            self._start_services(shutdown, progress)
             self._start_source()
             events.start()
             stack.callback(events.stop)
@@ -116,22 +122,22 @@ class Demo:
             exits = self._supervisor.stop()
         return summary.summarise(self.state, self._published(), exits)
 
-    def _start_services(self, shutdown: Shutdown) -> None:
+    def _start_services(self, shutdown: Shutdown, progress: Progress) -> None:
         options = self._options
         nvml = "on" if options.source.kind == "nvml" else "off"
         self.workspace.write_config(nvml=nvml, kernels=options.kernels)
         if self._prometheus:
             self.workspace.write_observability()
-        self._compile(shutdown)
+        self._compile(shutdown, progress)
         config = ("--config", str(self.workspace.config))
         for name in ("bridge", "predictor", "exporter"):
             self._start(name, (*KERNELCAST, name, *config))
         endpoints = self.workspace.endpoints
         for name in ("bridge", "exporter", "predictor"):
-            self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown)
+            self._wait_for(name, f"http://{getattr(endpoints, name)}/-/ready", shutdown, progress)
         self._start_servers()
 
-    def _compile(self, shutdown: Shutdown) -> None:
+    def _compile(self, shutdown: Shutdown, progress: Progress) -> None:
         """Have machine code on disk before three services start that each would compile the same."""
         log = self.workspace.log("compile")
         with log.open("wb") as output, ExitStack() as stack:
@@ -142,6 +148,7 @@ class Demo:
                 if shutdown.requested:
                     for process in compiling:
                         process.terminate()
+                progress.at(f"compiling; ready so far: {_compiled(log)}")
                 shutdown.wait(0.1)
         if any(process.returncode for process in compiling) and not shutdown.requested:
             raise KernelcastError(f"compiling failed: {log.read_text(errors='replace')[-2000:]}")
@@ -163,12 +170,16 @@ class Demo:
             self._start("prometheus", (self._prometheus, *options, f"--web.listen-address={endpoints.prometheus}"))
 
     def _start_source(self) -> None:
-        options, environ = self._options, {"KERNELCAST_SOCKET": str(self.workspace.socket)}
+        options = self._options
+        environ = {
+            "KERNELCAST_SOCKET": str(self.workspace.socket),
+            "KERNELCAST_TUNING_DIRECTORY": str(self.workspace.directory / "tuning"),
+        }
         if options.source.kind != "nvml":
             self._source = self._start("source", self._source_command(), ends=options.source.path is not None)
         if options.example:
-            command = (sys.executable, "-m", "kernelcast.probe.example", "--program", EXAMPLE_PROGRAM)
-            self._start("example", command, environ=environ)
+            example = (sys.executable, "-m", "kernelcast.probe.example", "--program", EXAMPLE_PROGRAM)
+            self._start("example", options.program or example, ends=bool(options.program), environ=environ)
 
     def _source_command(self) -> tuple[str, ...]:
         options = self._options
@@ -176,7 +187,7 @@ class Demo:
         shared += ["--speed", options.speed, "--summary", str(self._published_path)]
         if options.source.path is not None:
             return (*KERNELCAST, "replay", options.source.kind, str(options.source.path), *shared)
-        return (*KERNELCAST, "simulate", "--seed", str(options.seed), *SIMULATION, *shared)
+        return (*KERNELCAST, "simulate", "--seed", str(options.seed), *simulation(options.faults), *shared)
 
     def _watch(self, gatherer: Gatherer, shutdown: Shutdown, show: Show, started: float) -> None:
         limit = self._options.duration_seconds
@@ -213,13 +224,14 @@ class Demo:
         child = DemoProcess(name, command, self.workspace.log(name), ends=ends, environ=environ or {})
         return self._supervisor.start(child)
 
-    def _wait_for(self, name: str, url: str, shutdown: Shutdown) -> None:
+    def _wait_for(self, name: str, url: str, shutdown: Shutdown, progress: Progress) -> None:
         deadline = time.monotonic() + READY_SECONDS
         while not answers(url) and not shutdown.requested:
             self._check()
             if time.monotonic() > deadline:
                 child = next(each for each in self._supervisor.children if each.name == name)
                 raise KernelcastError(f"{name} was not ready within {READY_SECONDS:.0f} s; {_ending(child)}")
+            progress.at(f"waiting for the {name}")
             shutdown.wait(0.1)
 
     def _check(self) -> None:
@@ -237,13 +249,25 @@ class Demo:
         return published
 
 
+def _compiled(log: Path) -> str:
+    """Parts that the compiler has reported ready, from its log."""
+    words = [line.split() for line in log.read_text(errors="replace").splitlines()]
+    return ", ".join(one[1] for one in words if one[:1] == ["ready"] and len(one) > 1) or "nothing yet"
+
+
 def _ending(child: DemoProcess) -> str:
     return f"its log (--directory keeps it) ends with:\n{child.last_words()}"
 
 
-SIMULATION: Final = (
-    *("--nodes", "1", "--gpus", "4"),
-    *("--fault", "thermal-drift:node=0,gpu=1,start=30s,rate=12"),
-    *("--background", "hot-but-stable:node=0,gpu=3"),
-)
-"""One GPU whose cooling fails slowly, and one that is hot and well: the predictor must tell them apart."""
+def simulation(faults: Sequence[str]) -> tuple[str, ...]:
+    """Options of `kernelcast simulate`: its size, the faults, and a GPU that is hot and has no fault.
+
+    Args:
+        faults: Chosen faults; without any, one GPU's cooling fails slowly.
+    """
+    chosen = [word for fault in faults or (USUAL_FAULT,) for word in ("--fault", fault)]
+    return ("--nodes", "1", "--gpus", "4", *chosen, "--background", "hot-but-stable:node=0,gpu=3")
+
+
+USUAL_FAULT: Final = "thermal-drift:node=0,gpu=1,start=30s,rate=12"
+"""The predictor must distinguish this GPU, whose cooling fails slowly, from one that is hot and has no fault."""

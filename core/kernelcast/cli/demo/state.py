@@ -1,15 +1,19 @@
 """State of the demo, gathered once a second for the terminal, the progress lines and the summary."""
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from kernelcast.cli.demo.children import Supervisor
 from kernelcast.cli.demo.event_log import EventLog
 from kernelcast.cli.demo.http import fetch, query
-from kernelcast.cli.demo.snapshot import ScrapedPage, read
 from kernelcast.cli.demo.sources import DemoSource
 from kernelcast.cli.demo.workspace import Workspace
+from kernelcast.cli.top.page import ScrapedPage, read
+from kernelcast.cli.top.target import Access, firing_alerts
+from kernelcast.cli.top.view import Alerts, View
 from kernelcast.wire.catalogue import kernel
+from kernelcast.wire.errors import PageError
 from kernelcast.wire.topics import ALERTS, HINTS, OUTCOMES
 
 LAUNCHES_QUERY = f"sum({kernel.LAUNCHES.prometheus_name})"
@@ -24,9 +28,8 @@ class DemoState:
     workspace: Workspace
     broker: str
     elapsed_seconds: float = 0.0
-    snapshot: ScrapedPage = field(default_factory=ScrapedPage)
+    view: View = field(default_factory=lambda: View(""))
     reachable: bool = False
-    launches_per_second: float = 0.0
     hints: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
@@ -36,6 +39,11 @@ class DemoState:
     prometheus_seconds: float | None = None
     peak_degradations: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
     peak_forecasts: int = 0
+
+    @property
+    def snapshot(self) -> ScrapedPage:
+        """The bridge's newest page; an empty one before the first."""
+        return self.view.page
 
 
 class Gatherer:
@@ -51,8 +59,10 @@ class Gatherer:
         state = self.state
         body = fetch(f"http://{state.workspace.endpoints.bridge}/metrics")
         state.reachable = body is not None
+        state.view.now_seconds = time.time()
+        state.view.error = "" if body is not None or state.view.history.page is None else "the bridge does not answer"
         if body is not None:
-            self._take(read(body), elapsed_seconds)
+            self._take(read(body))
         state.elapsed_seconds = elapsed_seconds
         state.hints = self._events.of(HINTS.name)
         state.outcomes = self._events.of(OUTCOMES.name)
@@ -63,14 +73,22 @@ class Gatherer:
             url = f"http://{state.workspace.endpoints.prometheus}"
             state.prometheus_launches = query(url, LAUNCHES_QUERY)
             state.prometheus_seconds = query(url, SECONDS_QUERY)
+        state.view.alerts = self._alerts()
         return state
 
-    def _take(self, snapshot: ScrapedPage, elapsed_seconds: float) -> None:
+    def _alerts(self) -> Alerts:
+        """Alerts that fire now; the topic on Kafka also has those that have ended."""
+        address = self.state.workspace.endpoints.prometheus
+        if not address:
+            return Alerts(None, "rules need a Prometheus, which was not started")
+        try:
+            return Alerts(firing_alerts(f"http://{address}/api/v1", Access()), "the rules are not evaluated yet")
+        except PageError:
+            return Alerts(None, "Prometheus does not answer yet")
+
+    def _take(self, snapshot: ScrapedPage) -> None:
         state = self.state
-        passed_seconds = elapsed_seconds - state.elapsed_seconds
-        if passed_seconds > 0:
-            state.launches_per_second = max(0.0, snapshot.launches - state.snapshot.launches) / passed_seconds
-        state.snapshot = snapshot
+        state.view.history.add(state.view.now_seconds, snapshot)
         state.peak_forecasts = max(state.peak_forecasts, snapshot.forecasts)
         for labels, probability in snapshot.degradations:
             key = tuple(labels.get(name, "") for name in ("Hostname", "gpu", "program", "kernel", "metric", "cause"))

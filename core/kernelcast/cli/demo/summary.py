@@ -7,6 +7,8 @@ from typing import Any
 
 from kernelcast.cli.demo.state import DemoState
 
+HOTTEST = 5
+
 
 def summarise(state: DemoState, published: dict[str, Any] | None, exits: dict[str, int | None]) -> dict[str, Any]:
     """The run as one JSON object.
@@ -28,6 +30,10 @@ def summarise(state: DemoState, published: dict[str, Any] | None, exits: dict[st
             "names": len(state.snapshot.kernels),
             "launches": state.snapshot.launches,
             "duration_seconds": state.snapshot.kernel_seconds,
+            "hottest": [
+                {"name": name, "seconds": stats.seconds, "launches": stats.launches}
+                for name, stats in state.snapshot.hottest(HOTTEST)
+            ],
             "prometheus_launches": state.prometheus_launches,
             "prometheus_duration_seconds": state.prometheus_seconds,
         },
@@ -62,6 +68,7 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     lines.append(f"forecast series: {summary['forecast_series']}; degradations predicted: {_causes(summary)}")
     lines.append(f"hints: {len(summary['hints'])}; outcomes: {outcomes}")
     lines.append(f"alerts on Kafka: {', '.join(alerts) or 'none'}; dead letters: {summary['dead_letters']}")
+    lines += [f"hottest: {one['seconds']:.2f} s of GPU time in {one['name']}" for one in kernels["hottest"]]
     return lines
 
 

@@ -15,6 +15,8 @@ from kernelcast.cli.demo.children import KERNELCAST
 from kernelcast.wire.errors import KernelcastError
 
 SCRAPE_SECONDS: Final = 1
+GRAPH_STEP_SECONDS: Final = 5.0
+"""Shortest step of a graph; a rate is of four steps, and must see several messages of the sources."""
 PROMETHEUS: Final = ("prometheus",)
 ALERTMANAGER: Final = ("prometheus-alertmanager", "alertmanager")
 """Debian's name first: a distribution's package or the project's own archive, whichever is there."""
@@ -51,6 +53,11 @@ class Endpoints:
         addresses = {name: getattr(self, name) for name in self.__slots__}
         return {name: f"http://{address}{pages.get(name, '')}" for name, address in addresses.items() if address}
 
+    @property
+    def pages(self) -> str:
+        """The URL of the dashboards that the bridge serves, over the time of a demonstration."""
+        return f"http://{self.bridge}/pages?from=now-5m&refresh=5s"
+
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
@@ -84,7 +91,7 @@ class Workspace:
                 "kernels": kernels,
             },
             # Groups of its own: on a user's Kafka it must not take partitions away from the services that run there.
-            "bridge": {"group_id": "kernelcast-demo-bridge"},
+            "bridge": {"group_id": "kernelcast-demo-bridge", "pages": self._pages()},
             "predictor": {"group_id": "kernelcast-demo-predictor"},
         }
         content: dict[str, Any] = {
@@ -95,6 +102,13 @@ class Workspace:
             web = {"listen_address": getattr(self.endpoints, service)}
             content[service] = {"web": web, **FAST[service], **fields}
         self.config.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def _pages(self) -> dict[str, Any]:
+        """Settings of the pages that the bridge serves."""
+        if not self.endpoints.prometheus:
+            return {"enabled": True, "ring_interval_seconds": 2.0}
+        url = f"http://{self.endpoints.prometheus}"
+        return {"enabled": True, "prometheus_url": url, "scrape_interval_seconds": GRAPH_STEP_SECONDS}
 
     def write_observability(self) -> None:
         """Write rules, `prometheus.yml` and `alertmanager.yml`, as `kernelcast grafana` renders them.
@@ -111,6 +125,16 @@ class Workspace:
         targets = (self.endpoints.exporter, self.endpoints.bridge, self.endpoints.predictor)
         prometheus = _grafana("prometheus-config", *_target_options(*targets), *self._server_options(rules))
         (self.directory / "prometheus.yml").write_text(prometheus)
+
+    def how_to_import(self) -> list[str]:
+        """Return the folder of the same dashboards for Grafana, and the two steps of importing them."""
+        if not self.endpoints.prometheus:
+            return []
+        return [
+            f"The same dashboards for Grafana are in {self.directory / 'dashboards'}; to import them:",
+            f"  1. Connections, Add new connection, Prometheus: http://{self.endpoints.prometheus}",
+            "  2. Dashboards, New, Import: upload each file, and choose that data source",
+        ]
 
     def _server_options(self, rules: Path) -> list[str]:
         alertmanager = ["--alertmanager", self.endpoints.alertmanager] if self.endpoints.alertmanager else []

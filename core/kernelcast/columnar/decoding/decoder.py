@@ -43,12 +43,14 @@ DEFAULT_LIMITS = DecoderLimits()
 class Decoder:
     """Converts OTLP messages to columns and assigns a number to every series.
 
-    A message is decoded completely or not at all. A message with new or unusual parts is also parsed by protobuf, and
-    protobuf decides whether it is valid. Not thread-safe: one decoder per consumer thread. Releases the GIL.
+    A message is decoded completely or not at all. A message with unusual parts, or with new ones that are not plain
+    (see `walk.plain`), is also parsed by protobuf, and protobuf decides whether it is valid. Not thread-safe: one
+    decoder per consumer thread. Releases the GIL.
 
     Args:
         max_identities: Largest number of known wire identities; a message with further ones is refused. One takes
-            about 70 bytes more than its attributes. A producer that writes its attributes in two orders has two.
+            about 70 bytes, and its attributes once for all metrics that share them. A producer that writes its
+            attributes in two orders has two.
         limits: Limits of one message.
     """
 
@@ -78,7 +80,8 @@ class Decoder:
         decoder = Decoder()
         decoder.decode([b""])
         decoder._state = decoder._state._replace(series=tables.grown_store(decoder._state.series, 0))
-        entries.compact(decoder._state.series, np.zeros(1, np.uint8))
+        entries.compact(decoder._state.contexts, np.zeros(1, np.uint8))
+        entries.relocate(decoder._state.series, decoder._state.contexts)
         entries.roll_back(decoder._state)
         decoder.identities(np.zeros(0, np.int32))
         decoder.forget(np.zeros(0, np.int32))
@@ -148,9 +151,10 @@ class Decoder:
             numbers: Shape (k,), int32.
         """
         entries.release(self._state, np.ascontiguousarray(numbers, np.int32))
-        self._state = self._state._replace(
-            series=tables.compacted_store(self._state.series), contexts=tables.compacted_store(self._state.contexts)
-        )
+        contexts = tables.compacted_store(self._state.contexts)
+        if contexts is not self._state.contexts:
+            entries.relocate(self._state.series, contexts)
+            self._state = self._state._replace(contexts=contexts)
 
     def _chunks(
         self, messages: Sequence[bytes], failures: list[tuple[int, DecodeError]]

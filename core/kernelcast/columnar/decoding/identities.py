@@ -42,7 +42,10 @@ _PARTS: Final = {SUM_PART: "sum", COUNT_PART: "count"}
 
 def canonical_attributes(attributes: Iterable[KeyValue]) -> Attributes:
     """Attributes sorted by key; of a key that stands twice, the last value (OTLP forbids it, producers do it)."""
-    values = {sys.intern(attribute.key): as_text(attribute.value) for attribute in attributes}
+    # Most values are strings: then one question less to protobuf for each.
+    values = {
+        sys.intern(attribute.key): attribute.value.string_value or as_text(attribute.value) for attribute in attributes
+    }
     return tuple(sorted(values.items()))
 
 
@@ -76,7 +79,7 @@ class Identities:
             type=metric.type,
             temporality=metric.temporality,
             monotonic=metric.monotonic,
-            attributes=self._attributes(_bytes(series, number)),
+            attributes=self._attributes(_bytes(contexts, int(series.entries["text"][number]))),
             scope_attributes=scope.attributes,
             schema_url=metric.schema_url,
             part=metric.part,
@@ -97,16 +100,15 @@ class Identities:
             raise KeyError(int(numbers[wrong][0]))
         parents, parent = np.unique(entries["parent"], return_inverse=True)
         scopes, scope = np.unique(contexts.entries["parent"][parents], return_inverse=True)
-        metrics: dict[tuple[bytes, int], int] = {}
-        metric = [metrics.setdefault(_key(contexts, one), len(metrics)) for one in parents.tolist()]
-        attribute_set, first = grouped(series, numbers)
+        metric, first = grouped(contexts, parents)
+        texts, text = np.unique(entries["text"], return_inverse=True)
         return SharedIdentities(
-            metrics=tuple(self._metric(*key) for key in metrics),
-            metric=np.array(metric, np.int32)[parent],
+            metrics=tuple(self._metric(*_key(contexts, one)) for one in parents[first].tolist()),
+            metric=metric[parent],
             scopes=tuple(self._scope(contexts, one) for one in scopes.tolist()),
             scope=scope.astype(np.int32)[parent],
-            attributes=tuple(self._attributes(_bytes(series, one)) for one in numbers[first].tolist()),
-            attribute_set=attribute_set,
+            attributes=tuple(self._attributes(_bytes(contexts, one)) for one in texts.tolist()),
+            attribute_set=text.astype(np.int32),
         )
 
     def _scope(self, contexts: Store, number: int) -> ScopeIdentity:

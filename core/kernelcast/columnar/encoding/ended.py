@@ -1,6 +1,6 @@
 """Series that were there and are no more: said once, so that readers need not wait for their time-to-live."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from kernelcast.columnar.encoding.samples import Sample
@@ -25,10 +25,13 @@ class EndedSeries(Generic[Group]):
 
     Args:
         patience: How many times in a row a series may be missing before it has ended, at least 1.
+        exclusive: Labels that have one value at a time: a missing series ends at once where its group has one that
+            differs only in these labels.
     """
 
-    def __init__(self, *, patience: int = 1) -> None:
+    def __init__(self, *, patience: int = 1, exclusive: Container[str] = ()) -> None:
         self._patience = patience
+        self._exclusive = exclusive
         self._said: dict[Group, _Known] = {}
         self._missed: dict[Group, dict[_Series, tuple[Metric, int]]] = {}
 
@@ -50,10 +53,19 @@ class EndedSeries(Generic[Group]):
         before, missed = self._said.get(group, {}), self._missed.get(group, {})
         misses = {series: (before[series], 1) for series in before.keys() - now.keys()}
         misses |= {series: (missed[series][0], missed[series][1] + 1) for series in missed.keys() - now.keys()}
-        gone = {series: metric for series, (metric, count) in misses.items() if count >= self._patience}
+        present = {self._without_exclusive(series) for series in now}
+        gone = {
+            series: metric
+            for series, (metric, count) in misses.items()
+            if count >= self._patience or self._without_exclusive(series) in present
+        }
         self._keep(group, now, {series: known for series, known in misses.items() if series not in gone})
         said += [Sample(metric, series[1], time_ns, None) for series, metric in sorted(gone.items(), key=_order)]
         return said
+
+    def _without_exclusive(self, series: _Series) -> _Series:
+        name, attributes = series
+        return name, tuple(pair for pair in attributes if pair[0] not in self._exclusive)
 
     def _keep(self, group: Group, now: _Known, missed: dict[_Series, tuple[Metric, int]]) -> None:
         self._said[group], self._missed[group] = now, missed

@@ -41,6 +41,12 @@ def compact(store: Store, arena: UInt8Array) -> None:
 
 
 @kernel
+def relocate(series: Store, contexts: Store) -> None:
+    """See `intern.relocate`."""
+    intern.relocate(series, contexts)
+
+
+@kernel
 def rehash(store: Store) -> None:
     """See `intern.rehash`."""
     intern.rehash(store)
@@ -49,6 +55,8 @@ def rehash(store: Store) -> None:
 @kernel
 def group(store: Store, numbers: Int32Array, table: Int32Array, groups: Int32Array, first: Int32Array) -> int:
     """Number the distinct byte strings of some entries, whatever their parents, in the order of their first entries.
+
+    Both the bytes of an identity and those after them count.
 
     Args:
         store: Has the entries.
@@ -64,7 +72,8 @@ def group(store: Store, numbers: Int32Array, table: Int32Array, groups: Int32Arr
     seed = np.uint64(store.counters[SEED])
     for i in range(len(numbers)):
         start, length = store.entries[numbers[i]].offset, signed(store.entries[numbers[i]].length)
-        slot = signed(hash_bytes(store.arena, start, length, seed) & np.uint64(mask))
+        extra = signed(store.entries[numbers[i]].extra)
+        slot = signed(hash_bytes(store.arena, start, length + extra, seed) & np.uint64(mask))
         while True:
             known = signed(table[slot])
             if known < 0:
@@ -73,8 +82,10 @@ def group(store: Store, numbers: Int32Array, table: Int32Array, groups: Int32Arr
                 found += 1
                 break
             other = numbers[first[known]]
-            if store.entries[other].length == length and equal(
-                store.arena, start, store.arena, store.entries[other].offset, length
+            if (
+                store.entries[other].length == length
+                and store.entries[other].extra == extra
+                and equal(store.arena, start, store.arena, store.entries[other].offset, length + extra)
             ):
                 break
             slot = (slot + 1) & mask

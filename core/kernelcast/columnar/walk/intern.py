@@ -3,7 +3,7 @@
 import numpy as np
 
 from kernelcast.columnar.columns import UInt8Array
-from kernelcast.columnar.compiled import copy_bytes, routine, signed
+from kernelcast.columnar.compiled import copy_bytes, fold_multiply, routine, signed
 from kernelcast.columnar.walk.layout import (
     ABSENT,
     ARENA,
@@ -22,6 +22,8 @@ from kernelcast.columnar.walk.layout import (
     WalkState,
 )
 from kernelcast.columnar.walk.stream import equal, hash_bytes
+
+_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
 
 
 @routine
@@ -75,19 +77,16 @@ def append(store: Store, b: UInt8Array, p: int, length: int) -> None:
 
 
 @routine
-def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, length: int) -> int:
-    """Add an entry and return its number; `find` has not found it, and `shortage` has found room."""
+def new_entry(store: Store, parent: int, hashed: np.uint64) -> int:
+    """Add an entry without bytes and return its number; it is not in the table, and `shortage` has found room."""
     counters = store.counters
     number = take_number(store)
     store.entries[number].hash = hashed
     store.entries[number].parent = parent
-    store.entries[number].offset = counters[ARENA_USED]
-    store.entries[number].length = length
     store.entries[number].extra = 0
     store.entries[number].refs = 0
     store.entries[number].successor = 0
     store.entries[number].stamp = counters[STAMP]
-    append(store, b, p, length)
     counters[STAMP] += 1
     store.entries[counters[FRESH]].fresh = number
     counters[FRESH] += 1
@@ -97,6 +96,54 @@ def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, len
         slot = (slot + 1) & mask
     store.slots[slot] = number
     return number
+
+
+@routine
+def add(store: Store, parent: int, hashed: np.uint64, b: UInt8Array, p: int, length: int) -> int:
+    """Add an entry with its bytes and return its number; `find` has not found it, and `shortage` has found room."""
+    number = new_entry(store, parent, hashed)
+    store.entries[number].offset = store.counters[ARENA_USED]
+    store.entries[number].length = length
+    append(store, b, p, length)
+    return number
+
+
+@routine
+def find_series(series: Store, metric: int, text: int) -> tuple[int, np.uint64]:
+    """Return the number of the series with a metric and a text, or ABSENT; and their hash."""
+    hashed = fold_multiply(
+        np.uint64(series.counters[SEED]) ^ np.uint64(metric + 1), _MULTIPLIER ^ np.uint64(text + 1)
+    ) & np.uint64(series.counters[HASH_MASK])
+    mask = len(series.slots) - 1
+    slot = signed(hashed & np.uint64(mask))
+    while True:
+        number = signed(series.slots[slot])
+        if number < 0:
+            return ABSENT, hashed
+        if series.entries[number].parent == metric and series.entries[number].text == text:
+            return number, hashed
+        slot = (slot + 1) & mask
+
+
+@routine
+def add_series(state: WalkState, metric: int, text: int, hashed: np.uint64) -> int:
+    """Add a series and return its number; `find_series` has not found it, and `shortage` has found room."""
+    series, contexts = state.series, state.contexts
+    contexts.entries[metric].refs += 1
+    contexts.entries[text].refs += 1
+    number = new_entry(series, metric, hashed)
+    series.entries[number].text = text
+    series.entries[number].offset = contexts.entries[text].offset
+    series.entries[number].length = contexts.entries[text].length
+    return number
+
+
+@routine
+def relocate(series: Store, contexts: Store) -> None:
+    """Update where the bytes of series lie, after the arena of the contexts was compacted."""
+    for number in range(series.counters[USED]):
+        if series.entries[number].parent != UNUSED:
+            series.entries[number].offset = contexts.entries[series.entries[number].text].offset
 
 
 @routine
@@ -138,10 +185,14 @@ def release_context(contexts: Store, number: int) -> None:
 @routine
 def release_series(state: WalkState, number: int) -> None:
     """Free a series' number, and the contexts that only it used."""
-    metric = signed(state.series.entries[number].parent)
-    remove(state.series, number)
-    state.contexts.entries[metric].refs -= 1
-    release_context(state.contexts, metric)
+    series, contexts = state.series, state.contexts
+    metric, text = signed(series.entries[number].parent), signed(series.entries[number].text)
+    remove(series, number)
+    series.counters[WASTE] = 0  # its bytes are those of its text
+    contexts.entries[metric].refs -= 1
+    release_context(contexts, metric)
+    contexts.entries[text].refs -= 1
+    release_context(contexts, text)
 
 
 @routine

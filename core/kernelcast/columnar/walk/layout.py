@@ -105,6 +105,7 @@ STORE_COUNTERS: Final = 9
 
 ABSENT: Final = -1  # a parent: none, the entry is a resource; a slot: empty
 UNUSED: Final = -2  # a parent: the number is not in use
+TEXT: Final = -3  # a parent: none, the entry is the attribute bytes that series share
 
 
 ENTRY: Final = np.dtype(
@@ -112,10 +113,11 @@ ENTRY: Final = np.dtype(
         ("hash", np.uint64),
         ("offset", np.int64),  # where its bytes start in the arena
         ("stamp", np.int64),
-        ("parent", np.int32),  # a number of the level above, ABSENT or UNUSED
+        ("parent", np.int32),  # a number of the level above, ABSENT, TEXT or UNUSED
         ("length", np.int32),  # how many of its bytes are identity
         ("extra", np.int32),  # how many follow that are not: a description
-        ("refs", np.int32),  # entries that have this one as their parent
+        ("refs", np.int32),  # entries that have this one as their parent or text
+        ("text", np.int32),  # of a series: the context with its attribute bytes, whose offset and length it repeats
         ("successor", np.int32),  # the entry that followed it last time: a guess, always checked
         (
             "free",
@@ -193,8 +195,8 @@ class WalkState(NamedTuple):
 
     Attributes:
         control: int64, slots as named above.
-        series: Attribute bytes under a metric's context: the wire identities.
-        contexts: Resources, scopes under them, metrics under those.
+        series: A metric's context with attribute bytes: the wire identities. The bytes lie in the arena of `contexts`.
+        contexts: Resources, scopes under them, metrics under those; and attribute bytes, once for all series.
         numbers: NUMBER_ROW, number points.
         histograms: HISTOGRAM_ROW, histogram points.
         exemplars: EXEMPLAR_ROW, where the exemplars of points lie.

@@ -1,16 +1,19 @@
 """Finds the number of a series by the bytes of a message, and adds new resources, scopes, metrics and series.
 
-Numbers form a tree: a resource, its scopes, their metrics, and the series of a metric. Lookups guess first: producers
-    send
-metrics and series in the same order each time, so each entry remembers its `successor`, the entry that followed it last
-time. The bytes are always compared, so a wrong guess costs one comparison and the hash table is searched instead.
+Numbers form a tree: a resource, its scopes, their metrics, and the series of a metric. Attribute bytes have numbers of
+their own, because the metrics of one thing, such as a GPU, have the same attributes: a series is a pair of numbers.
+
+Lookups guess first: producers send metrics and series in the same order each time, so each entry remembers its
+`successor`, the entry that followed it last time. The bytes are always compared, so a wrong guess costs one comparison
+and the hash table is searched instead.
 """
 
 from kernelcast.columnar.columns import UInt8Array
 from kernelcast.columnar.compiled import copy_bytes, inlined, routine, signed
-from kernelcast.columnar.walk.intern import add, append, find, shortage
+from kernelcast.columnar.walk.intern import add, add_series, append, find, find_series, shortage
 from kernelcast.columnar.walk.layout import (
     ABSENT,
+    ENTRIES,
     FREE,
     GROW_CONTEXTS,
     GROW_SERIES,
@@ -30,12 +33,14 @@ from kernelcast.columnar.walk.layout import (
     SCOPE_START,
     SCOPE_STOP,
     SHORT_OF,
+    TEXT,
     TOO_MANY_IDENTITIES,
     USED,
     VERIFY,
     WalkState,
 )
-from kernelcast.columnar.walk.stream import delimited, equal
+from kernelcast.columnar.walk.plain import are_plain_attributes, is_plain_resource, is_plain_scope
+from kernelcast.columnar.walk.stream import delimited, equal, is_ascii
 
 METRIC_KEY_HEADER = 11
 """Size of a metric key's header. Example, a cumulative monotonic sum (type 7) `hits` of unit `1` without schema URL:
@@ -70,7 +75,9 @@ def context(state: WalkState, parent: int, b: UInt8Array, start: int, stop: int)
     if short:
         state.control[SHORT_OF] = short
         return GROW_CONTEXTS
-    state.control[VERIFY] = 1
+    plain = is_plain_resource(b, start, stop) if parent == ABSENT else is_plain_scope(b, start, stop)
+    if not plain:
+        state.control[VERIFY] = 1
     if parent >= 0:
         state.contexts.entries[parent].refs += 1
     return add(state.contexts, parent, hashed, b, start, stop - start)
@@ -162,7 +169,8 @@ def metric_context(
         if short:
             state.control[SHORT_OF] = short
             return GROW_CONTEXTS
-        state.control[VERIFY] = 1
+        if not (is_ascii(b, texts[0][0], texts[0][1]) and is_ascii(b, texts[1][0], texts[1][1])):
+            state.control[VERIFY] = 1
         contexts.entries[scope].refs += 1
         number = add(contexts, scope, hashed, state.key, 0, length)
         append(contexts, b, texts[2][0], extra)
@@ -175,20 +183,27 @@ def metric_context(
 @routine
 def series_of(state: WalkState, metric: int, b: UInt8Array, start: int, stop: int) -> int:
     """Return the number of the series with the attribute fields b[start:stop], or a status below 0."""
-    control, series = state.control, state.series
-    number, hashed = find(series, metric, b, start, stop - start)
+    control, series, contexts = state.control, state.series, state.contexts
+    text, hashed_text = find(contexts, TEXT, b, start, stop - start)
+    number, hashed = find_series(series, metric, text)
     if number < 0:
         if stop - start > control[MAX_IDENTITY_BYTES]:
             return IDENTITY_TOO_LONG
         if series.counters[USED] - series.counters[FREE] >= control[MAX_IDENTITIES]:
             return TOO_MANY_IDENTITIES
-        short = shortage(series, stop - start)
-        if short:
-            control[SHORT_OF] = short
+        if shortage(series, 0):
+            control[SHORT_OF] = ENTRIES
             return GROW_SERIES
-        control[VERIFY] = 1
-        state.contexts.entries[metric].refs += 1
-        number = add(series, metric, hashed, b, start, stop - start)
+        if text < 0:
+            short = shortage(contexts, stop - start)
+            if short:
+                control[SHORT_OF] = short
+                return GROW_CONTEXTS
+            if not are_plain_attributes(b, start, stop):
+                control[VERIFY] = 1
+            text = add(contexts, TEXT, hashed_text, b, start, stop - start)
+            _, hashed = find_series(series, metric, text)
+        number = add_series(state, metric, text, hashed)
     series.entries[control[LAST_SERIES]].successor = number
     control[LAST_SERIES] = number
     return signed(number)
@@ -220,7 +235,7 @@ def attributes(state: WalkState, metric: int, b: UInt8Array, p: int, end: int) -
         stop = p + length
         if (
             stop <= end
-            and equal(b, p, series.arena, series.entries[guess].offset, length)
+            and equal(b, p, state.contexts.arena, series.entries[guess].offset, length)
             and (stop == end or b[stop] != b[p])
         ):
             state.control[LAST_SERIES] = guess

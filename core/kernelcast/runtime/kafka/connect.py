@@ -46,7 +46,9 @@ CONSUMER_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
         # minutes.
         "topic.metadata.refresh.interval.ms": "10000",
         # Live metrics: the partitions of a killed member must be read again within seconds, not after librdkafka's 45.
-        "session.timeout.ms": "10000",
+        # But Kafka needs 9 s to replace a broker that died; members of a group whose coordinator it was hear of no one
+        # until then, and a shorter session would end for all of them at once.
+        "session.timeout.ms": "15000",
         "heartbeat.interval.ms": "2000",
         # A full queue is checked again after this time; with librdkafka's 1 s a reader that catches up mostly waits.
         "fetch.queue.backoff.ms": "10",

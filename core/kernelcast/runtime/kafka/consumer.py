@@ -38,6 +38,7 @@ class Consumer(PartitionReader):
         overrides: Mapping[str, str] | None = None,
         registry: CollectorRegistry | None = None,
         client: Client = confluent_kafka.Consumer,
+        prompt: bool = False,
     ) -> None:
         """Prepare to read; it connects in the background.
 
@@ -47,6 +48,7 @@ class Consumer(PartitionReader):
             overrides: The service's own properties; the settings' properties have precedence over them.
             registry: Registry of the consumer's own metrics; None does not expose them.
             client: Replaces librdkafka's client in tests.
+            prompt: See `PartitionReader`.
 
         Raises:
             ConfigurationError: librdkafka refuses a property.
@@ -64,7 +66,7 @@ class Consumer(PartitionReader):
         self._revoking = threading.Lock()
         self._closed = True  # until there is something to close
         made = connect(client, settings, properties=properties)
-        super().__init__(settings, made, connection=connection, registry=registry)
+        super().__init__(settings, made, connection=connection, registry=registry, prompt=prompt)
         self._closed = False
 
     def subscribe(self, topics: Iterable[str], rebalance: Rebalance | None = None) -> None:

@@ -17,6 +17,7 @@ class TopicFollower:
 
     Attributes:
         caught_up: Whether every message that was on Kafka at the start has been read.
+        missing: Whether a topic did not exist when Kafka was asked last.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class TopicFollower:
         self._retry_at = 0.0
         self._left: dict[tuple[str, int], int] | None = None
         self._heard = 0.0
-        self.caught_up = False
+        self.caught_up = self.missing = False
 
     def poll(self, timeout_seconds: float) -> int:
         """Read one batch; returns the number of messages.
@@ -75,7 +76,8 @@ class TopicFollower:
         """Assign all partitions; returns the end offset of each with messages, or None while a topic is missing."""
         left = {}
         found = [self._reader.partitions(topic) for topic in self._topics]
-        if not all(found):
+        self.missing = not all(found)
+        if self.missing:
             return None
         partitions = [partition for topic in found for partition in topic]
         for partition in partitions:

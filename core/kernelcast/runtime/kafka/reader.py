@@ -1,5 +1,6 @@
 """Reads partitions in batches, and separates messages from errors."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from kernelcast.runtime.instruments import counter
 from kernelcast.runtime.kafka.connect import broker_errors
 from kernelcast.runtime.kafka.connection_errors import ConnectionErrors
 from kernelcast.runtime.kafka.offsets import OffsetQueries
+from kernelcast.runtime.kafka.receiving import PromptReceiver
 from kernelcast.runtime.settings.service import KafkaSettings
 from kernelcast.wire.catalogue import runtime
 from kernelcast.wire.errors import BrokerError
@@ -24,6 +26,8 @@ class PartitionReader(OffsetQueries):
         client: confluent_kafka's consumer.
         connection: Errors of the connection, which the client reports to it.
         registry: Registry of the reader's own metrics; None does not expose them.
+        prompt: Whether `consume` returns messages that are there at once, see `PromptReceiver`; otherwise it waits
+            until a batch is full or its time is up.
     """
 
     def __init__(
@@ -33,8 +37,10 @@ class PartitionReader(OffsetQueries):
         *,
         connection: ConnectionErrors,
         registry: CollectorRegistry | None = None,
+        prompt: bool = False,
     ) -> None:
         super().__init__(settings, client)
+        self._queue = PromptReceiver(client, time.monotonic) if prompt else client
         self._errors = counter(runtime.CONSUMER_ERRORS, registry if registry is not None else CollectorRegistry())
         self._log = structlog.stdlib.get_logger("kafka.consumer")
         self._connection = connection
@@ -67,7 +73,7 @@ class PartitionReader(OffsetQueries):
             BrokerError: A permanent error, or a login that Kafka has refused for a minute.
         """
         with broker_errors("reading"):
-            batch: list[Message] = self._client.consume(max_messages, timeout_seconds)
+            batch: list[Message] = self._queue.consume(max_messages, timeout_seconds)
         good = [message for message in batch if message.error() is None]
         if good:
             self._connection.clear()

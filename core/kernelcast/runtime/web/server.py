@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import html
 import socket
 import ssl
 import threading
@@ -11,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Any, Final, Self
 
+import anyio
+import anyio.to_thread
 import structlog
 import uvicorn
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -23,6 +24,7 @@ from starlette.routing import BaseRoute, Route
 from kernelcast.runtime.instruments import WithoutCreated, gauge
 from kernelcast.runtime.settings.listen import format_address, parse_listen_address
 from kernelcast.runtime.settings.service import WebSettings
+from kernelcast.runtime.web import landing
 from kernelcast.runtime.web.bounded import BoundedEndpoint
 from kernelcast.runtime.web.connections import Connections, Listener
 from kernelcast.runtime.web.counts import WebCounts
@@ -42,14 +44,6 @@ TICK_SECONDS: Final = 1.0
 START_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 5.0
 _OPEN_REQUESTS_SECONDS: Final = 3
-_LANDING: Final = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{font: 16px/1.6 system-ui, sans-serif; margin: 3rem auto; max-width: 44rem; padding: 0 1rem}}
-td {{padding-right: 2rem; vertical-align: top}}
-</style></head>
-<body><h1>{title}</h1><p>Version {version}, {state}.</p><table>{rows}</table></body></html>
-"""
 
 
 def always() -> tuple[bool, str]:
@@ -62,12 +56,13 @@ class WebServer:
 
     Attributes:
         address: `HOST:PORT` as bound, once started.
+        progressed: Called once a second by the loop that answers requests; must not block; set it before `start()`.
         request_seconds: How long a client may take to send a request; then its connection is closed.
         connections: Those that are open, and how many may be.
         scrapes: Runs `/metrics`, and bounds how many wait for it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  parts, most of them optional
         self,
         settings: WebSettings,
         *,
@@ -76,6 +71,7 @@ class WebServer:
         routes: Sequence[BaseRoute] = (),
         healthy: Check = always,
         ready: Check = always,
+        facts: landing.Facts = landing.no_facts,
     ) -> None:
         """Prepare to serve.
 
@@ -84,16 +80,18 @@ class WebServer:
             title: The service's name without ours, for the landing page and `kernelcast_build_info`.
             metrics: A registry, or what answers `/metrics`; called on a thread, a few at a time.
             routes: The service's own, with endpoints that are coroutines, as synchronous ones share 40 threads; the
-                landing page shows the first line of an endpoint's docstring.
+                landing page shows the first line of an endpoint's docstring; no routes out of the schema.
             healthy: Whether the process works, and why not; called on the event loop, so it must not wait for a lock.
             ready: Whether it is of use yet, and why not; called in the same way.
+            facts: Facts of now for the landing page; called on a thread.
 
         Raises:
             ConfigurationError: The web configuration file is wrong.
         """
         self._settings, self._title = settings, title
         self._watched = WatchedConfig(settings.config_file) if settings.config_file is not None else None
-        self._ready = ready
+        self._healthy, self._ready, self._facts = healthy, ready, facts
+        self._facts_thread = anyio.CapacityLimiter(1)
         self._pages = {
             "/metrics": "What Prometheus scrapes",
             "/-/healthy": "Whether the process works",
@@ -103,6 +101,7 @@ class WebServer:
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self.address = ""
+        self.progressed: Callable[[], None] = lambda: None
         self.request_seconds = REQUEST_SECONDS
         self._counts = WebCounts()
         self.connections = Connections(count=self._counts.closed)
@@ -144,7 +143,7 @@ class WebServer:
         """
         self.connections.opening_seconds = self.request_seconds
         listener = Listener.of(self._bind(), self.connections)
-        self._server = _Server(self._uvicorn_config(), self.connections)
+        self._server = _Server(self._uvicorn_config(), self.connections, self.progressed)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
         if not self._server.up.wait(START_SECONDS):
@@ -206,27 +205,37 @@ class WebServer:
         return listener
 
     async def _landing(self, _request: Request) -> Response:
-        ready, reason = _outcome(self._ready)
-        rows = "".join(
-            f'<tr><td><a href="{html.escape(path)}">{html.escape(path)}</a></td><td>{html.escape(about)}</td></tr>'
-            for path, about in self._pages.items()
+        facts, troubles = await self._facts_now(), []
+        for check in (self._healthy, self._ready):
+            good, reason = _outcome(check)
+            if not good and reason not in troubles:
+                troubles.append(reason)
+        text = landing.page(
+            title=f"kernelcast {self._title}",
+            version=_version(),
+            state=f"not ready: {troubles[0]}" if troubles else "ready",
+            wrong=troubles,
+            facts=facts,
+            pages=self._pages,
         )
-        return HTMLResponse(
-            _LANDING.format(
-                title=html.escape(f"kernelcast {self._title}"),
-                version=html.escape(_version()),
-                state="ready" if ready else html.escape(f"not ready: {reason}"),
-                rows=rows,
-            )
-        )
+        return HTMLResponse(text, headers={"content-security-policy": landing.POLICY})
+
+    async def _facts_now(self) -> Sequence[landing.Fact]:
+        """The service's facts, from a thread: they may wait for a lock."""
+        try:
+            return await anyio.to_thread.run_sync(self._facts, limiter=self._facts_thread)
+        except Exception as error:  # noqa: BLE001  whatever it is, the rest of the page is of use
+            structlog.stdlib.get_logger("web").warning("the facts of the landing page failed", error=repr(error))
+            return [landing.Fact("Facts", f"cannot be read: {error!r}", wrong=True)]
 
 
 class _Server(uvicorn.Server):
     """uvicorn's server with an event that is set once it has started, so that callers need not poll."""
 
-    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+    def __init__(self, config: uvicorn.Config, connections: Connections, progressed: Callable[[], None]) -> None:
         super().__init__(config)
         self._connections = connections
+        self._progressed = progressed
         self.up = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
@@ -239,6 +248,7 @@ class _Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wake once a second, for the header `Date`; uvicorn's own loop wakes ten times, on every GPU node."""
         while not await self.on_tick(0):
+            self._progressed()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), TICK_SECONDS)
 
@@ -301,7 +311,7 @@ def _about(route: Route) -> str:
 
 
 def _is_page(route: Route) -> bool:
-    return "GET" in (route.methods or set()) and "{" not in route.path
+    return "GET" in (route.methods or set()) and "{" not in route.path and route.include_in_schema
 
 
 def _version() -> str:

@@ -156,6 +156,11 @@ PARTITIONS: Final = _gauge(
 )
 REBALANCES: Final = _counter("rebalances", "Changes of the assignment, by event: assigned, revoked, lost.", "event")
 CAUGHT_UP: Final = _gauge("ready", "1 when the group membership is stable and every partition has caught up.")
+KAFKA_OUTAGE: Final = _gauge(
+    "kafka_outage_seconds",
+    "Longest time for which Kafka has not answered for a partition of this bridge; 0 while it answers. In an outage "
+    "the series stay as they were: their values are at least as old.",
+)
 APPEND_TIME: Final = _gauge(
     "append_time_available",
     "1 if Kafka sets the messages' timestamps (LogAppendTime); 0 if expiry depends on the producers' clocks.",
@@ -301,6 +306,7 @@ ROWS: Final[tuple[Metric, ...]] = (
     PARTITIONS,
     REBALANCES,
     CAUGHT_UP,
+    KAFKA_OUTAGE,
     APPEND_TIME,
     CLOCK_AHEAD,
     FRESHNESS,

@@ -85,10 +85,12 @@ def _most(feature: Feature, limit: float) -> Condition:
 _XID_CATALOGUE: Final = "NVIDIA, XID errors (docs.nvidia.com/deploy/xid-errors)"
 _NVML: Final = "NVML API reference, nvmlClocksEventReasons"
 _REMAPPING: Final = "NVIDIA GPU memory error management (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt)"
+_POWER_CAP: Final = "NVSentinel issues 1447 and 1708: the cap is active under any heavy load"
 _BRAKE: Final = "NVSentinel issue 1666: 9 of 288 nodes were braked for 36 hours"
 _MATCHED: Final = 0.97
 _HALF: Final = 0.5
 _SLOWER: Final = 1.1
+_SLOWER_THAN_FLEET: Final = 1.07
 _KNOWN_PROGRAM: Final = 900.0
 
 _MATCHED_CLOCK: Final = _least(Feature.CLOCK_RATIO, _MATCHED)
@@ -199,7 +201,7 @@ _SPEED: Final = (
         Excuse.SOFTWARE_POWER_CAP,
         (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.CLOCK_RATIO, _MATCHED)),
         topic=Topic.SPEED,
-        source="NVSentinel issues 1447 and 1708: the cap is active under any heavy load",
+        source=_POWER_CAP,
     ),
     Rule(
         Cause.CLOCK_LOW,
@@ -207,6 +209,32 @@ _SPEED: Final = (
         page=True,
         topic=Topic.SPEED,
         evidence=(Feature.UTILIZATION, Feature.DURATION_RATIO),
+    ),
+    Rule(
+        Cause.THERMAL,
+        (_least(Feature.SOFTWARE_THERMAL_SHARE, _HALF), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
+        topic=Topic.SPEED,
+        evidence=(Feature.LIMIT_MARGIN, Feature.THERMAL_MARGIN, Feature.FLEET_RATIO),
+        source=_NVML,
+    ),
+    Rule(
+        Excuse.SOFTWARE_POWER_CAP,
+        (_least(Feature.POWER_CAP_SHARE, _HALF), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
+        topic=Topic.SPEED,
+        source=_POWER_CAP,
+    ),
+    Rule(
+        Cause.CLOCK_LOW,
+        (_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _most(Feature.FLEET_CLOCK_RATIO, _MATCHED)),
+        topic=Topic.SPEED,
+        evidence=(Feature.UTILIZATION,),
+    ),
+    Rule(
+        Cause.AGEING,
+        (_least(Feature.FLEET_RATIO, _SLOWER_THAN_FLEET), _most(Feature.PROGRAMS, 1)),
+        topic=Topic.SPEED,
+        evidence=(Feature.FLEET_CLOCK_RATIO, Feature.UTILIZATION),
+        source="SC22, Not all GPUs are created equal (arXiv 2208.11035): outliers are 1.5 times as slow",
     ),
     Rule(
         Excuse.FIRST_MINUTES,

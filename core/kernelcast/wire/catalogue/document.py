@@ -76,8 +76,8 @@ _PREAMBLE: Final = """\
 <!-- Made by `python -m kernelcast.wire.catalogue.document`; change core/kernelcast/wire/catalogue instead. -->
 
 Every metric that kernelcast emits. Series that passed through Kafka also have the labels `job` (the measuring service)
-and `instance` (its host), so scrape the bridge with `honor_labels: true`. `source` is `replayed` or `simulated` on
-series that do not come from a live GPU, and absent on all others. A histogram has `_bucket`, `_sum`, `_count`.
+and `instance` (its host), so scrape the bridge with `honor_labels: true`. `source` is `replayed`, `simulated` or `cpu`
+on series that do not come from a live GPU, and absent on all others. A histogram has `_bucket`, `_sum`, `_count`.
 """
 
 

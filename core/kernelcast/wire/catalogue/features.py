@@ -62,6 +62,8 @@ class Feature(StrEnum):
     DURATION_RATIO = "duration_ratio"
     DURATION_CERTAINTY = "duration_certainty"
     PEER_RATIO = "peer_ratio"
+    FLEET_RATIO = "fleet_ratio"
+    FLEET_CLOCK_RATIO = "fleet_clock_ratio"
     PROGRAMS = "programs"
     MOVED_SHARE = "moved_share"
     DEPLOY_RATIO = "deploy_ratio"
@@ -154,6 +156,10 @@ FEATURES: Final[Mapping[Feature, FeatureSource]] = MappingProxyType(
         Feature.PEER_RATIO: FeatureSource(
             kernel.DURATION, "duration by the median of the same kernel on GPUs of the same model", "peers"
         ),
+        Feature.FLEET_RATIO: FeatureSource(
+            kernel.DURATION, "usual duration by that of the same kernel and configuration on other nodes", "peers"
+        ),
+        Feature.FLEET_CLOCK_RATIO: FeatureSource(device.SM_CLOCK, "usual SM clock by that of other nodes", "peers"),
         Feature.PROGRAMS: FeatureSource(kernel.PROBE_INFO, "programs on the GPU: its series, counted by program"),
         Feature.MOVED_SHARE: FeatureSource(
             kernel.DURATION, "share of the GPU's kernels that are 10 % slower", "before"

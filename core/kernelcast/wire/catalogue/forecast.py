@@ -27,6 +27,15 @@ FORECAST_COVERAGE: Final = travels(
     labels=("metric",),
     source=_PREDICTOR,
 )
+JUDGED_SERIES: Final = travels(
+    "kernelcast.forecast.judged_series",
+    Kind.GAUGE,
+    "Live series with a limit whose history suffices to say whether a breach is probable; while it is 0, the absence "
+    "of a prediction says nothing.",
+    unit="",
+    labels=(),
+    source=_PREDICTOR,
+)
 DEGRADATION_PROBABILITY: Final = travels(
     "kernelcast.degradation.probability",
     Kind.GAUGE,
@@ -102,10 +111,53 @@ HINTS_ISSUED: Final = travels(
     labels=("program", "tunable", "rule"),
     source=_PREDICTOR,
 )
+HINT_OPEN: Final = travels(
+    "kernelcast.hint.open_timestamp",
+    Kind.GAUGE,
+    "When a hint was issued that is open, in Unix time: no program has kept or refused it yet. previous is the value "
+    "that the tunable had; state is issued, trial (a program tries it) or approval (it waits for a person).",
+    unit="s",
+    labels=("program", "tunable", "device_model", "value", "previous", "rule", "state", "hint_id"),
+    source=_PREDICTOR,
+)
+HINT_EXPECTED: Final = travels(
+    "kernelcast.hint.expected_ratio",
+    Kind.GAUGE,
+    "Kernel time with the value of an open hint over the time without, as it is expected; bound is mean, lower or "
+    "upper. Absent while the gain is unknown.",
+    unit="1",
+    labels=("program", "tunable", "hint_id", "bound"),
+    source=_PREDICTOR,
+)
+APPROVAL_PENDING: Final = travels(
+    "kernelcast.hint.approval_pending_timestamp",
+    Kind.GAUGE,
+    "When a hint was proposed that changes results and waits for a person, in Unix time; absent without one.",
+    unit="s",
+    labels=("program", "tunable", "device_model", "value", "rule", "hint_id"),
+    source=_PREDICTOR,
+)
+DIAGNOSIS: Final = travels(
+    "kernelcast.diagnosis.signal",
+    Kind.GAUGE,
+    "What to change in a program: a rule that holds for it on a GPU; the value is that of the signal which decides.",
+    unit="",
+    labels=("Hostname", "UUID", "GPU_I_ID", "program", "rule", "signal"),
+    source=_PREDICTOR,
+)
+DIAGNOSIS_MISSING: Final = travels(
+    "kernelcast.diagnosis.missing_signal",
+    Kind.GAUGE,
+    "1 for each signal that is not measured and without which a rule about the program cannot be judged.",
+    unit="",
+    labels=("Hostname", "UUID", "GPU_I_ID", "program", "signal"),
+    source=_PREDICTOR,
+)
 
 ROWS: Final = (
     FORECAST_VALUE,
     FORECAST_COVERAGE,
+    JUDGED_SERIES,
     FORECAST_TIME,
     DEGRADATION_PROBABILITY,
     DEGRADATION_TIME,
@@ -115,4 +167,9 @@ ROWS: Final = (
     ANOMALY_DIRECTION,
     ANOMALY_EXPECTED,
     HINTS_ISSUED,
+    HINT_OPEN,
+    HINT_EXPECTED,
+    APPROVAL_PENDING,
+    DIAGNOSIS,
+    DIAGNOSIS_MISSING,
 )

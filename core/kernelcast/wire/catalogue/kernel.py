@@ -173,6 +173,47 @@ REGION_WALL: Final = travels(
     labels=(*PROGRAM_LABELS, "region"),
     source="probe or replay",
 )
+STEPS: Final = travels(
+    "kernelcast.program.steps",
+    Kind.COUNTER,
+    "Steps that the program has ended with kernelcast.probe.step().",
+    unit="{step}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+ITEMS: Final = travels(
+    "kernelcast.program.items",
+    Kind.COUNTER,
+    "Units of work, such as samples or tokens, that the program says its steps processed: step(items=).",
+    unit="{item}",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+STEP_SECONDS: Final = travels(
+    "kernelcast.program.step",
+    Kind.COUNTER,
+    "Wall time between the ends of consecutive steps.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+TRIAL_LOST: Final = travels(
+    "kernelcast.trial.lost_time",
+    Kind.COUNTER,
+    "Time that trials of hints and spaces have cost beyond the kept values.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
+TRIAL_ALLOWED: Final = travels(
+    "kernelcast.trial.allowed_time",
+    Kind.COUNTER,
+    "Time that trials may have cost so far: a share of the running time, and 20 launches of each tunable or space; "
+    "the difference to the time lost is left.",
+    unit="s",
+    labels=PROGRAM_LABELS,
+    source="probe",
+)
 PROBE_INFO: Final = travels(
     "kernelcast.probe.info",
     Kind.INFO,
@@ -262,13 +303,14 @@ TUNABLE_INFO: Final = travels(
         "kernel",
         "device_model",
         "code_version",
+        "changes_results",
     ),
     source="probe",
 )
 HINT_OUTCOMES: Final = travels(
     "kernelcast.hint.outcomes",
     Kind.COUNTER,
-    "Hints that reached a program, by outcome.",
+    "Hints that reached a program, and its own trials, by outcome: a state, or a decision inconclusive or failed.",
     unit="{hint}",
     labels=(*PROGRAM_LABELS, "tunable", "state"),
     source="exporter, from the program's own outcome",
@@ -305,6 +347,11 @@ ROWS: Final = (
     REGION_LAUNCHES,
     REGION_GPU,
     REGION_WALL,
+    STEPS,
+    ITEMS,
+    STEP_SECONDS,
+    TRIAL_LOST,
+    TRIAL_ALLOWED,
     PROBE_INFO,
     PROBE_USER,
     PROBE_COVERAGE,

@@ -159,3 +159,19 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
     }
 )
 """By Prometheus name. Rows without a limit and without `own_ratio` are judged by rules, see `cause_rules`."""
+
+SCORE_CLASSES: Final = ("temperature", "memory", "utilisation", "kernel", "other")
+"""Classes of metrics by which forecasts are scored. Stored scores have their places as numbers: add at the end."""
+_CLASS_OF_CAUSE: Final[Mapping[Cause, str]] = MappingProxyType(
+    {
+        Cause.THERMAL: "temperature",
+        Cause.MEMORY_LEAK: "memory",
+        Cause.LOAD: "utilisation",
+        Cause.KERNEL_SLOWDOWN: "kernel",
+    }
+)
+
+
+def score_class(metric: str) -> str:
+    """Class under which forecasts of a metric, named as Prometheus knows it, are scored."""
+    return _CLASS_OF_CAUSE.get(MEANINGS.get(metric, OTHER).cause, "other")

@@ -40,6 +40,29 @@ FITS: Final = _own(
     "outcome",
 )
 FIT_SECONDS: Final = _own("fit_seconds_total", Kind.COUNTER, "Time spent on fitting and simulating.")
+DEEP_FITS: Final = _own(
+    "deep_fits_total",
+    Kind.COUNTER,
+    "Models of statsmodels, by model and outcome: fitted, not_converged, failed or not_fittable (constant or short).",
+    "model",
+    "outcome",
+)
+DEEP_FIT_SECONDS: Final = _own(
+    "deep_fit_seconds_total", Kind.COUNTER, "Processor time of worker processes that fit models of statsmodels."
+)
+DEEP_SHED: Final = _own(
+    "deep_shed_total",
+    Kind.COUNTER,
+    "Windows that were not fitted or whose models were not used: over_budget, queue_full, hung, ended or late.",
+    "reason",
+)
+DEEP_WORKER_STARTS: Final = _own(
+    "deep_worker_starts_total", Kind.COUNTER, "Worker processes started, to fit models of statsmodels."
+)
+DEEP_SERIES: Final = _own("deep_series", Kind.GAUGE, "Forecast series that have a model of statsmodels.")
+DEEP_USED_SERIES: Final = _own(
+    "deep_used_series", Kind.GAUGE, "Series whose forecast uses a model of statsmodels, as it has been better."
+)
 ABSTENTIONS: Final = _own(
     "abstentions_total", Kind.COUNTER, "Flagged series about which nothing was predicted, by reason.", "reason"
 )
@@ -91,6 +114,31 @@ PRECISION: Final = _own(
     "Share of the findings marked in the last 30 days that were repaired; absent without marks.",
     "source",
 )
+BASELINES: Final = _own(
+    "baselines", Kind.GAUGE, "Baselines of kernels known from all nodes, by kernel, configuration and GPU model."
+)
+BASELINE_REFERENCES: Final = _own(
+    "baseline_references",
+    Kind.GAUGE,
+    "Kernels on GPUs that are compared with at least three other nodes.",
+)
+BASELINE_PARTS: Final = _own(
+    "baseline_parts_total",
+    Kind.COUNTER,
+    "Baselines of a kernel on the healthy GPUs of one node that this predictor has shared, new or changed.",
+)
+BASELINE_RECORDS: Final = _own(
+    "baseline_records_total",
+    Kind.COUNTER,
+    "Records that this predictor wrote to kernelcast.baselines: written, or withdrawn because no node renews it.",
+    "outcome",
+)
+BASELINES_REFUSED: Final = _own(
+    "baselines_refused_total",
+    Kind.COUNTER,
+    "Shared baselines that were refused: unusable, under another key, from the future, too long, or too many (full).",
+    "reason",
+)
 
 ROWS: Final[tuple[Metric, ...]] = (
     POINTS,
@@ -106,6 +154,12 @@ ROWS: Final[tuple[Metric, ...]] = (
     RAISED,
     FITS,
     FIT_SECONDS,
+    DEEP_FITS,
+    DEEP_FIT_SECONDS,
+    DEEP_SHED,
+    DEEP_WORKER_STARTS,
+    DEEP_SERIES,
+    DEEP_USED_SERIES,
     ABSTENTIONS,
     REGIMES,
     UNSCORED,
@@ -123,4 +177,9 @@ ROWS: Final[tuple[Metric, ...]] = (
     CANDIDATES_REFUSED,
     MARKS,
     PRECISION,
+    BASELINES,
+    BASELINE_REFERENCES,
+    BASELINE_PARTS,
+    BASELINE_RECORDS,
+    BASELINES_REFUSED,
 )

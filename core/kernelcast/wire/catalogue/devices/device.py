@@ -99,6 +99,9 @@ CORRECTABLE_REMAPPED_ROWS: Final = dcgm(
 ROW_REMAP_FAILURE: Final = dcgm(
     "DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed", "nvmlDeviceGetRemappedRows"
 )
+ROW_REMAP_PENDING: Final = dcgm(
+    "DEV_ROW_REMAP_PENDING", "Whether a remapping of rows waits for a reset", "nvmlDeviceGetRemappedRows"
+)
 CLOCK_EVENT_REASONS: Final = dcgm(
     "DEV_CLOCKS_EVENT_REASONS",
     "Current clock event reasons (bitmask).",
@@ -204,6 +207,7 @@ DEFAULT_ROWS: Final = (
     UNCORRECTABLE_REMAPPED_ROWS,
     CORRECTABLE_REMAPPED_ROWS,
     ROW_REMAP_FAILURE,
+    ROW_REMAP_PENDING,
     CLOCK_EVENT_REASONS,
     SLOWDOWN_TEMP,
     POWER_LIMIT,

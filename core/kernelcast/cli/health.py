@@ -1,0 +1,100 @@
+"""`kernelcast health URL…`: asks a daemon's probe, for containers whose engine cannot do it itself.
+
+It imports the standard library alone, so that a container engine can run it every few seconds.
+"""
+
+import argparse
+import ipaddress
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+TIMEOUT_SECONDS: Final = 5.0
+_MAX_BYTES: Final = 4096
+_UNHEALTHY: Final = 1
+_USAGE: Final = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Ask, print the daemon's answer, and return the exit code: 0 where it is 200, 1 otherwise, 2 for usage."""
+    parser = argparse.ArgumentParser(
+        prog="kernelcast health", description="Exit with 0 if a daemon says that it works."
+    )
+    parser.add_argument(
+        "urls", metavar="URL", nargs="+", help="such as http://localhost:19401/-/ready; the first that answers decides"
+    )
+    parser.add_argument("--username", default="", help="where the web configuration has users")
+    parser.add_argument("--password-file", type=Path, metavar="FILE")
+    parser.add_argument("--ca-file", metavar="FILE", help="authority of its certificate; unused on this machine")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_SECONDS, metavar="SECONDS")
+    try:
+        given = parser.parse_args(list(arguments))
+        requests = [_request(url, given.username, given.password_file) for url in given.urls]
+        asked = [(request, _context(request.host, given.ca_file)) for request in requests]
+    except SystemExit as error:
+        return int(error.code or 0)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"kernelcast: {error}\n")
+        return _USAGE
+    answers = (_ask(request, context, given.timeout) for request, context in asked)
+    return next((code for code in answers if code is not None), _UNHEALTHY)
+
+
+def _request(url: str, username: str, password_file: Path | None) -> urllib.request.Request:
+    """Make a request.
+
+    Raises:
+        ValueError: Not an address of HTTP or HTTPS.
+        OSError: The password cannot be read.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"URL is {url!r}; it must be like http://localhost:19401/-/ready")
+    request = urllib.request.Request(url)  # noqa: S310  checked above
+    if username:
+        password = password_file.read_text(encoding="utf-8").strip() if password_file else ""
+        request.add_header("Authorization", f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}")
+    return request
+
+
+def _context(authority: str, ca_file: str | None) -> ssl.SSLContext:
+    """Make the check of certificates; none on this machine, as they are for its public name.
+
+    Raises:
+        OSError: The file is no certificate.
+    """
+    context = ssl.create_default_context(cafile=ca_file)
+    if _is_this_machine(authority):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _ask(request: urllib.request.Request, context: ssl.SSLContext, timeout_seconds: float) -> int | None:
+    """The exit code that a server's answer means; None without an answer. Both are printed."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    code: int | None = 0
+    try:
+        with opener.open(request, timeout=timeout_seconds) as answer:
+            text = answer.read(_MAX_BYTES)
+    except urllib.error.HTTPError as error:
+        with error:
+            text, code = error.read(_MAX_BYTES) or str(error).encode(), _UNHEALTHY
+    except OSError as error:
+        text, code = f"{request.full_url} does not answer: {error}".encode(), None
+    sys.stdout.write(f"{text.decode(errors='replace').strip()}\n")
+    return code
+
+
+def _is_this_machine(authority: str) -> bool:
+    host = urlsplit(f"//{authority}").hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

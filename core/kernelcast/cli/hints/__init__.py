@@ -1,0 +1,1 @@
+"""`kernelcast hints`: lists hints with their outcomes, explains them, and stops trials."""

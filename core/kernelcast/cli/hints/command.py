@@ -1,0 +1,253 @@
+"""`kernelcast hints list|watch|explain|export|stop|resume|approve|reject`."""
+
+import csv
+import json
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import typer
+
+from kernelcast.cli.hints.answering import answer, check_reason, record_of
+from kernelcast.cli.hints.known import HintRecord, KnownHints
+from kernelcast.cli.hints.reading import CLIENT, follow, open_reader, read_known, require
+from kernelcast.cli.hints.sentences import (
+    explanation,
+    measured_text,
+    moment,
+    order_text,
+    ratio_text,
+    states_text,
+)
+from kernelcast.cli.kafka import (
+    BootstrapServers,
+    ConfigFile,
+    application,
+    kafka_settings,
+    login_name,
+    show_table,
+    write_event,
+)
+from kernelcast.runtime.command import command
+from kernelcast.runtime.settings.service import KafkaSettings
+from kernelcast.wire.errors import ConfigurationError
+from kernelcast.wire.events import OutcomeState
+from kernelcast.wire.identity import PROGRAM_PATTERN
+from kernelcast.wire.topics import HINTS, ORDERS, OUTCOMES
+from kernelcast.wire.tuning.approvals import ApprovalState
+from kernelcast.wire.tuning.orders import ANY, StopOrder, stop_event
+
+hints = application("List hints and their outcomes, explain, approve or reject them, and stop trials.")
+HEAD: Final = ("id", "issued", "program", "tunable", "value", "expected", "states", "measured", "rule")
+RECENT_NS: Final = 24 * 3600 * 1_000_000_000
+FIELDS: Final = (
+    "hint_id", "time", "program", "rank", "hostname", "uuid", "device_model", "code_version", "tunable", "value",
+    "previous", "measured_ratio", "interval_low", "interval_high", "gain_ratio", "pairs", "step_time_ratio",
+    "device_time_ratio", "rules",
+)  # fmt: skip
+
+
+HintId = Annotated[str, typer.Argument(metavar="ID", help="Of the hint; its first characters suffice.")]
+Reason = Annotated[str, typer.Option("--reason", help="For people; programs report it.")]
+By = Annotated[str | None, typer.Option("--by", help="Who orders it; default: the login name.")]
+
+
+class ExportFormat(StrEnum):
+    """Form of an export."""
+
+    JSON = "json"
+    CSV = "csv"
+
+
+@hints.command("list")
+@command
+def list_command(
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Also those without news for 24 hours.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything about them, a JSON object a line.")] = False,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Show hints and their outcomes, the newest first."""
+    known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
+    since_ns = 0 if all_ else time.time_ns() - RECENT_NS
+    chosen = [one for one in known.newest_first() if one.last_ns >= since_ns]
+    if as_json:
+        for one in chosen:
+            typer.echo(json.dumps(one.as_json(), ensure_ascii=False))
+    else:
+        show_table(HEAD, [_row(one) for one in chosen])
+    for order in known.orders.values():
+        typer.echo(order_text(order), err=True)
+    if known.unusable:
+        typer.echo(f"{known.unusable} messages are neither hints nor outcomes nor orders", err=True)
+
+
+@hints.command("watch")
+@command
+def watch_command(*, config: ConfigFile = None, bootstrap_servers: BootstrapServers = None) -> None:
+    """Show new hints, outcomes and stop orders as they come, one line each, until Ctrl-C."""
+    reader = open_reader(kafka_settings("hints", config, bootstrap_servers))
+    try:
+        for line in follow(reader, until=lambda: False):
+            typer.echo(line)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        reader.close()
+
+
+@hints.command("explain")
+@command
+def explain_command(
+    hint_id: HintId,
+    *,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Explain a hint in sentences: its reasons, the expectation, and the actions and measurements of each process."""
+    known = read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES, ORDERS)
+    for sentence in explanation(record_of(known, hint_id)):
+        typer.echo(sentence)
+
+
+@hints.command("export")
+@command
+def export_command(
+    *,
+    form: Annotated[ExportFormat, typer.Option("--format", help="One JSON object a line, or CSV.")] = ExportFormat.JSON,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Write the kept values with their measured gains, the newest hints first."""
+    rows = kept_rows(read_known(kafka_settings("hints", config, bootstrap_servers), HINTS, OUTCOMES))
+    if form is ExportFormat.JSON:
+        for row in rows:
+            typer.echo(json.dumps(row, ensure_ascii=False))
+        return
+    writer = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({**row, "rules": " ".join(row["rules"])} for row in rows)
+
+
+@hints.command("stop")
+@command
+def stop_command(
+    *,
+    program: Annotated[str, typer.Option("--program", help="Only this program.")] = ANY,
+    node: Annotated[str, typer.Option("--node", help="Only on this node, as its exporter names it.")] = ANY,
+    reason: Reason = "",
+    by: By = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """End running trials with the old values, and begin nothing, until `kernelcast hints resume`."""
+    for name, value in (("--program", program), ("--node", node)):
+        if not PROGRAM_PATTERN.fullmatch(value):
+            raise ConfigurationError(f"{name} is {value!r}; it must be 1 to 128 printable characters")
+    check_reason(reason)
+    kafka = kafka_settings("hints", config, bootstrap_servers)
+    require(kafka, ORDERS)
+    order = StopOrder(program, node, reason=reason, by=login_name() if by is None else by, time_ns=time.time_ns())
+    _write(kafka, order)
+    typer.echo(f"{order_text(order)}; `kernelcast hints resume` lifts it")
+
+
+@hints.command("resume")
+@command
+def resume_command(
+    *,
+    program: Annotated[str | None, typer.Option("--program", help="Only orders for this program.")] = None,
+    node: Annotated[str | None, typer.Option("--node", help="Only orders for this node.")] = None,
+    by: By = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Lift stop orders, by default all of them, so that trials may begin again."""
+    kafka = kafka_settings("hints", config, bootstrap_servers)
+    lifted: list[StopOrder] = []
+    left: list[StopOrder] = []
+    for order in read_known(kafka, ORDERS).orders.values():
+        chosen = program in (None, order.program) and node in (None, order.node)
+        (lifted if chosen else left).append(order)
+    person = login_name() if by is None else by
+    for order in lifted:
+        again = StopOrder(order.program, order.node, in_force=False, by=person, time_ns=time.time_ns())
+        _write(kafka, again)
+        typer.echo(order_text(again))
+    if not lifted:
+        typer.echo("no such stop order is in force")
+    for order in left:
+        typer.echo(f"still in force: {order_text(order)}")
+
+
+@hints.command("approve")
+@command
+def approve_command(
+    hint_id: HintId,
+    *,
+    reason: Reason = "",
+    by: By = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Let programs try a hint that changes results. The newest answer to a hint counts."""
+    answer(kafka_settings("hints", config, bootstrap_servers), hint_id, ApprovalState.APPROVED, reason=reason, by=by)
+
+
+@hints.command("reject")
+@command
+def reject_command(
+    hint_id: HintId,
+    *,
+    reason: Reason = "",
+    by: By = None,
+    config: ConfigFile = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> None:
+    """Reject a hint that changes results: an open trial ends, and the value is not proposed again for this code."""
+    answer(kafka_settings("hints", config, bootstrap_servers), hint_id, ApprovalState.WITHDRAWN, reason=reason, by=by)
+
+
+def kept_rows(known: KnownHints) -> list[dict[str, Any]]:
+    """Return the kept outcomes with their gains, one row for each process; `FIELDS` are the names."""
+    rows: list[dict[str, Any]] = []
+    for record in known.newest_first():
+        for one in record.newest():
+            outcome = one.outcome
+            if outcome.state is OutcomeState.KEPT:
+                low, high = outcome.measured_interval or (None, None)
+                ratio = outcome.measured_ratio
+                found = {
+                    "time": moment(one.time_ns),
+                    "device_model": record.hint.device_model if record.hint else "",
+                    "code_version": record.hint.code_version if record.hint else "",
+                    "interval_low": low,
+                    "interval_high": high,
+                    "gain_ratio": None if ratio is None else 1 - ratio,
+                    "rules": record.rules,
+                }
+                rows.append({name: found[name] if name in found else getattr(outcome, name) for name in FIELDS})
+    return rows
+
+
+def _write(kafka: KafkaSettings, order: StopOrder) -> None:
+    event = stop_event(order, source=f"/{CLIENT}")
+    write_event(kafka, client=CLIENT, topic=ORDERS.name, key=order.key, event=event, subject="the order")
+
+
+def _row(record: HintRecord) -> tuple[str, ...]:
+    hint = record.hint
+    return (
+        record.hint_id,
+        moment(record.time_ns),
+        record.program,
+        record.tunable,
+        record.value,
+        ratio_text(hint.expected_ratio, hint.expected_interval) if hint else "",
+        states_text(record),
+        measured_text(record),
+        ", ".join(record.rules),
+    )

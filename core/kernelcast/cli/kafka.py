@@ -1,0 +1,119 @@
+"""Kafka's settings, options and tables of commands that read or write a topic, and how they write an event."""
+
+import getpass
+import os
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from kernelcast.runtime.kafka.producer import Producer, Undelivered
+from kernelcast.runtime.settings.service import KafkaSettings, LogSettings, Section, load
+from kernelcast.wire.cloudevents import encode_event
+from kernelcast.wire.errors import BrokerError, ConfigurationError
+
+SEND_SECONDS: Final = 10.0
+MAX_NAMED: Final = 5
+ENDS_AND_NO_LOG: Final = {"enable.partition.eof": "true", "log_level": "2"}
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (YAML).")]
+BootstrapServers = Annotated[
+    str | None, typer.Option("--kafka.bootstrap-servers", metavar="HOST:PORT[,…]", help="Kafka brokers.")
+]
+
+
+class ClientSettings(Section):
+    """The part of the settings that these commands read."""
+
+    kafka: KafkaSettings = KafkaSettings()
+    log: LogSettings = LogSettings()
+
+
+def application(help_text: str) -> typer.Typer:
+    """Return a group of commands that prints its help if none is named."""
+    return typer.Typer(
+        help=help_text,
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+    )
+
+
+def kafka_settings(command: str, config: Path | None, bootstrap_servers: str | None) -> KafkaSettings:
+    """Return the settings of Kafka from flags, environment and file.
+
+    Args:
+        command: Name of the command; its own section of the file is accepted.
+        config: The file.
+        bootstrap_servers: Value of the flag.
+
+    Raises:
+        ConfigurationError: They are unusable.
+    """
+    flags = {"kafka.bootstrap_servers": bootstrap_servers}
+    return load(command, ClientSettings, path=config, flags=flags, environ=os.environ).kafka
+
+
+def show_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table to a terminal, tab-separated lines to anything else."""
+    if not sys.stdout.isatty():
+        for row in (head, *rows):
+            typer.echo("	".join(row))
+        return
+    table = Table(*head)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)
+
+
+def write_event(
+    kafka: KafkaSettings, *, client: str, topic: str, key: str, event: dict[str, Any], subject: str
+) -> None:
+    """Write one event, and wait until Kafka has it.
+
+    Args:
+        kafka: Kafka's settings.
+        client: Name of this client.
+        topic: The topic.
+        key: The record key.
+        event: The event.
+        subject: Name for people, such as `the mark of f00`.
+
+    Raises:
+        BrokerError: Kafka refused it, or did not answer.
+    """
+    results: list[Undelivered | None] = []
+    producer = Producer(kafka, client_id=client)
+    producer.send(topic, key=key.encode(), value=encode_event(event), on_delivery=results.append)
+    producer.close(SEND_SECONDS)
+    if results != [None]:
+        reason = results[0] if results else f"Kafka did not answer within {SEND_SECONDS:g} s"
+        raise BrokerError(f"{subject} was not written to {topic}: {reason}; repeat it")
+
+
+def login_name() -> str:
+    """Return the name of the user who runs the command; empty if it is unknown."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def one_of(known: Collection[str], wanted: str, *, unknown: str) -> str:
+    """Return the id that is the wanted text, or the only one that begins with it.
+
+    Raises:
+        ConfigurationError: With the message `unknown` if there is none, or with the ids if there are several.
+    """
+    found = [wanted] if wanted in known else sorted(one for one in known if one.startswith(wanted))
+    if not wanted or not found:
+        raise ConfigurationError(unknown)
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"{wanted!r} begins {len(found)} ids: {', '.join(found[:MAX_NAMED])}; write more of it"
+        )
+    return found[0]

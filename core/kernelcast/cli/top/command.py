@@ -1,0 +1,199 @@
+"""The command `kernelcast top`."""
+
+import json
+import math
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from kernelcast.cli.top.page import read
+from kernelcast.cli.top.screen import render
+from kernelcast.cli.top.target import DEFAULTS, Access, base_url, firing_alerts, get
+from kernelcast.cli.top.view import SORTS, Alerts, View
+from kernelcast.runtime.command import command
+from kernelcast.runtime.lifecycle import Shutdown
+from kernelcast.wire.errors import ConfigurationError, PageError
+
+SMALLEST_INTERVAL_SECONDS: Final = 0.5
+LIVE_SECONDS: Final = 2.0
+ONCE_SECONDS: Final = 11.0
+"""Longer than the exporter's interval, so that two readings differ."""
+_LINES_BESIDE_KERNELS: Final = 26
+
+
+@command
+def top(  # noqa: PLR0913  a command line's options
+    address: Annotated[
+        str,
+        typer.Argument(help="HOST:PORT or URL of an exporter or a bridge.", show_default="a bridge or exporter here"),
+    ] = "",
+    *,
+    prometheus: Annotated[
+        str, typer.Option(metavar="URL", help="Where alerts are asked.", show_default="the bridge's, if it has one")
+    ] = "",
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds between two readings.", show_default="2; with --once 11, as exporters report every 10"
+        ),
+    ] = None,
+    sort: Annotated[str, typer.Option(help=f"Order of the kernels: {', '.join(SORTS)}.")] = SORTS[0],
+    text: Annotated[str, typer.Option("--filter", help="Only kernels, programs and GPUs with this text.")] = "",
+    once: Annotated[bool, typer.Option("--once", help="Two readings, one picture, and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --once: as JSON.")] = False,
+    username: Annotated[str, typer.Option(help="User of the server's web configuration.")] = "",
+    password_file: Annotated[Path | None, typer.Option(help="File with the password.", show_default=False)] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="PEM certificates to trust.", show_default="the system's")
+    ] = None,
+) -> None:
+    """Watch GPUs, kernels, predictions, hints and alerts of an exporter or a bridge, live."""
+    seconds = (ONCE_SECONDS if once else LIVE_SECONDS) if interval is None else interval
+    if not SMALLEST_INTERVAL_SECONDS <= seconds < math.inf:
+        raise ConfigurationError(f"--interval is {seconds}; the minimum is {SMALLEST_INTERVAL_SECONDS}; raise it")
+    if sort not in SORTS:
+        raise ConfigurationError(f"--sort is {sort!r}; it must be one of {', '.join(SORTS)}")
+    if as_json and not once:
+        raise ConfigurationError("--json needs --once: one document, not a stream")
+    access = Access(username, password_file, ca_file)
+    reader = PageReader(_found(address, access), access, base_url(prometheus) if prometheus else "")
+    reader.view.controls.sort, reader.view.controls.text = sort, text
+    if once:
+        _once(reader, seconds, as_json=as_json)
+    elif not sys.stdout.isatty() or not sys.stdin.isatty():
+        raise ConfigurationError("the live screen needs a terminal; use --once, or --once --json")
+    else:
+        _live(reader, seconds)
+
+
+class PageReader:
+    """Reads one server into a view."""
+
+    def __init__(self, url: str, access: Access, prometheus_url: str = "") -> None:
+        self._url, self._access = url, access
+        self._api = f"{prometheus_url}/api/v1" if prometheus_url else ""
+        self.view = View(title=f"{url}/metrics")
+
+    def read(self, now_seconds: float) -> None:
+        """Read the page and the alerts.
+
+        Raises:
+            PageError: The page cannot be read.
+        """
+        self.view.now_seconds = now_seconds
+        page = read(get(f"{self._url}/metrics", self._access))
+        if not page.is_ours:
+            raise PageError(
+                f"{self._url}/metrics has no metrics of kernelcast; give an exporter's or a bridge's address"
+            )
+        self.view.history.add(now_seconds, page)
+        self.view.alerts = self._alerts()
+
+    def read_or_note(self, now_seconds: float) -> None:
+        """The same; what fails is noted on the view, whose figures become old."""
+        try:
+            self.read(now_seconds)
+            self.view.error = ""
+        except PageError as error:
+            self.view.error = str(error)
+
+    def _alerts(self) -> Alerts:
+        if self._api:
+            try:
+                firing = firing_alerts(self._api, self._access)
+            except PageError as error:
+                return Alerts(None, str(error))
+            return Alerts(firing, "this Prometheus has no rules of kernelcast: its heartbeat alert does not fire")
+        if self.view.page.is_bridge:
+            with suppress(PageError):  # a bridge without pages, or without a Prometheus behind them
+                return Alerts(firing_alerts(f"{self._url}/pages/api/v1", self._access), "no heartbeat alert fires")
+        return Alerts()
+
+
+def _found(address: str, access: Access) -> str:
+    """The URL that is asked: the given one, or the first on this machine that answers.
+
+    Raises:
+        PageError: None answers.
+    """
+    if address:
+        return base_url(address)
+    for each in DEFAULTS:
+        with suppress(PageError):
+            get(f"{base_url(each)}/metrics", access)
+            return base_url(each)
+    raise PageError(f"neither {' nor '.join(DEFAULTS)} answers; give the address of a bridge or an exporter")
+
+
+def _once(reader: PageReader, interval: float, *, as_json: bool) -> None:
+    reader.read(time.time())
+    time.sleep(interval)
+    reader.read(time.time())
+    if as_json:
+        typer.echo(json.dumps(reader.view.document(), ensure_ascii=False))
+    else:
+        Console().print(render(reader.view, most_kernels=20))
+
+
+def _live(reader: PageReader, interval: float) -> None:
+    view, controls = reader.view, reader.view.controls
+    console = Console()
+    reader.read(time.time())  # a wrong address is an error, not an empty screen
+    with (
+        Shutdown().signals() as shutdown,
+        keyboard() as keys,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        due = time.monotonic() + interval
+        while not shutdown.requested:
+            if not controls.paused:
+                view.now_seconds = time.time()
+            room = max(3, console.height - _LINES_BESIDE_KERNELS - min(16, len(view.page.gpus)))
+            live.update(render(view, most_kernels=room), refresh=True)
+            if controls.press(keys(min(0.5, max(0.0, due - time.monotonic())))):
+                return
+            if time.monotonic() >= due:
+                due = time.monotonic() + interval
+                if not controls.paused:
+                    reader.read_or_note(time.time())
+
+
+@contextmanager
+def keyboard() -> Iterator[Callable[[float], str]]:
+    """Keys without Enter, as they are pressed; the terminal is as before at the end."""
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (OSError, termios.error):  # no terminal behind it, as in a test
+        yield lambda _wait_seconds: ""
+        return
+    tty.setcbreak(descriptor)
+    try:
+        yield Keys(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class Keys:
+    """Keys of a terminal."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __call__(self, wait_seconds: float) -> str:
+        """Keys that were pressed; waits for one, at most this time."""
+        with suppress(InterruptedError):
+            if select.select([self._descriptor], [], [], wait_seconds)[0]:
+                return os.read(self._descriptor, 64).decode("utf-8", "ignore")
+        return ""

@@ -1,0 +1,208 @@
+"""Reads the `/metrics` page of an exporter or a bridge: GPUs, kernels, programs, forecasts, hints, producers."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from kernelcast.wire.catalogue import bridge, exporter, forecast, forecast_scores, kernel, predictor
+from kernelcast.wire.catalogue.devices import device, gpu
+
+FAMILIES: Final = (*device.ROWS, gpu.GPU_UP, *kernel.ROWS, *forecast.ROWS, *forecast_scores.ROWS)
+_DURATION: Final = kernel.DURATION.prometheus_name
+_OWN: Final = (exporter.TICKS, predictor.SWEEPS, bridge.PRODUCER_UP, bridge.PRODUCER_AGE)
+_SHOWN: Final = (*(row.prometheus_name for row in (*FAMILIES, *_OWN)), "kernelcast_bridge_")
+PREDICTOR_JOB: Final = "kernelcast-predictor"
+
+
+@dataclass(slots=True)
+class KernelStats:
+    """One kernel over all its GPUs and ranks, since the beginning."""
+
+    launches: float = 0.0
+    count: float = 0.0
+    seconds: float = 0.0
+    collective: bool = False
+    programs: set[str] = field(default_factory=set)
+    buckets: dict[float, float] = field(default_factory=lambda: defaultdict(float))
+
+    def quantile_seconds(self, quantile: float) -> float | None:
+        """A quantile of the durations, within one rung of the ladder; None without buckets."""
+        rungs = sorted(self.buckets.items())
+        if not rungs or rungs[-1][1] <= 0 or len(rungs) == 1:
+            return None
+        rank = quantile * rungs[-1][1]
+        if rank <= rungs[0][1]:
+            return rungs[0][0]
+        for (low, below), (high, upto) in pairwise(rungs):
+            if rank <= upto:
+                if math.isinf(high):
+                    return low
+                return float(low * (high / low) ** ((rank - below) / (upto - below)))
+        return None
+
+
+@dataclass(slots=True)
+class ScrapedPage:
+    """One look at `/metrics`.
+
+    Attributes:
+        gpus: (Hostname, gpu) to DCGM name to value.
+        kernels: Label `kernel` to its totals.
+        programs: Names of the programs seen, with their launches.
+        sources: Values of the label `source` on GPUs and kernels; empty for live data.
+        forecasts: How many forecast series there are.
+        judged: Series about which predictors can say whether a breach is probable.
+        degradations: Labels and probability of each predicted degradation.
+        seconds_left: Labels and median seconds to the threshold of each.
+        hints: (program, tunable) to the number of hints that were issued.
+        open_hints: Labels of each open hint.
+        expected_ratios: Hint id to the kernel time that is expected with the hint, relative to before.
+        outcomes: (program, tunable, state) to the number of times that a hint came to this state.
+        ratios: (program, tunable) to the measured kernel time with the hint, relative to before.
+        tunables: Labels of each registered tunable.
+        producers: (job, instance) to whether it is up.
+        age_seconds: Time since the newest sample of any producer; None where the page has none.
+        ticks: Completed intervals of an exporter, or of a predictor's work; None where the page has none.
+        bridge: The bridge's own metrics, summed over their labels.
+    """
+
+    gpus: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
+    kernels: dict[str, KernelStats] = field(default_factory=dict)
+    programs: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    sources: set[str] = field(default_factory=set)
+    forecasts: int = 0
+    judged: int = 0
+    degradations: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    seconds_left: list[tuple[dict[str, str], float]] = field(default_factory=list)
+    hints: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    open_hints: list[dict[str, str]] = field(default_factory=list)
+    expected_ratios: dict[str, float] = field(default_factory=dict)
+    outcomes: dict[tuple[str, str, str], float] = field(default_factory=lambda: defaultdict(float))
+    ratios: dict[tuple[str, str], float] = field(default_factory=dict)
+    tunables: list[dict[str, str]] = field(default_factory=list)
+    producers: dict[tuple[str, str], bool] = field(default_factory=dict)
+    age_seconds: float | None = None
+    ticks: float | None = None
+    bridge: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    @property
+    def launches(self) -> float:
+        """All kernel launches."""
+        return sum(stats.launches for stats in self.kernels.values())
+
+    @property
+    def kernel_seconds(self) -> float:
+        """All GPU time of timed launches."""
+        return sum(stats.seconds for stats in self.kernels.values())
+
+    @property
+    def predictor_is_up(self) -> bool:
+        """Whether a predictor reports to this bridge now."""
+        return any(up for (job, _), up in self.producers.items() if job == PREDICTOR_JOB)
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether this is a bridge's page."""
+        return bool(self.bridge)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the page has anything that is shown."""
+        return bool(self.bridge or self.gpus or self.kernels or self.ticks is not None)
+
+    def hottest(self, count: int) -> list[tuple[str, KernelStats]]:
+        """The kernels with the most GPU time."""
+        return sorted(self.kernels.items(), key=lambda item: -item[1].seconds)[:count]
+
+
+def read(exposition: str) -> ScrapedPage:
+    """Read a text exposition; families that are not shown are not parsed."""
+    page = ScrapedPage()
+    for family in text_string_to_metric_families(_shown(exposition.splitlines(keepends=True))):
+        for sample in family.samples:
+            _add(page, sample)
+    return page
+
+
+def _shown(lines: Iterable[str]) -> str:
+    return "".join(line for line in lines if not line.startswith("#") and line.startswith(_SHOWN))
+
+
+def _add(page: ScrapedPage, sample: Sample) -> None:
+    name, labels = sample.name, sample.labels
+    if name.startswith("DCGM_") or name == gpu.GPU_UP.prometheus_name:
+        key = (labels.get("Hostname", ""), labels.get("gpu", ""))
+        page.gpus.setdefault(key, {})[name] = sample.value
+        page.sources.add(labels.get("source", ""))
+    elif name.startswith("kernelcast_bridge_"):
+        page.bridge[name] += sample.value
+    elif name in {exporter.TICKS.prometheus_name, predictor.SWEEPS.prometheus_name}:
+        page.ticks = (page.ticks or 0.0) + sample.value
+    elif name.startswith("kernelcast_producer_"):
+        _add_producer(page, sample)
+    elif name.startswith(("kernelcast_hint_", "kernelcast_tunable")):
+        _add_hint(page, sample)
+    elif name.startswith(("kernelcast_forecast_", "kernelcast_degradation_")):
+        _add_forecast(page, sample)
+    elif "kernel" in labels and not name.startswith("kernelcast_"):
+        _add_kernel(page, sample)
+
+
+def _add_forecast(page: ScrapedPage, sample: Sample) -> None:
+    if sample.name == forecast.FORECAST_VALUE.prometheus_name:
+        page.forecasts += 1
+    elif sample.name == forecast.JUDGED_SERIES.prometheus_name:
+        page.judged += int(sample.value)
+    elif sample.name == forecast.DEGRADATION_PROBABILITY.prometheus_name:
+        page.degradations.append((sample.labels, sample.value))
+    elif sample.name == forecast.DEGRADATION_TIME.prometheus_name and sample.labels.get("quantile") == "0.5":
+        page.seconds_left.append((sample.labels, sample.value))
+
+
+def _add_producer(page: ScrapedPage, sample: Sample) -> None:
+    key = (sample.labels.get("job", ""), sample.labels.get("instance", ""))
+    if sample.name == bridge.PRODUCER_UP.prometheus_name:
+        page.producers[key] = bool(sample.value)
+    elif sample.name == bridge.PRODUCER_AGE.prometheus_name:
+        page.age_seconds = sample.value if page.age_seconds is None else min(page.age_seconds, sample.value)
+
+
+def _add_hint(page: ScrapedPage, sample: Sample) -> None:
+    labels = sample.labels
+    key = (labels.get("program", ""), labels.get("tunable", ""))
+    if sample.name == forecast.HINTS_ISSUED.prometheus_name:
+        page.hints[key] += sample.value
+    elif sample.name == forecast.HINT_OPEN.prometheus_name:
+        page.open_hints.append(labels)
+    elif sample.name == forecast.HINT_EXPECTED.prometheus_name and labels.get("bound") == "mean":
+        page.expected_ratios[labels.get("hint_id", "")] = sample.value
+    elif sample.name == kernel.HINT_OUTCOMES.prometheus_name:
+        page.outcomes[*key, labels.get("state", "")] += sample.value
+    elif sample.name == kernel.HINT_MEASURED.prometheus_name:
+        page.ratios[key] = sample.value
+    elif sample.name == kernel.TUNABLE_INFO.prometheus_name:
+        page.tunables.append(labels)
+
+
+def _add_kernel(page: ScrapedPage, sample: Sample) -> None:
+    labels = sample.labels
+    stats = page.kernels.setdefault(labels["kernel"], KernelStats())
+    program = labels.get("program", "")
+    stats.programs.add(program)
+    stats.collective = stats.collective or labels.get("kernel_class") == "collective"
+    page.sources.add(labels.get("source", ""))
+    if sample.name == kernel.LAUNCHES.prometheus_name:
+        stats.launches += sample.value
+        page.programs[program] += sample.value
+    elif sample.name == f"{_DURATION}_sum":
+        stats.seconds += sample.value
+    elif sample.name == f"{_DURATION}_count":
+        stats.count += sample.value
+    elif sample.name == f"{_DURATION}_bucket":
+        stats.buckets[float(labels["le"])] += sample.value

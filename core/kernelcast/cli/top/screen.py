@@ -1,0 +1,229 @@
+"""Draws a view on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from kernelcast.cli.top.rates import KernelNow
+from kernelcast.cli.top.view import View
+from kernelcast.wire.catalogue.devices import device, gpu
+
+ABSENT: Final = "–"  # noqa: RUF001  a dash for an absent value
+MOST_GPUS: Final = 16
+RECENT: Final = 5
+SLOWER_RATIO: Final = 1.1
+MUCH_SLOWER_RATIO: Final = 1.5
+_STATES: Final = {"trial": "on trial", "approval": "waits for approval"}
+_NEAR: Final = 0.9
+"""Share of a limit from which a value is yellow."""
+_NEAR_DEGREES: Final = 5.0
+
+
+def render(view: View, *, most_kernels: int = 12, below: Sequence[RenderableType] = ()) -> RenderableType:
+    """The whole screen.
+
+    Args:
+        view: The state to draw.
+        most_kernels: Lines of the kernels' table.
+        below: Parts that follow.
+    """
+    lower = Table.grid(expand=True, padding=(0, 1))
+    lower.add_column(ratio=1)
+    lower.add_column(ratio=1)
+    lower.add_row(_predictions(view), Group(_alerts(view), _hints(view)))
+    upper = [_gpus(view)] if view.page.gpus else []
+    return Group(_head(view), *upper, _kernels(view, most_kernels), lower, *below, _keys(view))
+
+
+def _head(view: View) -> RenderableType:
+    line = Text(f" {view.title} ", style=view.source_style)
+    age = view.age_seconds
+    strip = Text("  ")
+    if view.error:
+        strip.append(f"{view.error}; these figures are old", style="bold red")
+    elif view.history.page is None:
+        strip.append("waiting for the first page", style="dim")
+    else:
+        strip.append(f"age of data {ABSENT if age is None else duration(age)}", style="bold red" if view.is_old else "")
+    producers = view.page.producers
+    if producers:
+        silent = sorted(f"{job} {instance}" for (job, instance), up in producers.items() if not up)
+        strip.append(f"   {len(producers)} producers seen")
+        if silent:
+            strip.append(f", silent: {', '.join(silent[:3])}{' and more' if len(silent) > 3 else ''}", style="bold red")
+    sources = sorted(source or "live" for source in view.page.sources)
+    if sources:
+        strip.append(f"   source: {', '.join(sources)}")
+    return Group(line, strip)
+
+
+def _gpus(view: View) -> RenderableType:
+    table = Table(expand=True, box=None, header_style="bold")
+    table.add_column("GPU", no_wrap=True)
+    for title in ("load %", "temp °C", "limit °C", "power W", "limit W", "SM MHz", "memory MiB", "of MiB", ""):
+        table.add_column(title, justify="right", no_wrap=True)
+    every = view.gpus()
+    for host, index, values in every[:MOST_GPUS]:
+        table.add_row(f"{host} / {index}", *_gpu_cells(values))
+    more = f"; {len(every) - MOST_GPUS} more: filter with f" if len(every) > MOST_GPUS else ""
+    return _panel(table, f"GPUs{more}")
+
+
+def _gpu_cells(values: Any) -> list[Text]:
+    def value(row: Any) -> float | None:
+        found: float | None = values.get(row.prometheus_name)
+        return found
+
+    temperature, limit = value(device.GPU_TEMP), value(device.SLOWDOWN_TEMP)
+    power, power_limit = value(device.POWER_USAGE), value(device.POWER_LIMIT)
+    used, free = value(device.FB_USED), value(device.FB_FREE)
+    total = used + free + (value(device.FB_RESERVED) or 0.0) if used is not None and free is not None else None
+    heat = ""
+    if temperature is not None and limit is not None:
+        heat = "bold red" if temperature >= limit else "yellow" if temperature >= limit - _NEAR_DEGREES else ""
+    full = "yellow" if used is not None and total and used >= _NEAR * total else ""
+    answers = value(gpu.GPU_UP)
+    state = Text("does not answer", style="bold red") if answers == 0 else Text("")
+    if heat == "bold red":
+        state = Text("above its limit", style="bold red")
+    return [
+        Text(_number(value(device.GPU_UTIL))),
+        Text(_number(temperature), style=heat),
+        Text(_number(limit), style="dim"),
+        Text(_number(power), style="yellow" if power and power_limit and power >= power_limit else ""),
+        Text(_number(power_limit), style="dim"),
+        Text(_number(value(device.SM_CLOCK))),
+        Text(_number(used), style=full),
+        Text(_number(total), style="dim"),
+        state,
+    ]
+
+
+def _kernels(view: View, most: int) -> RenderableType:
+    every = view.kernels()
+    launches = sum(one.launches_per_second or 0.0 for one in every)
+    known = any(one.launches_per_second is not None for one in every)
+    table = Table(expand=True, box=None, header_style="bold")
+    table.add_column("kernel", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("program", no_wrap=True, overflow="ellipsis", max_width=18)
+    for title in ("GPUs busy", "launches/s", "mean now", "before", "change", "p99"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in every[:most]:
+        table.add_row(*_kernel_cells(one))
+    rate = f"{launches:,.0f} launches/s" if known else "rates after the second reading"
+    chosen = f", with “{view.controls.text}”" if view.controls.text else ""
+    title = f"kernels by {view.controls.sort}{chosen}: {len(every)}, {rate}"
+    empty = "no kernel matches" if view.page.kernels else "no kernels seen"
+    return _panel(table if every else Text(empty, style="dim"), title)
+
+
+def _kernel_cells(one: KernelNow) -> list[Text]:
+    ratio = one.change_ratio
+    slower = "" if ratio is None or ratio < SLOWER_RATIO else "bold red" if ratio >= MUCH_SLOWER_RATIO else "yellow"
+    return [
+        Text(one.name, style="dim" if one.collective else ""),
+        Text(", ".join(one.programs)),
+        Text(ABSENT if one.busy_ratio is None else f"{one.busy_ratio:.2f}"),
+        Text(ABSENT if one.launches_per_second is None else f"{one.launches_per_second:,.1f}"),
+        Text(duration(one.mean_seconds)),
+        Text(duration(one.before_seconds), style="dim"),
+        Text(ABSENT if ratio is None else f"x{ratio:.2f}", style=slower),
+        Text(duration(one.p99_seconds)),
+    ]
+
+
+def _predictions(view: View) -> RenderableType:
+    every = view.predictions()
+    title = f"predicted breaches: {len(every)}" if every else "predicted breaches"
+    if not every:
+        return _panel(Text(view.no_prediction(), style="dim"), title)
+    table = Table(expand=True, box=None, header_style="bold")
+    table.add_column("subject", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("cause", no_wrap=True)
+    table.add_column("time left", justify="right", no_wrap=True)
+    table.add_column("P", justify="right", no_wrap=True)
+    for one in every[: 2 * RECENT]:
+        left, labels = one["seconds_left"], one["labels"]
+        passed = left is not None and left <= 0
+        when = Text("beyond it now" if passed else duration(left), style="bold red" if passed else "")
+        table.add_row(subject_of(labels), labels.get("cause", ""), when, f"{one['probability']:.0%}")
+    return _panel(table, title)
+
+
+def _alerts(view: View) -> RenderableType:
+    firing = view.alerts.firing
+    if firing is None:
+        return _panel(Text(f"not known: {view.alerts.reason}", style="dim"), "alerts that fire")
+    if not firing:
+        return _panel(Text("none fires, and the heartbeat does", style="dim"), "alerts that fire")
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for severity, name, every in view.alert_groups()[:8]:
+        style = {"critical": "bold red", "warning": "yellow"}.get(severity, "")
+        subjects = ", ".join(sorted({_place(labels) for labels in every}))
+        table.add_row(Text(name, style=style), Text(f"x{len(every)}" if len(every) > 1 else ""), Text(subjects))
+    return _panel(table, f"alerts that fire: {len(firing)}")
+
+
+def _hints(view: View) -> RenderableType:
+    lines = []
+    for one in view.hints()[:RECENT]:
+        style = {"kept": "green", "rolled_back": "red", "rejected": "red"}.get(one["state"], "")
+        change = f" {one['previous']} → {one['proposed']}," if one["proposed"] else ""
+        state = _STATES.get(one["state"], one["state"].replace("_", " "))
+        lines.append(Text(f"{one['program']} {one['tunable']}:{change} {state}{_effect(one)}", style=style))
+    body = Text("\n").join(lines) if lines else Text("no hint on this page", style="dim")
+    return _panel(body, "hints")
+
+
+def _effect(hint: Mapping[str, Any]) -> str:
+    for name, word in (("measured_ratio", ""), ("expected_ratio", " expected")):
+        if hint[name] is not None:
+            return f", kernel time x{hint[name]:.2f}{word}"
+    return ""
+
+
+def _keys(view: View) -> RenderableType:
+    controls = view.controls
+    if controls.typing:
+        return Text(f"filter: {controls.text}_   Enter keeps it, Esc clears it", style="bold")
+    paused = Text("PAUSED  ", style="bold black on yellow") if controls.paused else Text("")
+    return paused + Text("q quit   p pause   s sort   f filter   Esc all", style="dim")
+
+
+def _panel(body: RenderableType, title: str) -> RenderableType:
+    return Panel(body, title=Text(title), title_align="left")
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time in its largest fitting unit."""
+    if seconds is None:
+        return ABSENT
+    if seconds >= 120:
+        return f"{seconds / 60:.0f} min"
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.2f} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def subject_of(labels: Mapping[str, str]) -> str:
+    """Subject of a prediction or an alert: GPU, program, kernel and metric, as far as they are known."""
+    return " ".join(
+        filter(None, (_place(labels), labels.get("program", ""), labels.get("kernel", ""), labels.get("metric", "")))
+    )
+
+
+def _place(labels: Mapping[str, str]) -> str:
+    node, index = labels.get("Hostname", ""), labels.get("gpu", "")
+    return f"{node} GPU {index}" if node and index else node or labels.get("program", "") or labels.get("instance", "")

@@ -1,0 +1,149 @@
+"""HTTP to the page that is shown, and to a Prometheus for the alerts that fire."""
+
+import base64
+import http.client
+import json
+import re
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kernelcast.wire.errors import ConfigurationError, PageError
+
+TIMEOUT_SECONDS: Final = 5.0
+MAX_PAGE_BYTES: Final = 256 * 2**20
+DEFAULTS: Final = ("127.0.0.1:19401", "127.0.0.1:19400")
+"""A bridge, then an exporter, on this machine."""
+ALERTS: Final = 'ALERTS{alertstate="firing"}'
+HEARTBEAT: Final = "Watchdog"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Credentials and certificates for a server.
+
+    Attributes:
+        username: User for basic authentication; empty for none.
+        password_file: File with the password.
+        ca_file: Certificates to trust instead of the system's.
+    """
+
+    username: str = ""
+    password_file: Path | None = None
+    ca_file: Path | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Headers of a request.
+
+        Raises:
+            ConfigurationError: The password cannot be read.
+        """
+        if not self.username:
+            return {}
+        try:
+            password = self.password_file.read_text(encoding="utf-8").strip() if self.password_file is not None else ""
+        except OSError as error:
+            raise ConfigurationError(
+                f"--password-file {self.password_file} cannot be read: {error.strerror}; check the path"
+            ) from None
+        token = base64.b64encode(f"{self.username}:{password}".encode()).decode()
+        return {"Authorization": f"Basic {token}"}
+
+    def context(self) -> ssl.SSLContext:
+        """TLS of a request.
+
+        Raises:
+            ConfigurationError: The certificates cannot be read.
+        """
+        try:
+            return ssl.create_default_context(cafile=str(self.ca_file) if self.ca_file is not None else None)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigurationError(f"--ca-file {self.ca_file} cannot be used: {error}; give a PEM file") from None
+
+
+def base_url(address: str) -> str:
+    """The URL of a server from `HOST:PORT` or a URL; a path, such as `/metrics`, is left out.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    text = address if "://" in address else f"http://{address}"
+    try:
+        parts = urllib.parse.urlsplit(text)
+        valid = (
+            not re.search(r"\s", text)
+            and parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and not parts.username
+        )
+        _ = parts.port
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigurationError(f"{address!r} is not an address; give HOST:PORT or http(s)://HOST:PORT")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def get(url: str, access: Access) -> str:
+    """The body at a URL.
+
+    Raises:
+        PageError: It does not answer 2xx in time; the reason names a remedy.
+    """
+    request = urllib.request.Request(url, headers={"Accept": "text/plain;version=0.0.4", **access.headers()})  # noqa: S310
+    secure = access.context() if url.startswith("https:") else None
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=secure) as answer:  # noqa: S310  http(s)
+            body = answer.read(MAX_PAGE_BYTES + 1)
+    except urllib.error.HTTPError as error:
+        remedy = "; give --username and --password-file" if error.code == http.client.UNAUTHORIZED else ""
+        raise PageError(f"{url} answered {error.code} {error.reason}{remedy}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise PageError(f"{url} does not answer: {_reason(error)}") from None
+    if len(body) > MAX_PAGE_BYTES:
+        raise PageError(f"{url} is larger than {MAX_PAGE_BYTES} bytes; ask an exporter instead")
+    return str(body.decode("utf-8", "replace"))
+
+
+def _reason(error: Exception) -> str:
+    cause = getattr(error, "reason", error)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({cause.verify_message}); give --ca-file"
+    if isinstance(cause, TimeoutError):
+        return f"no answer within {TIMEOUT_SECONDS:g} s"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return str(cause) or type(cause).__name__
+
+
+def firing_alerts(api_url: str, access: Access) -> list[dict[str, str]] | None:
+    """Labels of the alerts that fire now, as a Prometheus knows them; None where it has no rules of ours.
+
+    The heartbeat alert always fires: without it an empty answer would say nothing.
+
+    Args:
+        api_url: URL of the API, up to `/api/v1`.
+        access: Credentials and certificates for it.
+
+    Raises:
+        PageError: It does not answer.
+    """
+    found = _query(api_url, ALERTS, access)
+    if not any(labels.get("alertname") == HEARTBEAT for labels in found):
+        return None
+    return [labels for labels in found if labels.get("alertname") != HEARTBEAT]
+
+
+def _query(api_url: str, expression: str, access: Access) -> list[dict[str, str]]:
+    parameters = {"query": expression, "time": f"{time.time():.3f}"}
+    body = get(f"{api_url}/query?{urllib.parse.urlencode(parameters)}", access)
+    try:
+        result: list[Any] = json.loads(body)["data"]["result"]
+    except (ValueError, KeyError, TypeError):
+        raise PageError(f"{api_url} is not the API of a Prometheus; check --prometheus") from None
+    return [dict(item["metric"]) for item in result]

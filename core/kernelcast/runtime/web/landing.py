@@ -1,0 +1,90 @@
+"""The landing page of a daemon: its state, the age of its data, problems, and links."""
+
+import html
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+REFRESH_SECONDS: Final = 10
+POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="{refresh}">
+<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+body {{font: 16px/1.6 system-ui, sans-serif; margin: 2rem auto; max-width: 46rem; padding: 0 1rem}}
+td {{padding-right: 2rem; vertical-align: top}}
+td:first-child {{white-space: nowrap}}
+.wrong {{color: light-dark(#b3151f, #ff7076); font-weight: 600}}
+a {{color: light-dark(#1f5fa8, #7db4f0)}}
+</style></head>
+<body><h1>{title}</h1><p>Version {version}, <span class="{style}">{state}</span>.</p>
+{wrong}<h2>Now</h2><table>{facts}</table><h2>Pages</h2><table>{rows}</table></body></html>
+"""
+_WRONG: Final = '<h2 class="wrong">Wrong now</h2><ul>{items}</ul>\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line about a service.
+
+    Attributes:
+        name: A few words.
+        text: The figure, with its age where it is not of now.
+        wrong: Whether somebody should do something about it.
+    """
+
+    name: str
+    text: str
+    wrong: bool = False
+
+
+Facts = Callable[[], Sequence[Fact]]
+
+
+def no_facts() -> Sequence[Fact]:
+    """The facts of a service that has none."""
+    return ()
+
+
+def page(
+    *, title: str, version: str, state: str, wrong: Iterable[str], facts: Sequence[Fact], pages: Mapping[str, str]
+) -> str:
+    """The landing page as HTML.
+
+    Args:
+        title: Name of the service.
+        version: Its version.
+        state: `ready`, or why not.
+        wrong: Reasons why it is not healthy or not ready.
+        facts: Its facts.
+        pages: Its pages, with a line about each.
+    """
+    troubles = [*wrong, *(f"{fact.name}: {fact.text}" for fact in facts if fact.wrong)]
+    items = "".join(f'<li class="wrong">{html.escape(text)}</li>' for text in troubles)
+    return _PAGE.format(
+        refresh=REFRESH_SECONDS,
+        title=html.escape(title),
+        version=html.escape(version),
+        state=html.escape(state),
+        style="wrong" if troubles else "",
+        wrong=_WRONG.format(items=items) if items else "",
+        facts="".join(_row(html.escape(fact.name), fact.text, wrong=fact.wrong) for fact in facts),
+        rows="".join(
+            _row(f'<a href="{html.escape(path)}">{html.escape(path)}</a>', about) for path, about in pages.items()
+        ),
+    )
+
+
+def ago(seconds: float) -> str:
+    """An age in words."""
+    if seconds < 120:
+        return f"{max(0.0, seconds):.0f} s ago"
+    return f"{seconds / 60:.0f} min ago" if seconds < 7200 else f"{seconds / 3600:.0f} h ago"
+
+
+def _row(left: str, right: str, *, wrong: bool = False) -> str:
+    style = ' class="wrong"' if wrong else ""
+    return f"<tr><td>{left}</td><td{style}>{html.escape(right)}</td></tr>"

@@ -1,0 +1,314 @@
+"""A tuning campaign: ask for configurations, race them, prove the best one against the kept one.
+
+A campaign is independent of the place where configurations run. `next` returns a request; `measured`, `failed` or
+`refused` answers it::
+
+    campaign = Campaign(space, seed=1, budget=200)
+    while (request := campaign.next()) is not None:
+        campaign.measured([run(space.configuration(request.ordinal)) for _ in range(request.launches)])
+    space.configuration(campaign.kept)
+"""
+
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from math import exp, hypot, sqrt
+from random import Random
+from statistics import median, stdev
+from time import thread_time_ns
+from typing import Any, Final
+
+from kernelcast.tuning.experiment import Arm, Decision, Experiment
+from kernelcast.tuning.requests import Answer, Proved, Request, Rules
+from kernelcast.tuning.search import Search, search_for
+from kernelcast.tuning.search.warm import MAX_SEEDS
+from kernelcast.tuning.space import Space
+from kernelcast.tuning.times import Times, cut_mean
+
+__all__ = ["Campaign", "Proved", "Request", "Rules"]
+
+USUAL_BUDGET: Final = 200
+NO_ANSWERS: Final = 3
+"""Refusals of new configurations in a row, or useless proposals, after which the campaign measures no other."""
+
+
+Steps = Generator[Request, Answer, Any]
+
+
+class Campaign:
+    """One campaign. For one thread.
+
+    Args:
+        space: The space to search.
+        seed: Determines all random choices.
+        budget: Most different configurations that are measured, failing ones and the start included.
+        seeds: Configurations that other devices kept, best first; measured first and dropped when they do not help.
+        rules: Limits.
+        search: A search of your own, by ask and tell; by default the one that suits space and budget.
+
+    Attributes:
+        kept: The configuration in force: the start until a verdict replaces it.
+        best: The fastest configuration by estimate; not proved.
+        verdicts: The verdicts.
+        failures: Reasons of failing configurations.
+        proving: Whether an experiment runs.
+        promising: Configurations that are worth an experiment, fastest first, once the comparison has ended.
+        suggest_ms: Processor time of each suggestion with the search's bookkeeping of its result.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        budget: int,
+        seeds: Sequence[int] = (),
+        rules: Rules | None = None,
+        search: Search | None = None,
+    ) -> None:
+        self.space = space
+        self.rules = rules or Rules()
+        self.kept = self.best = space.start
+        self.verdicts: list[Proved] = []
+        self.suggest_ms: list[float] = []
+        self.failures: dict[int, str] = {}
+        self.proving = False
+        self.promising: tuple[int, ...] = ()
+        self.times = Times(space.start)
+        self._budget = self._allowed = budget
+        self._seed = seed
+        self._random = Random(f"campaign {seed}")
+        self._search = search or search_for(space, seed=seed, seeds=seeds, budget=budget)
+        self._known: dict[int, float | None] = {}
+        self._offered: deque[int] = deque()
+        self._offers = 0
+        self._steps = self._run()
+        self._request: Request | None = next(self._steps, None)
+
+    @property
+    def evaluations(self) -> int:
+        """Different configurations that were measured, failing ones and those of earlier campaigns included."""
+        return len({*self.times.measured, *self.failures, *self._known})
+
+    def resume(self, known: Mapping[int, float | None]) -> None:
+        """Use the results of an earlier campaign on this device; call it before the first answer.
+
+        They count to the budget and are not measured again, but for the best few. Without a time of the start they
+        are not used.
+
+        Args:
+            known: `results()` of the earlier campaign.
+        """
+        self._known = dict(known) if known.get(self.space.start) else {}
+
+    def results(self) -> dict[int, float | None]:
+        """Return the typical times of all configurations that were measured; None for failing ones."""
+        found = dict(self._known)
+        if self.space.start in self.times.measured:
+            level = exp(self.times.level(self.times.launches))
+            found |= {ordinal: level * self.times.estimate(ordinal) for ordinal in self.times.measured}
+        return found | dict.fromkeys(self.failures)
+
+    def offer(self, ordinal: int) -> None:
+        """Measure a configuration that another device has kept before the search asks for others; at most five."""
+        if self._offers < MAX_SEEDS and ordinal not in self._offered:
+            self._offers += 1
+            self._offered.append(ordinal)
+
+    def next(self) -> Request | None:
+        """Return what to run next; None at the end."""
+        return self._request
+
+    def measured(self, times: Sequence[float]) -> None:
+        """Answer the request with the times of its launches."""
+        self._send(Answer(times=tuple(times)))
+
+    def failed(self, reason: str) -> None:
+        """Answer the request: the configuration failed."""
+        self._send(Answer(failed=reason))
+
+    def refused(self, reason: str) -> None:
+        """Answer the request: it was not run."""
+        self._send(Answer(refused=reason))
+
+    def limit(self, left: int, *, after: int) -> None:
+        """Lower the budget: only this many further configurations can be measured after one that is being measured."""
+        self._budget = min(self._budget, self.evaluations + (not self._is_known(after)) + left)
+
+    def lost_ratio(self) -> float:
+        """Return the time of launches above the start's, over the start's time for as many launches."""
+        return self.times.lost_ratio() if self.space.start in self.times.measured else 0.0
+
+    def _send(self, answer: Answer) -> None:
+        if self._request is None:
+            return
+        if answer.times:
+            self.times.add(self._request.ordinal, answer.times)
+        elif answer.failed:
+            self.failures.setdefault(self._request.ordinal, answer.failed)
+        try:
+            self._request = self._steps.send(answer)
+        except StopIteration:
+            self._request = None
+
+    def _run(self) -> Steps:
+        start = self.space.start
+        answer = yield Request(start, 1 + self.rules.repeats)
+        if not answer.times:
+            return
+        self._tell(start)
+        yield from self._use_known()
+        yield from self._explore()
+        getattr(self._search, "close", _nothing)()
+        finalists = yield from self._compare()
+        self.best = finalists[0]
+        self.promising = tuple(one for one in finalists if one != self.kept and self._is_worth_keeping(one))
+        yield from self._prove_all(finalists)
+
+    def _use_known(self) -> Steps:
+        """Use the results of an earlier campaign; measure the best few again, because devices and drivers change."""
+        reference = self._known.get(self.space.start)
+        if reference is None:
+            return
+        ranked = sorted(
+            (cost, one) for one, cost in self._known.items() if cost is not None and one != self.space.start
+        )
+        again = [ordinal for _, ordinal in ranked[: self.rules.resumed]]
+        for ordinal, cost in self._known.items():
+            if ordinal != self.space.start and ordinal not in again:
+                self._search.tell(ordinal, None if cost is None else cost / reference)
+        for ordinal in again:
+            yield Request(ordinal, 1 + self.rules.repeats)
+            if ordinal in self.times.measured or ordinal in self.failures:
+                self._tell(ordinal)
+
+    def _explore(self) -> Steps:
+        refusals = 0
+        while self.evaluations < self._budget and refusals < NO_ANSWERS:
+            ordinal = self._ask()
+            if ordinal is None:
+                return
+            if self._is_known(ordinal) or ordinal not in self.space:
+                refusals += 1  # a search of another package may propose so
+                continue
+            if self.evaluations % self.rules.reference_every == 0:
+                yield Request(self.space.start, 2)
+            answer = yield Request(ordinal, 1)
+            refusals = refusals + 1 if answer.refused else 0
+            if answer.times and self._close_to_best(ordinal):
+                yield Request(ordinal, self.rules.repeats)
+            if not answer.refused:
+                self._tell(ordinal)
+
+    def _is_known(self, ordinal: int) -> bool:
+        return ordinal in self.times.measured or ordinal in self.failures or ordinal in self._known
+
+    def _ask(self) -> int | None:
+        while self._offered:
+            offered = self._offered.popleft()
+            if not self._is_known(offered):
+                return offered
+        began = thread_time_ns()
+        ordinal = self._search.ask()
+        self.suggest_ms.append((thread_time_ns() - began) / 1e6)
+        return ordinal
+
+    def _tell(self, ordinal: int) -> None:
+        began = thread_time_ns()
+        cost = self.times.estimate(ordinal) if ordinal in self.times.measured else None
+        if cost is not None and (self.best == ordinal or cost < self.times.estimate(self.best)):
+            self.best = ordinal
+        self._search.tell(ordinal, cost)
+        if self.suggest_ms:
+            self.suggest_ms[-1] += (thread_time_ns() - began) / 1e6
+
+    def _close_to_best(self, ordinal: int) -> bool:
+        return self.times.estimate(ordinal) < self.rules.repeat_ratio * self.times.estimate(self.best)
+
+    def _compare(self) -> Generator[Request, Answer, list[int]]:
+        """Run the best in turn, drop the slower ones; return them, best first."""
+        yield from self._repeat_single()
+        estimates = {ordinal: self.times.estimate(ordinal) for ordinal in self.times.measured}
+        ranked = sorted(estimates, key=estimates.__getitem__)
+        limit = estimates[ranked[0]] * (1 + self.rules.final_share)
+        racing = [ordinal for ordinal in ranked[: self.rules.finalists] if estimates[ordinal] <= limit]
+        ratios: dict[int, list[float]] = {ordinal: [] for ordinal in racing}
+        for turn in range(self.rules.final_rounds):
+            if len(racing) < 2:
+                break
+            taken = yield from self._round(racing)
+            racing = [ordinal for ordinal in racing if ordinal in taken]
+            level = median(taken.values()) if taken else 1.0
+            for ordinal, time in taken.items():
+                ratios[ordinal].append(time / level)
+            if turn >= 3:
+                racing = _survivors(racing, ratios)
+        order = sorted(racing, key=lambda one: cut_mean(ratios[one]) if ratios[one] else 1.0)
+        return [*order, *[one for one in ranked if one not in racing]]
+
+    def _round(self, racing: Sequence[int]) -> Generator[Request, Answer, dict[int, float]]:
+        """Run each once, in random order."""
+        taken = {}
+        for ordinal in self._random.sample(racing, len(racing)):
+            answer = yield Request(ordinal, 1)
+            if answer.times:
+                taken[ordinal] = answer.times[0]
+        return taken
+
+    def _repeat_single(self) -> Steps:
+        """Run those again that are near the best by one launch alone, which may have been a slow one."""
+        best = self.times.estimate(self.best)
+        single = {one: self.times.estimate(one) for one, record in self.times.measured.items() if len(record.logs) == 1}
+        near = sorted(single, key=single.__getitem__)[: 2 * self.rules.finalists]
+        for ordinal in near:
+            if single[ordinal] < self.rules.drop_ratio * best:
+                yield Request(ordinal, 1)
+
+    def _prove_all(self, ranked: Sequence[int]) -> Steps:
+        for ordinal in ranked[: self.rules.proofs]:
+            room = self.rules.launches * max(1.0, self._allowed / USUAL_BUDGET) - self.times.launches
+            if ordinal == self.kept or not self._is_worth_keeping(ordinal) or room < self.rules.proof_launches:
+                return
+            self.proving = True
+            proved = yield from self._prove(ordinal)
+            self.proving = False
+            self.verdicts.append(proved)
+            if proved.decision is Decision.KEPT:
+                self.kept = ordinal
+                return
+
+    def _is_worth_keeping(self, ordinal: int) -> bool:
+        return 1 - self.times.estimate(ordinal) / self.times.estimate(self.space.start) >= self.rules.minimum_gain
+
+    def _prove(self, ordinal: int) -> Generator[Request, Answer, Proved]:
+        experiment = Experiment(seed=self._random.getrandbits(32), minimum_gain=self.rules.minimum_gain)
+        against = self.kept
+        for _ in range(self.rules.proof_launches):
+            if experiment.verdict() is not None:
+                break
+            arm = experiment.next_arm()
+            answer = yield Request(ordinal if arm is Arm.CANDIDATE else against, 1)
+            if answer.times:
+                experiment.record(arm, answer.times[0])
+            elif answer.failed and arm is Arm.CANDIDATE:
+                experiment.failed(answer.failed)
+            else:
+                break
+        experiment.end_of_records()
+        verdict = experiment.verdict()
+        if verdict is None:
+            return Proved(ordinal, against, Decision.INCONCLUSIVE, "the experiment was cut short", None, None)
+        return Proved(ordinal, against, verdict.decision, verdict.reason, verdict.ratio, verdict.interval)
+
+
+def _survivors(racing: Sequence[int], ratios: Mapping[int, Sequence[float]]) -> list[int]:
+    """Return those that are not clearly slower than the fastest: by less than three standard errors."""
+    means = {ordinal: cut_mean(ratios[ordinal]) for ordinal in racing}
+    errors = {ordinal: stdev(ratios[ordinal]) / sqrt(len(ratios[ordinal])) for ordinal in racing}
+    best = min(racing, key=means.__getitem__, default=None)
+    if best is None:
+        return []
+    return [one for one in racing if means[one] - means[best] <= 3 * hypot(errors[one], errors[best]) + 1e-4]
+
+
+def _nothing() -> None:
+    """Close a search that has nothing to close."""

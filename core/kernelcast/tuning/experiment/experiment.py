@@ -1,0 +1,155 @@
+"""One candidate configuration against the kept one: a race, then counterbalanced blocks, then a verdict.
+
+Example::
+
+    experiment = Experiment(seed=7)
+    while (verdict := experiment.verdict()) is None:
+        arm = experiment.next_arm()
+        seconds = run(candidate if arm is Arm.CANDIDATE else kept)
+        experiment.record(arm, seconds)
+"""
+
+from dataclasses import replace
+
+from kernelcast.tuning.experiment.arms import Arm, Decision, Rules, Verdict
+from kernelcast.tuning.experiment.comparison import Comparison, Finding
+from kernelcast.tuning.experiment.schedule import Launch, Role, Schedule
+
+
+class Experiment:
+    """Compares a candidate with the kept configuration.
+
+    `next_arm` returns the arm of the next launch or step; `record` receives its time, at once or late, in order of
+    launch.
+    The verdict depends on the records alone: late records lead to the same decision later. For one thread; a caller
+    with two holds a lock.
+
+    Args:
+        seed: Determines the order of the arms.
+        minimum_gain: Smallest gain worth keeping: 0.01 is 1 % less time per item.
+        maximum_new: Most launches or steps on the candidate.
+        rules: Further limits; `minimum_gain` and `maximum_new` override its fields.
+        attributed: Each time given to `record` is known to be that of its launch, for example because the device
+            numbers its launches. Otherwise times that follow the arm some launches later prevent a decision.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int,
+        minimum_gain: float = 0.01,
+        maximum_new: int = 130,
+        rules: Rules | None = None,
+        attributed: bool = False,
+    ) -> None:
+        self.rules = replace(rules or Rules(), minimum_gain=minimum_gain, maximum_new=maximum_new)
+        self._schedule = Schedule(seed, self.rules)
+        self._launches = {Arm.KEPT: 0, Arm.CANDIDATE: 0}
+        self._first = Comparison(self.rules, attributed=attributed)
+        self._second = Comparison(self.rules)
+        self._closed = False
+        self._verdict: Verdict | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether only records are missing: the kept configuration runs until they come."""
+        return self._verdict is None and self._must_wait()
+
+    def next_arm(self) -> Arm:
+        """Return the arm of the next launch or step; after the verdict, the one that it leaves in force."""
+        return self.launch().arm
+
+    def launch(self) -> Launch:
+        """Plan the next launch or step; `next_arm` with the launch's number, for records that are matched by number."""
+        if self._verdict is not None:
+            kept = self._verdict.decision is Decision.KEPT
+            return Launch(-1, Arm.CANDIDATE if kept else Arm.KEPT, Role.IDLE, -1)
+        launch = self._schedule.idle() if self._must_wait() else self._schedule.next()
+        self.expect(launch)
+        if self._schedule.exhausted and not self._closed:
+            self._closed = True
+            self._first.end_of_blocks()
+        return launch
+
+    def expect(self, launch: Launch) -> None:
+        """Count a launch and wait for its record; only for launches of another `Schedule` than the experiment's own."""
+        if self._verdict is None:
+            self._launches[launch.arm] += 1
+            self._first.expect(launch)
+            self._second.expect(launch)
+
+    def record(self, arm: Arm, seconds: float, items: float = 1.0, number: int | None = None) -> None:
+        """Add the time of a launch or step.
+
+        Args:
+            arm: Its arm.
+            seconds: Its time.
+            items: Its units of work.
+            number: The number of the launch; without it, the oldest launch of that arm without a record. Launches
+                with lower numbers that have no record will get none.
+        """
+        if self._verdict is None:
+            self._first.record(arm, seconds, items, number)
+            self._conclude()
+
+    def record_second(self, arm: Arm, seconds: float, items: float = 1.0, number: int | None = None) -> None:
+        """Add the time of a launch or step by the second measure: reported, and able to prevent that it is kept.
+
+        A verdict uses the records that have come by then. Arguments as of `record`.
+        """
+        if self._verdict is None:
+            self._second.record(arm, seconds, items, number)
+
+    def unrecorded_before(self, number: int) -> None:
+        """Wait no more for records of launches with a lower number."""
+        if self._verdict is None:
+            self._first.skip_before(number)
+            self._conclude()
+
+    def failed(self, reason: str) -> None:
+        """End the experiment: the candidate failed."""
+        self._decide(Finding(Decision.FAILED, reason))
+
+    def abandon(self, reason: str) -> None:
+        """End the experiment without a decision; the kept configuration stays in force."""
+        self._decide(Finding(Decision.INCONCLUSIVE, reason))
+
+    def end_of_records(self) -> None:
+        """Decide by the records so far, because no further one will come."""
+        if self._verdict is None:
+            self._first.end_of_records()
+            self._conclude()
+
+    def verdict(self) -> Verdict | None:
+        """Return the verdict; None before it."""
+        return self._verdict
+
+    def _must_wait(self) -> bool:
+        schedule, first = self._schedule, self._first
+        if not schedule.at_block_boundary:
+            return False
+        return bool(first.race_open) or schedule.exhausted or first.pending_new > self.rules.maximum_pending
+
+    def _conclude(self) -> None:
+        if self._first.finding is not None:
+            self._decide(self._first.finding)
+
+    def _decide(self, finding: Finding) -> None:
+        if self._verdict is not None:
+            return
+        measured, interval = self._first.measured(last=finding.last)
+        second, second_interval = self._second.measured(last=True)
+        if finding.decision is Decision.KEPT and self._second.proved_slower():
+            reason = f"{finding.reason}, but the second measure is {second:.3f} times that of the kept configuration"
+            finding = Finding(Decision.ROLLED_BACK, reason)
+        self._verdict = Verdict(
+            finding.decision,
+            finding.reason,
+            ratio=finding.ratio or measured,
+            interval=interval,
+            second_ratio=second,
+            second_interval=second_interval,
+            blocks=self._first.blocks,
+            kept_launches=self._launches[Arm.KEPT],
+            candidate_launches=self._launches[Arm.CANDIDATE],
+        )

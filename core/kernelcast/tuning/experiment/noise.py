@@ -1,0 +1,49 @@
+"""The noise of the kept configuration, which a quick rejection of a candidate must exceed.
+
+A slow candidate is dropped after two launches or three blocks. On a busy machine one launch takes twice the time of the
+next by itself; there such a difference says nothing yet.
+"""
+
+from math import sqrt
+from statistics import median
+from typing import Final
+
+from kernelcast.tuning.experiment.arms import Rules
+
+FEWEST: Final = 3
+NORMAL: Final = 1.4826
+"""Standard deviation over median magnitude, of normal noise."""
+
+RACE_DEVIATIONS: Final = 2.5
+"""Both of two launches in a row exceed this by chance in 1 of 25,000 races, where the noise is normal."""
+
+MEDIAN_ERROR: Final = 1.25
+HARM_ERRORS: Final = 3.0
+
+
+class Noise:
+    """Estimates the standard deviation of log times from neighbouring launches of the kept configuration."""
+
+    def __init__(self) -> None:
+        self._changes: list[float] = []
+        self._last: tuple[int, float] | None = None
+
+    def add(self, number: int, log_time: float) -> None:
+        """Add a launch of the kept configuration."""
+        if self._last is not None and self._last[0] == number - 1:
+            self._changes.append(abs(log_time - self._last[1]))
+        self._last = number, log_time
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation; 0 while too little is known."""
+        return NORMAL * median(self._changes) / sqrt(2) if len(self._changes) >= FEWEST else 0.0
+
+    def race_limit(self) -> float:
+        """Return the log-ratio that two launches in a row hardly exceed by chance."""
+        return RACE_DEVIATIONS * self.deviation
+
+    def harm_limit(self, rules: Rules, blocks: int) -> float:
+        """Return the log-ratio that the median of some blocks hardly exceeds by chance."""
+        one_block = sqrt(1 / (2 * rules.candidate_launches) + 1 / (2 * rules.kept_launches))
+        return HARM_ERRORS * MEDIAN_ERROR * self.deviation * one_block / sqrt(blocks)

@@ -1,0 +1,105 @@
+"""Order of launches in an experiment: baseline, race, then counterbalanced blocks in random order with random gaps."""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+from kernelcast.tuning.experiment.arms import Arm, Rules
+
+BASELINE_LAUNCHES: Final = 4
+RACE_LAUNCHES: Final = 3
+LONGEST_GAP: Final = 2
+RACE_BLOCK: Final = -1
+
+
+class Role(Enum):
+    """Use of a launch."""
+
+    IDLE = "idle"
+    """Runs the kept configuration between blocks; its time describes the noise only."""
+    DISCARDED = "discarded"
+    RACE = "race"
+    COMPARED = "compared"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch or step of an experiment.
+
+    Attributes:
+        number: Its number in this experiment, from 0.
+        arm: The configuration that it runs.
+        role: Its use.
+        block: The block that it belongs to; `RACE_BLOCK` before the first.
+        slot: Position among the four compared launches of its block; -1 for other launches.
+    """
+
+    number: int
+    arm: Arm
+    role: Role
+    block: int
+    slot: int = -1
+
+
+class Schedule:
+    """Plans the launches. The plan depends on the seed and on when the experiment waits, never on a measured time.
+
+    Attributes:
+        new: Launches planned on the candidate so far.
+        blocks: Blocks begun so far.
+    """
+
+    def __init__(self, seed: int, rules: Rules) -> None:
+        self._random = Random(seed)  # noqa: S311  the order must be fair, not secret
+        self._rules = rules
+        self._number = 0
+        self._last = Arm.KEPT
+        self._planned: deque[tuple[Arm, Role, int, int]] = deque()
+        self._planned.extend((Arm.KEPT, Role.IDLE, RACE_BLOCK, -1) for _ in range(BASELINE_LAUNCHES))
+        self._planned.extend((Arm.CANDIDATE, Role.RACE, RACE_BLOCK, -1) for _ in range(RACE_LAUNCHES))
+        self.new = 0
+        self.blocks = 0
+
+    @property
+    def at_block_boundary(self) -> bool:
+        """Whether the next launch would begin a block."""
+        return not self._planned
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether another block could exceed the limit of launches on the candidate."""
+        longest = 2 * (self._rules.candidate_launches + self._rules.discarded)
+        return not self._planned and self.new + longest > self._rules.maximum_new
+
+    def idle(self) -> Launch:
+        """Plan a launch of the kept configuration outside of any block."""
+        return self._launch(Arm.KEPT, Role.IDLE, self.blocks)
+
+    def next(self) -> Launch:
+        """Plan the next launch; begins a block where none is open."""
+        if not self._planned:
+            self._plan_block()
+        return self._launch(*self._planned.popleft())
+
+    def _plan_block(self) -> None:
+        block, self.blocks = self.blocks, self.blocks + 1
+        last = self._last
+        for _ in range(self._random.randrange(LONGEST_GAP + 1)):
+            self._planned.append((Arm.KEPT, Role.IDLE, block, -1))
+            last = Arm.KEPT
+        outer, inner = (Arm.KEPT, Arm.CANDIDATE) if self._random.random() < 0.5 else (Arm.CANDIDATE, Arm.KEPT)
+        for slot, arm in enumerate((outer, inner, inner, outer)):
+            if arm is not last:
+                self._planned.extend((arm, Role.DISCARDED, block, -1) for _ in range(self._rules.discarded))
+            launches = self._rules.kept_launches if arm is Arm.KEPT else self._rules.candidate_launches
+            self._planned.extend((arm, Role.COMPARED, block, slot) for _ in range(launches))
+            last = arm
+
+    def _launch(self, arm: Arm, role: Role, block: int, slot: int = -1) -> Launch:
+        launch = Launch(self._number, arm, role, block, slot)
+        self._number += 1
+        self._last = arm
+        self.new += arm is Arm.CANDIDATE
+        return launch

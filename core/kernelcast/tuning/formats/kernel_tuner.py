@@ -1,0 +1,141 @@
+"""Recorded spaces: Kernel Tuner cache files, with every configuration measured."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from kernelcast.tuning.space import Value
+from kernelcast.wire.errors import ConfigurationError
+
+MAX_FILE_BYTES: Final = 1 << 30
+COMPILE: Final = "compile"
+RUNTIME: Final = "runtime"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The measurements of one configuration.
+
+    Attributes:
+        times: Recorded times of single launches, in order; empty for a failing configuration.
+        failed: `compile` or `runtime`; empty where it ran.
+    """
+
+    times: tuple[float, ...] = ()
+    failed: str = ""
+
+    @property
+    def typical(self) -> float:
+        """Mean of the launches after the first, which is cold."""
+        return fmean(self.times[1:] or self.times)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded space.
+
+    Attributes:
+        kernel: Name of the kernel.
+        device: Name of the device.
+        unit: Unit of the times.
+        parameters: Values by parameter.
+        entries: Measurements by configuration, a value for each parameter in order.
+    """
+
+    kernel: str
+    device: str
+    unit: str
+    parameters: Mapping[str, tuple[Value, ...]]
+    entries: Mapping[tuple[Value, ...], Recorded]
+
+    @cached_property
+    def typical(self) -> Mapping[tuple[Value, ...], float]:
+        """Typical times of the configurations that ran."""
+        return {one: entry.typical for one, entry in self.entries.items() if not entry.failed}
+
+
+def read(path: Path) -> Recording:
+    """Read a cache file, plain or compressed with gzip.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or is no cache file.
+    """
+    return parse(path, load(path))
+
+
+def load(path: Path) -> Any:
+    """Return the content of a JSON file, plain or compressed with gzip.
+
+    Raises:
+        ConfigurationError: The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file, gzip.open(file) if path.suffix == ".gz" else file as plain:
+            content = plain.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ConfigurationError(f"{path} has more than {MAX_FILE_BYTES:,} bytes; give a smaller file")
+        text = content.decode("utf-8").rstrip()
+        # Kernel Tuner leaves a cache file that it has open without its last brackets.
+        return json.loads(text.rstrip(",") + "}}" if text.endswith(",") else text)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}; give a JSON file, plain or as .json.gz") from None
+
+
+def parse(path: Path, document: Any) -> Recording:
+    """Make a recording from a cache file's content.
+
+    A configuration whose `time` is a string failed, whatever its other fields hold.
+
+    Raises:
+        ConfigurationError: It is no cache file.
+    """
+    try:
+        keys = [str(key) for key in document["tune_params_keys"]]
+        parameters = {key: tuple(document["tune_params"][key]) for key in keys}
+        entries = {tuple(entry[key] for key in keys): _recorded(entry) for entry in document["cache"].values()}
+        kernel, device = str(document.get("kernel_name", "")), str(document.get("device_name", ""))
+        unit = str(document.get("time_unit", "ms"))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{path} is no Kernel Tuner cache file: {error!r}; give a file with tune_params_keys, tune_params and cache"
+        ) from None
+    if all(entry.failed for entry in entries.values()):
+        raise ConfigurationError(f"{path} has no configuration that ran; give a complete recording")
+    return Recording(kernel or "kernel", device or "unknown", unit, parameters, entries)
+
+
+def _recorded(entry: Mapping[str, Any]) -> Recorded:
+    time = entry["time"]
+    if isinstance(time, str):
+        return Recorded(failed=COMPILE if "compil" in time.lower() else RUNTIME)
+    times = tuple(float(one) for one in entry.get("times") or (time,) if isinstance(one, int | float) and one > 0)
+    return Recorded(times=times) if times else Recorded(failed=RUNTIME)
+
+
+def document(recording: Recording) -> dict[str, Any]:
+    """Return a recording as the content of a cache file."""
+    names = list(recording.parameters)
+    return {
+        "device_name": recording.device,
+        "kernel_name": recording.kernel,
+        "tune_params_keys": names,
+        "tune_params": {name: list(values) for name, values in recording.parameters.items()},
+        "objective": "time",
+        "time_unit": recording.unit,
+        "cache": {
+            ",".join(map(str, one)): {**dict(zip(names, one, strict=True)), **_entry(entry)}
+            for one, entry in recording.entries.items()
+        },
+    }
+
+
+def _entry(entry: Recorded) -> dict[str, Any]:
+    if entry.failed:
+        return {"time": "CompilationFailedConfig" if entry.failed == COMPILE else "RuntimeFailedConfig", "times": []}
+    return {"time": fmean(entry.times), "times": list(entry.times)}

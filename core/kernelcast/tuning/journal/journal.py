@@ -1,0 +1,308 @@
+"""The journal of a program on a node: configurations that were tried, kept or banned.
+
+A line is written before a candidate first runs. If the process then ends without another line about it, the candidate
+is held responsible: the next process finds the line, and never tries that configuration again.
+"""
+
+import hashlib
+import os
+import re
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kernelcast.tuning.experiment import Decision
+from kernelcast.tuning.journal import lines
+
+VERSION: Final = 1
+COMPACT_BYTES: Final = 256 * 1024
+MOST_ENTRIES: Final = 4096
+MAX_DEVICE: Final = 256
+MOST_PROCESSES: Final = 64
+"""Processes that are remembered for one configuration: more than a node has ranks."""
+STAT_START_TIME: Final = 19
+"""Index of a process's start time among the fields of /proc/PID/stat that follow its name."""
+
+Key = tuple[str, str, str]
+"""Space, code version and device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, so that a later one can find out whether it still runs."""
+
+    host: str
+    pid: int
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The part of a machine that a kept configuration depends on.
+
+    Attributes:
+        device: Returns the model of the process's device, empty where it is not known; called at the first use.
+        driver: Version of its driver; empty where it is not known.
+    """
+
+    device: Callable[[], str] = str
+    driver: str = ""
+
+
+@dataclass(slots=True)
+class Entry:
+    """State of one configuration of a space."""
+
+    state: str
+    reason: str = ""
+    ratio: float | None = None
+    time: float = 0.0
+    by: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A configuration that was kept.
+
+    Attributes:
+        config: The configuration.
+        time: Unix seconds of the last verdict about it.
+        driver: Version of the driver then; empty where it was not known.
+    """
+
+    config: str
+    time: float
+    driver: str
+
+
+class Journal:
+    """Reads and writes the journal of one program. No method raises; a journal that cannot be written remembers less.
+
+    Each device model has its own configurations. Lines of earlier versions have no device, and count for all.
+
+    Args:
+        directory: Folder of the journals of this node.
+        program: Name of the program.
+        process: This process.
+        clock: Unix seconds.
+        running: Whether a process still runs.
+        machine: The machine; None knows neither its device nor its driver.
+
+    Attributes:
+        driver: Version of the driver; empty where it is not known.
+        failures: Reads and writes that failed.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        program: str,
+        process: Process | None = None,
+        clock: Callable[[], float] = time.time,
+        running: Callable[[Process], bool] | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        readable = re.sub(r"[^A-Za-z0-9._-]", "_", program)[:64]
+        self.path = directory / f"{readable}-{hashlib.sha256(program.encode()).hexdigest()[:8]}.jsonl"
+        self._process = process or this_process()
+        self._clock = clock
+        self._running = running or is_running
+        self._entries: OrderedDict[tuple[Key, str], Entry] = OrderedDict()
+        self._kept: dict[Key, Kept] = {}
+        self._begun: dict[tuple[Key, str], dict[str, dict[str, Any]]] = {}
+        """Processes that have begun with a configuration and noted nothing since: ranks of a node share the file."""
+        self._machine = machine or Machine()
+        self._found_device: str | None = None
+        self.driver = self._machine.driver
+        self.failures = 0
+        self._load()
+
+    def begin(self, space: str, config: str, code_version: str = "") -> None:
+        """Note that a candidate is about to run for the first time."""
+        self._write("begin", space, config, code_version)
+
+    def survived(self, space: str, config: str, code_version: str = "") -> None:
+        """Note that a candidate has run without harm: a later end of the process is not its fault."""
+        self._write("survived", space, config, code_version)
+
+    def end(
+        self,
+        space: str,
+        config: str,
+        decision: Decision | None,
+        code_version: str = "",
+        *,
+        reason: str = "",
+        ratio: float | None = None,
+    ) -> None:
+        """Note the decision about a candidate; None if its trial was interrupted. One that failed is banned."""
+        state = decision.value if decision else "interrupted"
+        self._write(state, space, config, code_version, reason=reason[:200], ratio=ratio)
+
+    def kept(self, space: str, code_version: str = "") -> str | None:
+        """Return the configuration that was kept last for this code version; None if there is none."""
+        found = self.last_kept(space, code_version)
+        return found.config if found else None
+
+    def last_kept(self, space: str, code_version: str = "") -> Kept | None:
+        """Return the configuration that was kept last for this code version and device; None if there is nothing."""
+        found = [self._kept[key] for key in self._keys(space, code_version) if key in self._kept]
+        return max(found, key=lambda one: one.time, default=None)
+
+    def forget(self, space: str, code_version: str = "") -> None:
+        """Note that the kept configuration was taken back."""
+        self._write("taken_back", space, self.kept(space, code_version) or "", code_version)
+
+    def banned(self, space: str, config: str, code_version: str = "") -> str:
+        """Return the reason for which a configuration is never tried again; empty if it may be."""
+        keys = self._keys(space, code_version)
+        if not self._device:  # it may be any of those that have run the configuration
+            keys = tuple(key for key, one in self._entries if one == config and key[:2] == (space, code_version))
+        return next(filter(None, (self._ban((key, config)) for key in keys)), "")
+
+    @property
+    def _device(self) -> str:
+        if self._found_device is None:
+            self._found_device = self._machine.device()[:MAX_DEVICE]
+        return self._found_device
+
+    def _keys(self, space: str, code_version: str) -> tuple[Key, ...]:
+        """Return the key of this device, and that of lines without a device."""
+        return tuple(dict.fromkeys(((space, code_version, self._device), (space, code_version, ""))))
+
+    def _ban(self, place: tuple[Key, str]) -> str:
+        entry = self._entries.get(place)
+        if entry is None:
+            return ""
+        if entry.state == Decision.FAILED.value:
+            return f"it failed before: {entry.reason}"
+        if any(map(self._has_ended, self._begun.get(place, {}).values())):
+            return "the process ended when it was tried before"
+        return ""
+
+    def _has_ended(self, by: dict[str, Any]) -> bool:
+        try:
+            process = Process(str(by["host"]), int(by["pid"]), str(by["start"]))
+        except (KeyError, TypeError, ValueError):
+            return True
+        return process != self._process and not self._running(process)
+
+    def _write(self, state: str, space: str, config: str, code_version: str, **facts: Any) -> None:
+        line = {
+            "version": VERSION,
+            "state": state,
+            "space": space,
+            "config": config,
+            "code_version": code_version,
+            "time": round(self._clock(), 3),
+            "by": asdict(self._process),
+            **{name: value for name, value in (("device", self._device), ("driver", self.driver)) if value},
+            **{name: value for name, value in facts.items() if value not in (None, "")},
+        }
+        self._take(line)
+        try:
+            lines.append(self.path, line)
+        except (OSError, ValueError):
+            self.failures += 1
+
+    def _load(self) -> None:
+        try:
+            for line in lines.read(self.path):
+                self._take(line)
+            if self.path.stat().st_size > COMPACT_BYTES:
+                lines.replace(self.path, self._lines())
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError):
+            self.failures += 1
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if line.get("version") != VERSION:
+            return
+        key = (str(line.get("space", "")), str(line.get("code_version", "")), str(line.get("device", "")))
+        config, state = str(line.get("config", "")), str(line.get("state", ""))
+        by = line.get("by")
+        entry = Entry(
+            state,
+            str(line.get("reason", "")),
+            line.get("ratio"),
+            float(line.get("time") or 0.0),
+            by if isinstance(by, dict) else {},
+        )
+        if state == Decision.KEPT.value:
+            self._kept[key] = Kept(config, entry.time, str(line.get("driver", "")))
+        elif state in ("taken_back", Decision.FAILED.value):
+            for one in (key, (*key[:2], "")):
+                if one in self._kept and (state == "taken_back" or self._kept[one].config == config):
+                    del self._kept[one]
+        known = self._entries.pop((key, config), None)
+        if known is not None and known.state == Decision.FAILED.value and state not in ("begin", Decision.KEPT.value):
+            entry = known
+        self._entries[key, config] = entry
+        self._note_process((key, config), state, entry.by)
+        while len(self._entries) > MOST_ENTRIES:
+            oldest, _ = self._entries.popitem(last=False)
+            self._begun.pop(oldest, None)
+
+    def _note_process(self, place: tuple[Key, str], state: str, by: dict[str, Any]) -> None:
+        """Note that a process has begun with a configuration, or is done with it; a decision counts for all of them."""
+        process = f"{by.get('host')} {by.get('pid')} {by.get('start')}"
+        if state == "begin":
+            begun = self._begun.setdefault(place, {})
+            begun[process] = by
+            while len(begun) > MOST_PROCESSES:
+                del begun[next(iter(begun))]
+        elif state in (Decision.KEPT.value, Decision.FAILED.value, "taken_back"):
+            self._begun.pop(place, None)
+        elif (begun := self._begun.get(place, {})).pop(process, None) is not None and not begun:
+            del self._begun[place]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        """Return the present state as lines; kept configurations come last, so that no later line changes them."""
+        kept = {(key, one.config): one for key, one in self._kept.items()}
+        order = [one for one in self._entries if one not in kept] + [one for one in kept if one in self._entries]
+        found = [
+            {
+                "version": VERSION,
+                "state": self._entries[one].state if one not in kept else Decision.KEPT.value,
+                "space": one[0][0],
+                "config": one[1],
+                "code_version": one[0][1],
+                "device": one[0][2],
+                "driver": kept[one].driver if one in kept else "",
+                "time": kept[one].time if one in kept else self._entries[one].time,
+                "by": self._entries[one].by,
+                "reason": self._entries[one].reason,
+                "ratio": self._entries[one].ratio,
+            }
+            for one in order
+        ]
+        begun = [
+            {**line, "state": "begin", "by": by}
+            for one, line in zip(order, found, strict=True)
+            for by in self._begun.get(one, {}).values()
+        ]
+        return found + begun
+
+
+def this_process() -> Process:
+    """Describe this process."""
+    return Process(socket.gethostname(), os.getpid(), _start_of(os.getpid()))
+
+
+def is_running(process: Process) -> bool:
+    """Whether a process still runs, as far as this node can know; a process of another node counts as running."""
+    return process.host != socket.gethostname() or (bool(process.start) and _start_of(process.pid) == process.start)
+
+
+def _start_of(pid: int) -> str:
+    """Return the kernel's start time of a process; empty where there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[STAT_START_TIME]

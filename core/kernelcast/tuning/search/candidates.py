@@ -1,0 +1,155 @@
+"""The candidates of the guided search: who joins, who leaves, and how much each is worth."""
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from math import erfc, exp, pi, sqrt
+from random import Random
+from typing import Final
+
+from kernelcast.tuning.search.failing import Failing
+from kernelcast.tuning.search.settings import Settings
+from kernelcast.tuning.search.similarity import Similarity
+from kernelcast.tuning.search.surrogate import Candidate, Surrogate
+from kernelcast.tuning.space import Space
+
+FRESH_TRIALS: Final = 50
+SAFE: Final = 0.97
+"""Least probability of working of a configuration that is asked for whatever the model expects of its time."""
+REBUILT: Final = 32
+"""Candidates that stay when the model is built again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """The exponents of a candidate's worth, and the logarithm of the best time.
+
+    Attributes:
+        best: Logarithm of the best time.
+        exposure: Exponent of the expected slowdown.
+        caution: Exponent of the probability of working.
+    """
+
+    best: float
+    exposure: float
+    caution: float
+
+
+class Candidates:
+    """Candidates with their part of the model. For one thread."""
+
+    def __init__(
+        self,
+        space: Space,
+        similarity: Similarity,
+        surrogate: Surrogate,
+        failing: Failing,
+        *,
+        settings: Settings,
+        random: Random,
+    ) -> None:
+        self._space = space
+        self._similarity = similarity
+        self._surrogate = surrogate
+        self._failing = failing
+        self._settings = settings
+        self._random = random
+        self._pool: dict[int, Candidate] = {}
+
+    def current(self) -> list[Candidate]:
+        """Return all candidates."""
+        return list(self._pool.values())
+
+    def discard(self, ordinal: int) -> Candidate | None:
+        """Take a configuration out; return it if it was in."""
+        return self._pool.pop(ordinal, None)
+
+    def fresh(self, seen: Container[int]) -> int:
+        """Return a random configuration that was not seen; there must be one."""
+        ordinals = self._space.ordinals
+        for _ in range(FRESH_TRIALS):
+            ordinal = ordinals[self._random.randrange(len(ordinals))]
+            if ordinal not in seen:
+                return ordinal
+        first = self._random.randrange(len(ordinals))
+        order = (ordinals[(first + place) % len(ordinals)] for place in range(len(ordinals)))
+        return next(ordinal for ordinal in order if ordinal not in seen)
+
+    def admit_random(self, seen: Container[int]) -> None:
+        """Let random configurations join."""
+        for _ in range(self._settings.random):
+            self._admit(self.fresh(seen))
+
+    def admit_neighbours(self, elite: int, weights: list[float], seen: Container[int]) -> None:
+        """Let those neighbours of a configuration join whose predicted times are least."""
+        space = self._space
+        table = self._surrogate.neighbours(self._similarity.project(space.places(elite)), weights)
+        near = []
+        for column, values in zip(self._similarity.columns, table, strict=True):
+            stride = space.strides[column]
+            place = elite // stride % space.counts[column]
+            near += [(value, elite + (other - place) * stride) for other, value in enumerate(values) if other != place]
+        near.sort()
+        left = self._settings.screened
+        for _, ordinal in near:
+            if ordinal not in self._pool and ordinal not in seen and ordinal in space:
+                self._admit(ordinal)
+                left -= 1
+                if not left:
+                    return
+
+    def best_switched(self, elites: Sequence[int], column: int, worth: Worth, seen: Container[int]) -> int | None:
+        """Return the best of some configurations after changing one parameter; None without a new and safe one."""
+        stride, count = self._space.strides[column], self._space.counts[column]
+        found = {
+            elite + (other - elite // stride % count) * stride
+            for elite in elites
+            for other in range(count)
+            if other != elite // stride % count
+        }
+        new = [ordinal for ordinal in sorted(found) if ordinal not in seen and ordinal in self._space]
+        for ordinal in new:
+            self._admit(ordinal)
+        safe = [ordinal for ordinal in new if self._working(self._pool[ordinal]) > SAFE]
+        level = self._surrogate.level()
+        return max(safe, key=lambda ordinal: self._worth(self._pool[ordinal], level, worth), default=None)
+
+    def _admit(self, ordinal: int) -> None:
+        if ordinal not in self._pool:
+            candidate = Candidate(ordinal, self._similarity.project(self._space.places(ordinal)))
+            self._surrogate.admit(candidate)
+            self._pool[ordinal] = candidate
+
+    def best(self, worth: Worth) -> int:
+        """Return the candidate that is worth most; drop those worth least."""
+        level = self._surrogate.level()
+        ranked = sorted(self._pool.values(), key=lambda one: self._worth(one, level, worth), reverse=True)
+        for candidate in ranked[self._settings.pool :]:
+            del self._pool[candidate.ordinal]
+        return ranked[0].ordinal
+
+    def shrink(self, worth: Worth) -> None:
+        """Keep the best few, whose parts of the model are then empty, because the model is built again."""
+        level = self._surrogate.level()
+        ranked = sorted(self._pool.values(), key=lambda one: self._worth(one, level, worth), reverse=True)
+        self._pool = {candidate.ordinal: candidate for candidate in ranked[:REBUILT]}
+        for candidate in self._pool.values():
+            candidate.clear()
+
+    def _worth(self, candidate: Candidate, level: tuple[float, float], worth: Worth) -> float:
+        """Expected improvement (Jones et al. 1998) of the logarithm of the time, for a working and not too slow one."""
+        mean, variance = level
+        predicted = mean + candidate.mean_part - mean * candidate.unit_part
+        deviation = sqrt(max(1 - candidate.squares, 1e-9) * variance)
+        gain = (worth.best - predicted) / deviation
+        if gain < -30:
+            return 0.0
+        improvement = deviation * (gain * 0.5 * erfc(-gain / sqrt(2)) + exp(-gain * gain / 2) / sqrt(2 * pi))
+        slowdown = max(0.0, predicted + deviation * deviation / 2 - worth.best)
+        works: float = self._working(candidate) ** worth.caution
+        return improvement * works * exp(-worth.exposure * slowdown)
+
+    def _working(self, candidate: Candidate) -> float:
+        if candidate.version != self._failing.version:
+            candidate.version = self._failing.version
+            candidate.working = 1 - self._failing.probability(candidate.places)
+        return candidate.working

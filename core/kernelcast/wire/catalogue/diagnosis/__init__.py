@@ -1,0 +1,1 @@
+"""Rules that say what to change in a program, and the page that lists them."""

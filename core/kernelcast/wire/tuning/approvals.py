@@ -1,0 +1,138 @@
+"""Approvals: a hint that changes a program's results takes effect only after a person has approved it.
+
+The answer of a person travels as a CloudEvent on the topic of orders, because a service that may write hints must not
+be able to approve them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, Final
+
+from kernelcast.wire.cloudevents import data_of, envelope
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.events import Hint, HintMode
+
+APPROVAL_TYPE: Final = "dev.kernelcast.approval.v1"
+REQUIRED: Final = "required"
+"""Value of `Hint.approval` where a person has to approve."""
+RESULT_KINDS: Final = frozenset({"batch_size", "precision", "checkpointing"})
+"""Kinds of tunables that change a program's results, unless the program declares otherwise."""
+
+
+class ApprovalState(StrEnum):
+    """States of a hint that needs approval."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    WITHDRAWN = "withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Answer of a person to one hint; the newest answer replaces the older ones.
+
+    Attributes:
+        hint_id: Id of the hint.
+        program, tunable, value, device_model, code_version: Those of the hint: another value is not approved.
+        state: `approved`, or `withdrawn` if the person rejects it.
+        expires_at_ns: Expiry of the hint, Unix nanoseconds.
+        reason: Why, for people.
+        by: Who answered.
+        time_ns: When, Unix nanoseconds.
+    """
+
+    hint_id: str
+    program: str
+    tunable: str
+    value: str
+    device_model: str = ""
+    code_version: str = ""
+    state: ApprovalState = ApprovalState.APPROVED
+    expires_at_ns: int = 0
+    reason: str = ""
+    by: str = ""
+    time_ns: int = 0
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return approval_key(self.hint_id)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in a few words, for people."""
+        reason = " ".join(self.reason.split())
+        return str(self.state) + (f" by {self.by}" if self.by else "") + (f": {reason}" if reason else "")
+
+    def approves(self, hint: Hint) -> bool:
+        """Whether a person has approved exactly this hint."""
+        return (
+            self.state is ApprovalState.APPROVED and self.hint_id == hint.hint_id and _subject(self) == _subject(hint)
+        )
+
+
+def changes_results(kind: str, declared: bool | None) -> bool:  # noqa: FBT001  the program's declaration, or none
+    """Whether another value of a tunable changes the program's results: its declaration, else by its kind."""
+    return kind in RESULT_KINDS if declared is None else declared
+
+
+def approval_key(hint_id: str) -> str:
+    """Return the record key of the answer to a hint."""
+    return f"approval|{hint_id}"
+
+
+def answer_to(hint: Hint, state: ApprovalState, *, by: str, reason: str, time_ns: int) -> Approval:
+    """Return a person's answer to a hint."""
+    return Approval(
+        hint.hint_id,
+        hint.program,
+        hint.tunable,
+        hint.value,
+        hint.device_model,
+        hint.code_version,
+        state,
+        hint.expires_at_ns,
+        reason,
+        by,
+        time_ns,
+    )
+
+
+def approved_mode(hint: Hint) -> HintMode:
+    """Return the mode in which a hint is delivered after its approval.
+
+    A proposal says `dry_run`, so that exporters and programs of earlier revisions do not act on it.
+    """
+    return HintMode.CANARY if hint.mode is HintMode.DRY_RUN else hint.mode
+
+
+def approval_event(approval: Approval, *, source: str) -> dict[str, Any]:
+    """Return the CloudEvent that carries an answer."""
+    return envelope(asdict(approval), kind=APPROVAL_TYPE, subject=approval.key, source=source, time_ns=approval.time_ns)
+
+
+def approval_from(event: dict[str, Any]) -> Approval:
+    """Return the answer that an event carries.
+
+    Raises:
+        EventError: It carries none.
+    """
+    values = data_of(event, APPROVAL_TYPE)
+    given = {item.name: values[item.name] for item in fields(Approval) if item.name in values}
+    _check(event["id"], given)
+    try:
+        return Approval(**{**given, "state": ApprovalState(given.get("state", ApprovalState.APPROVED))})
+    except (TypeError, ValueError) as error:
+        raise EventError(f"event {event['id']} has unusable data: {error}; it is refused") from error
+
+
+def _check(event_id: str, given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        kind = int if name.endswith("_ns") else str
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise EventError(f"event {event_id} has {name} {value!r}; it must be a {kind.__name__}; it is refused")
+
+
+def _subject(one: Approval | Hint) -> tuple[str, ...]:
+    return one.program, one.tunable, one.value, one.device_model, one.code_version

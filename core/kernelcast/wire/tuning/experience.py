@@ -1,0 +1,89 @@
+"""Findings of searches of one space on all nodes: configurations that failed, and those that were kept.
+
+The predictor writes it for each space, device model and code version; exporters pass it on to programs.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from kernelcast.wire.cloudevents import data_of, envelope, joined_key
+from kernelcast.wire.errors import EventError
+
+EXPERIENCE_TYPE: Final = "dev.kernelcast.experience.v1"
+MAX_FAILED: Final = 256
+MAX_KEPT: Final = 5
+PROVED_NODES: Final = 2
+"""Nodes on which a configuration must have been kept before all others begin with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptElsewhere:
+    """A configuration that was kept.
+
+    Attributes:
+        value: The configuration, as text.
+        nodes: Number of nodes that kept it.
+        second: Node that is to prove it next; empty once enough have.
+    """
+
+    value: str
+    nodes: int
+    second: str = ""
+
+    def is_for(self, node: str) -> bool:
+        """Whether a node begins its search with it."""
+        return self.nodes >= PROVED_NODES or self.second == node
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """Findings about one space.
+
+    Attributes:
+        program, space, device_model, code_version: Their subject; the space with function and shape.
+        failed: Configurations that failed, as text.
+        kept: Configurations that were kept, those of most nodes first.
+    """
+
+    program: str
+    space: str
+    device_model: str = ""
+    code_version: str = ""
+    failed: tuple[str, ...] = ()
+    kept: tuple[KeptElsewhere, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return joined_key("experience", self.program, self.space, self.device_model, self.code_version)
+
+
+def experience_event(experience: Experience, *, source: str, time_ns: int) -> dict[str, Any]:
+    """Return the CloudEvent that carries findings."""
+    return envelope(asdict(experience), kind=EXPERIENCE_TYPE, subject=experience.key, source=source, time_ns=time_ns)
+
+
+def experience_from(event: dict[str, Any]) -> Experience:
+    """Return the findings that an event carries.
+
+    Raises:
+        EventError: It carries none.
+    """
+    values = data_of(event, EXPERIENCE_TYPE)
+    try:
+        program, space = _text(values.get("program", "")), _text(values.get("space", ""))
+        model, version = _text(values.get("device_model", "")), _text(values.get("code_version", ""))
+        failed = tuple(_text(value) for value in values.get("failed", ())[:MAX_FAILED])
+        kept = tuple(
+            KeptElsewhere(_text(one["value"]), int(one["nodes"]), _text(one.get("second", "")))
+            for one in values.get("kept", ())[:MAX_KEPT]
+        )
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        raise EventError(f"event {event['id']} has unusable data: {error!r}; it is refused") from error
+    return Experience(program, space, model, version, failed, kept)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value

@@ -1,0 +1,102 @@
+"""Orders of people to stop trials of hints, and the file with which a node passes them to its programs.
+
+An order travels as a CloudEvent on a topic of its own. The topic of hints is no place for it: readers of hints refuse
+other types of event, and a person who may stop trials need not be able to start them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+from kernelcast.wire.cloudevents import data_of, envelope, joined_key
+from kernelcast.wire.errors import EventError
+from kernelcast.wire.identity import PROGRAM_PATTERN
+
+STOP_TYPE: Final = "dev.kernelcast.stop.v1"
+ANY: Final = "*"
+STOPPED_FILE: Final = "hints.stopped"
+"""Beside the probe's socket; the exporter writes it, a line for each program: its name or `*`, a tab, the reason."""
+LIFTED_BY: Final = "`kernelcast hints resume` lifts it"
+"""End of the reason of an outcome where an order ended a trial: the value may be tried again later."""
+MAX_FILE_BYTES: Final = 256 * 1024
+MAX_REASON_CHARACTERS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """Whether trials of a program on a node are stopped; the newest order of a key replaces the older ones.
+
+    Attributes:
+        program: The program; `*` is every program.
+        node: The node, as its exporter names it; `*` is every node.
+        in_force: False: the order was lifted.
+        reason: Why, for people.
+        by: Who gave it.
+        time_ns: When, Unix nanoseconds.
+    """
+
+    program: str = ANY
+    node: str = ANY
+    in_force: bool = True
+    reason: str = ""
+    by: str = ""
+    time_ns: int = 0
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return joined_key("stop", self.program, self.node)
+
+    def applies_to(self, node: str) -> bool:
+        """Whether it stops anything on a node."""
+        return self.in_force and self.node in (ANY, node)
+
+    @property
+    def sentence(self) -> str:
+        """The order in a few words, for people."""
+        reason = " ".join(self.reason.split())[:MAX_REASON_CHARACTERS]
+        return "stopped" + (f" by {self.by}" if self.by else "") + (f": {reason}" if reason else "")
+
+
+def stop_event(order: StopOrder, *, source: str) -> dict[str, Any]:
+    """Return the CloudEvent that carries an order."""
+    return envelope(asdict(order), kind=STOP_TYPE, subject=order.key, source=source, time_ns=order.time_ns)
+
+
+def stop_from(event: dict[str, Any]) -> StopOrder:
+    """Return the order that an event carries.
+
+    Raises:
+        EventError: It carries none.
+    """
+    values = data_of(event, STOP_TYPE)
+    given = {item.name: values[item.name] for item in fields(StopOrder) if item.name in values}
+    for item in fields(StopOrder):
+        if type(given.get(item.name, item.default)) is not type(item.default):
+            raise EventError(
+                f"event {event['id']} has {item.name} {given[item.name]!r}; "
+                f"it must be a {type(item.default).__name__}; it is refused"
+            )
+    order = StopOrder(**given)
+    for name in (order.program, order.node):
+        if not PROGRAM_PATTERN.fullmatch(name):
+            raise EventError(
+                f"event {event['id']} names {name!r}; a program or node is 1 to 128 printable characters, "
+                f"`{ANY}` all of them; it is refused"
+            )
+    return order
+
+
+def file_text(reasons: Mapping[str, str]) -> str:
+    """Return the content of the file for stopped programs and their reasons; every program if they are too many."""
+    lines = [f"{program}\t{' '.join(reason.split())}\n" for program, reason in sorted(reasons.items())]
+    text = "".join(lines)
+    if len(text.encode(errors="replace")) > MAX_FILE_BYTES:
+        return f"{ANY}\tstop orders of {len(lines)} programs do not fit into this file: all programs are stopped\n"
+    return text
+
+
+def reasons_in(text: str) -> dict[str, str]:
+    """Return the reasons by program from the content of the file."""
+    pairs = (line.partition("\t") for line in text.split("\n") if line.strip())
+    return {program: reason for program, _, reason in pairs}
